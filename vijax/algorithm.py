@@ -1,0 +1,255 @@
+"""One step, composed of independent choices: E-step, message, geometry, step size (DESIGN section 1).
+
+    lambda <- prox_rho(lambda, eta + (N_t / S) sum_n m_n)
+
+`compose` is the only place where an algorithm is built; the names of the literature are rows of arguments to it
+(`vijax.algorithms`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from vijax import geometry as geometries
+from vijax import tree
+from vijax.batch import Minibatch, as_minibatch
+from vijax.families import Product
+from vijax.families.base import require
+from vijax.message import MessageRule
+from vijax.model import Hyper, LocalElbo, Model
+from vijax.step_size import Ramp, Schedule, no_ramp
+
+
+class Result(enum.IntEnum):
+    """What became of a step."""
+
+    OK = 0
+    SKIPPED = 1  # a non-finite value; the last good state was kept
+
+
+class State(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+      posterior: q(beta; lambda), by variable name.
+      hyper: the model's hyperparameters as they stand.
+      opt_state: of the optimiser of the learnt hyperparameters.
+      penalty: the objective's penalty when it was last evaluated.
+      step: t, counted from 0.
+      bad_steps: steps skipped in a row.
+    """
+
+    posterior: Product
+    hyper: Hyper
+    opt_state: PyTree
+    penalty: Float[Array, ""]
+    step: Int[Array, ""]
+    bad_steps: Int[Array, ""]
+
+
+class Info(NamedTuple):
+    """Diagnostics of a step, all of the state *before* it.
+
+    Attributes:
+      elbo: the objective, maximised: (N_t/S) sum of the groups' bounds minus the penalty. Exact for mean field on full
+        data, else an unbiased estimate of it.
+      local_elbo: sum of the batch's bounds, unscaled.
+      per_group: the bounds group by group, in the layout of the batch.
+      num_groups: S, groups in the batch.
+      penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. As of the last step
+        that `compose(penalty_every=...)` had it evaluated.
+      step_size: rho_t.
+      retractions: natural parameters brought back into their domain.
+      result: a `Result` code.
+    """
+
+    elbo: Float[Array, ""]
+    local_elbo: Float[Array, ""]
+    per_group: PyTree
+    num_groups: Float[Array, ""]
+    penalty: Float[Array, ""]
+    step_size: Float[Array, ""]
+    retractions: Int[Array, ""]
+    result: Int[Array, ""]
+
+
+class Spec(NamedTuple):
+    """The choices an algorithm is composed of, for whoever wants to read them."""
+
+    model: Model
+    message: MessageRule
+    estep: Any
+    geometry: geometries.Geometry
+    step_size: Schedule
+    ramp: Ramp
+    learn: tuple[str, ...]
+    penalty_every: int
+    num_groups: float | None
+    full_data: bool
+
+
+class Algorithm(NamedTuple):
+    """A pure algorithm: jit, scan, vmap or shard its functions as you like.
+
+    Attributes:
+      init: (key) -> `State`.
+      step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the algorithm takes
+        the whole set or was told `num_groups`.
+      spec: the choices it is made of.
+    """
+
+    init: Callable[[PRNGKeyArray], State]
+    step: Callable[[PRNGKeyArray, State, Any], tuple[State, Info]]
+    spec: Spec
+
+
+def compose(
+    model: Model,
+    *,
+    message: MessageRule,
+    step_size: Schedule,
+    estep: Any = None,
+    geometry: geometries.Geometry = geometries.kl,
+    ramp: Ramp | None = None,
+    learn: tuple[str, ...] = (),
+    hyper_optimizer: optax.GradientTransformation | None = None,
+    penalty_every: int = 1,
+    num_groups: float | None = None,
+    full_data: bool = False,
+) -> Algorithm:
+    """Any algorithm of the design.
+
+    Args:
+      model: what is inferred.
+      message: how the natural gradient of the local bound is estimated (`vijax.message`).
+      step_size: rho_t (`vijax.step_size`).
+      estep: how the model treats its local variables (`vijax.estep`); None takes the model's default.
+      geometry: the proximal step (`vijax.geometry`).
+      ramp: N_t (`vijax.step_size`); None is N.
+      learn: names of `model.hyper` to learn, by gradient steps on the objective in their logarithms.
+      hyper_optimizer: the optax optimiser of those steps; None is Adam at rate 0.01.
+      penalty_every: evaluate the penalty of the reported objective every so many steps: no step needs it, and for a
+        large posterior it costs as much as drawing from it. Every step where hyperparameters are learnt.
+      num_groups: N, needed only to hand `step` bare data that are part of a larger set.
+      full_data: bare data given to `step` are the whole set.
+
+    Raises:
+      ValueError: `learn` names what is no hyperparameter of the model, or `penalty_every` is below 1.
+    """
+    require(penalty_every >= 1, "penalty_every", "an integer >= 1", penalty_every)
+    unknown = sorted(set(learn) - set(model.hyper))
+    if unknown:
+        raise ValueError(f"learn: expected names among {sorted(model.hyper)}, got {unknown}.")
+    estep = model.estep if estep is None else estep
+    every = 1 if learn else penalty_every
+    spec = Spec(
+        model, message, estep, geometry, step_size, ramp or no_ramp(), tuple(learn), every, num_groups, full_data
+    )
+    optimizer = hyper_optimizer or optax.adam(0.01)
+    return Algorithm(_init(spec, optimizer), _step(spec, optimizer), spec)
+
+
+def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[[PRNGKeyArray], State]:
+    def init(key: PRNGKeyArray) -> State:
+        hyper = {name: jnp.asarray(value) for name, value in spec.model.hyper.items()}
+        prior = spec.message.prior(spec.model.prior(hyper))
+        posterior = spec.model.init(key, prior)
+        return State(
+            posterior=posterior,
+            hyper=hyper,
+            opt_state=optimizer.init(_logs(hyper, spec.learn)),
+            penalty=jnp.zeros((), jax.tree.leaves(posterior)[0].dtype),
+            step=jnp.zeros((), jnp.int32),
+            bad_steps=jnp.zeros((), jnp.int32),
+        )
+
+    return init
+
+
+def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., tuple[State, Info]]:
+    def step(key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+        batch = as_minibatch(batch, spec.num_groups, spec.full_data)
+        key_global, key_local = jax.random.split(key)
+        theta = _logs(state.hyper, spec.learn)
+        prior = spec.message.prior(spec.model.prior(state.hyper))
+        bound = _scaled_bound(spec, state, batch, key_local)
+        message = spec.message.estimate(key_global, state.posterior, prior, bound, theta)
+        rho = spec.step_size(state.step)
+        proposal = spec.geometry(state.posterior, tree.add(prior, message.natural), rho)
+        moved = geometries.retract(proposal, state.posterior, prior, rho)
+        penalty, penalty_grad = _penalty(spec, state, theta)
+        theta_grad = tree.subtract(message.theta_grad, penalty_grad)
+        hyper, opt_state = _learn(optimizer, theta_grad, theta, state)
+        ok = tree.all_finite((moved.posterior, message.value, hyper))
+        new = _advance(ok, state, moved.posterior, hyper, opt_state)._replace(penalty=penalty)
+        return new, _info(message, penalty, rho, moved.count, ok)
+
+    return step
+
+
+def _scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray) -> Callable:
+    """(stats, theta) -> (N_t / S) l, and what the model said."""
+
+    def bound(stats: PyTree, theta: PyTree) -> tuple[Float[Array, ""], LocalElbo]:
+        hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
+        said = spec.model.local_elbo(hyper, stats, batch, key, spec.estep)
+        total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
+        # A batch of padding alone says nothing, rather than 0/0.
+        scale = spec.ramp(state.step, total, said.num_groups) / jnp.maximum(said.num_groups, 1)
+        return scale * said.total, said
+
+    return bound
+
+
+def _penalty(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""], PyTree]:
+    """What the objective subtracts, and its gradient in the learnt hyperparameters."""
+
+    def penalty(theta: PyTree) -> Float[Array, ""]:
+        hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
+        return spec.message.penalty(state.posterior, spec.model.prior(hyper))
+
+    if spec.penalty_every == 1:
+        return jax.value_and_grad(penalty)(theta)
+    due = state.step % spec.penalty_every == 0
+    return jax.lax.cond(due, lambda: penalty(theta), lambda: state.penalty), theta
+
+
+def _logs(hyper: Hyper, names: tuple[str, ...]) -> dict[str, Array]:
+    return {name: jnp.log(hyper[name]) for name in names}
+
+
+def _learn(
+    optimizer: optax.GradientTransformation, ascent: PyTree, theta: PyTree, state: State
+) -> tuple[Hyper, PyTree]:
+    """One ascent step on the objective in the logarithms of the learnt hyperparameters."""
+    updates, opt_state = optimizer.update(tree.scale(-1.0, ascent), state.opt_state, theta)
+    learnt = jax.tree.map(jnp.exp, optax.apply_updates(theta, updates))
+    return {**state.hyper, **learnt}, opt_state
+
+
+def _advance(ok: Bool[Array, ""], state: State, posterior: Product, hyper: Hyper, opt_state: PyTree) -> State:
+    """The new state, or the last good one with the step counted as bad."""
+    kept = tree.select(ok, (posterior, hyper, opt_state), (state.posterior, state.hyper, state.opt_state))
+    bad_steps = jnp.where(ok, 0, state.bad_steps + 1)
+    return State(*kept, penalty=state.penalty, step=state.step + 1, bad_steps=bad_steps)
+
+
+def _info(message: Any, penalty: Array, rho: Array, retractions: Array, ok: Array) -> Info:
+    said: LocalElbo = message.aux
+    return Info(
+        elbo=message.value - penalty,
+        local_elbo=said.total,
+        per_group=said.per_group,
+        num_groups=said.num_groups,
+        penalty=penalty,
+        step_size=rho,
+        retractions=retractions,
+        result=jnp.where(ok, Result.OK, Result.SKIPPED),
+    )

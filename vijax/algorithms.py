@@ -1,0 +1,98 @@
+"""The algorithms by the names the literature uses, each a row of arguments to `vijax.algorithm.compose`.
+
+| name | message | step size | data |
+|---|---|---|---|
+| `em` | maximum likelihood | 1 | full, or minibatches with a schedule (online EM) |
+| `map` | maximum a posteriori | 1 | likewise |
+| `cavi` | mean field | 1 | full |
+| `svi` | mean field | Robbins-Monro | minibatches |
+| `ssvi_a` | sample, V = I | Robbins-Monro | minibatches |
+| `ssvi` | sample, V | Robbins-Monro, ramp | minibatches |
+
+Each takes `estep`, `step_size` and the other keyword arguments of `compose`. The stochastic ones, whose reported ELBO
+is an estimate anyway, evaluate its KL term at every tenth step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vijax import message
+from vijax.algorithm import Algorithm, compose
+from vijax.model import Model
+from vijax.step_size import Ramp, Schedule, constant, ramp, robbins_monro
+
+
+def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+    """Expectation maximisation: maximum likelihood in the globals, whose priors are ignored (seed 003, section 2).
+
+    Step size 1 on full data never decreases the bound; with minibatches give a decreasing `step_size` (online EM).
+    Models with symmetric components must not start at the prior: see the model's `init`.
+    """
+    rule = message.maximum_likelihood()
+    return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
+
+
+def map(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+    """Variational EM to the posterior mode of the globals (seed 000, section 2.5)."""
+    rule = message.maximum_a_posteriori()
+    return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
+
+
+def cavi(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+    """Coordinate-ascent mean-field variational inference (seed 002, Algorithm 1): step size 1 on full data."""
+    return compose(
+        model, message=message.mean_field(), estep=estep, step_size=step_size or constant(), **_full(choices)
+    )
+
+
+def svi(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+    """Stochastic variational inference: mean-field natural gradients from minibatches (seed 002, Algorithm 3).
+
+    The default schedule is (t + 1)^-0.75.
+    """
+    choices = {"penalty_every": 10, **choices}
+    return compose(model, message=message.mean_field(), estep=estep, step_size=step_size or robbins_monro(), **choices)
+
+
+def ssvi_a(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+    """Structured SVI with V approximated by the identity (seed 000, eq. 10).
+
+    The default schedule is (t + 1)^-0.75: on minibatches the first steps, of size near one, matter; SSVI-A needs
+    hundreds of updates, and on full data a schedule that holds rho near 1 first (`hold_then_decay`).
+    """
+    choices = {"penalty_every": 10, **choices}
+    return compose(model, message=message.ssvi_a(), estep=estep, step_size=step_size or robbins_monro(), **choices)
+
+
+def ssvi(
+    model: Model,
+    *,
+    estep: Any = None,
+    step_size: Schedule | None = None,
+    damping: float = 1.0,
+    control_variate: bool = True,
+    sweeps_of_ramp: float = 1.0,
+    **choices: Any,
+) -> Algorithm:
+    """Structured SVI (seed 000, Algorithm 1): restores the dependence between globals and locals.
+
+    Args:
+      model: what is inferred.
+      estep: how local variables are treated.
+      step_size: rho_t; by default (t + 1)^-0.75.
+      damping: tau in (1 - tau) I + tau V.
+      control_variate: eq. (9); less noise, same expectation.
+      sweeps_of_ramp: N_t = min(t, N) reaches N after this many passes (Algorithm 1); 0 switches the ramp off.
+      **choices: the other arguments of `compose`.
+    """
+    rule = message.ssvi(damping=damping, control_variate=control_variate)
+    growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
+    choices.setdefault("ramp", growth)
+    choices = {"penalty_every": 10, **choices}
+    return compose(model, message=rule, estep=estep, step_size=step_size or robbins_monro(), **choices)
+
+
+def _full(choices: dict[str, Any]) -> dict[str, Any]:
+    """Bare data are the whole data set, unless the caller said how many groups there are."""
+    return {"full_data": choices.get("num_groups") is None, **choices}

@@ -1,0 +1,63 @@
+"""What a step is given: a minibatch of groups, and the bag-of-words layout of a group of documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Float, Int, PyTree
+
+
+class Minibatch(NamedTuple):
+    """Some of the N groups of a data set.
+
+    Attributes:
+      data: what the model reads, a pytree of arrays of fixed shapes (padding is masked by weights the model knows).
+      num_groups: scalar, N, the number of groups in the whole data set; None where this is all of it.
+      weights: 1 for a group, 0 for padding, for data whose leaves have one leading axis of groups; None where all
+        count, or where the data carry their own.
+    """
+
+    data: PyTree
+    num_groups: Float[Array, ""] | float | None
+    weights: Float[Array, " groups"] | None = None
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Documents of similar length as padded rows of unique words.
+
+    Attributes:
+      words: word ids; padding slots hold 0.
+      counts: how often each word occurs; 0 in padding slots.
+      weights: 1 for a document, 0 for a padding row.
+      max_tokens: static bound on the tokens of any row (a shape: it sizes the E-steps that walk over tokens).
+    """
+
+    words: Int[Array, "docs slots"]
+    counts: Float[Array, "docs slots"]
+    weights: Float[Array, " docs"]
+    max_tokens: int = dataclasses.field(metadata={"static": True})
+
+
+def as_minibatch(batch: Any, num_groups: float | None, full_data: bool) -> Minibatch:
+    """`batch` itself, or bare data as a minibatch of a data set of `num_groups` groups.
+
+    Args:
+      batch: a `Minibatch`, or bare data.
+      num_groups: N, where bare data are part of a larger set.
+      full_data: bare data are the whole set; `Minibatch.num_groups` is then None, read as "as many as there are".
+
+    Raises:
+      ValueError: bare data that may be part of a larger set of unknown size.
+    """
+    if isinstance(batch, Minibatch):
+        return batch
+    if num_groups is None and not full_data:
+        raise ValueError(
+            "batch: expected a vijax.Minibatch, which knows the size N of the whole data set, got bare data. "
+            "Wrap it, Minibatch(data, num_groups=N), or give num_groups=N to the algorithm."
+        )
+    return Minibatch(batch, num_groups)

@@ -1,0 +1,139 @@
+"""Where a fit's minibatches come from: batch t is a function of (seed, t) alone, so a run can go on at any step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from vijax.batch import Minibatch
+from vijax.model import Model
+
+
+class Loader(Protocol):
+    """Fixed-shape minibatches of a data set.
+
+    Attributes:
+      num_groups: N.
+      steps_per_epoch: minibatches in one pass.
+      num_words: tokens in the whole set, where that means anything, else None.
+    """
+
+    num_groups: int
+    steps_per_epoch: int
+    num_words: int | None
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """Batches of steps start, ..., stop - 1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayLoader:
+    """Minibatches of a pytree of arrays with one leading axis of groups; the last batch of a pass is padded."""
+
+    data: PyTree
+    batch_size: int
+    seed: int
+    num_words: None = None
+
+    @property
+    def num_groups(self) -> int:
+        """N, the length of the leading axis."""
+        return int(np.shape(jax.tree.leaves(self.data)[0])[0])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """ceil(N / S)."""
+        return -(-self.num_groups // self.batch_size)
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """See `Loader`."""
+        for epoch in range(start // self.steps_per_epoch, -(-stop // self.steps_per_epoch)):
+            order = self._order(epoch)
+            first = epoch * self.steps_per_epoch
+            for step in range(max(start, first), min(stop, first + self.steps_per_epoch)):
+                yield self._batch(order, step - first)
+
+    def _order(self, epoch: int) -> np.ndarray:
+        if self.batch_size >= self.num_groups:
+            return np.arange(self.num_groups)
+        return np.random.default_rng([self.seed, epoch]).permutation(self.num_groups)
+
+    def _batch(self, order: np.ndarray, i: int) -> Minibatch:
+        rows = order[i * self.batch_size : (i + 1) * self.batch_size]
+        weights = (np.arange(self.batch_size) < len(rows)).astype(np.float32)
+        rows = np.pad(rows, (0, self.batch_size - len(rows)))
+        return Minibatch(jax.tree.map(lambda x: np.asarray(x)[rows], self.data), np.float32(self.num_groups), weights)
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusLoader:
+    """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
+
+    corpus: Any
+    batch_size: int
+    seed: int
+
+    @property
+    def num_groups(self) -> int:
+        """N, the number of documents."""
+        return self.corpus.num_documents
+
+    @property
+    def num_words(self) -> int:
+        """Tokens in the corpus."""
+        return int(self.corpus.num_tokens)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in one pass: N / S, rounded."""
+        return max(1, round(self.num_groups / self.batch_size))
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """See `Loader`."""
+        from vijax.data import minibatches
+
+        return iter(minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start))
+
+
+def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loader:
+    """A loader of anything the model can read.
+
+    Args:
+      data: a `Loader`; a corpus or what `vijax.data.read` makes one of, for models of documents; else a pytree of
+        arrays with one leading axis of groups.
+      model: whose data it is.
+      batch_size: groups a step; None takes the whole set.
+      seed: of the order of the batches.
+
+    Raises:
+      ValueError: leading axes that differ, an empty set, or a batch larger than the set.
+    """
+    if hasattr(data, "batches"):
+        return data
+    if model.reads_documents:
+        from vijax.data import read
+
+        corpus = read(data)
+        _check_batch_size(batch_size, corpus.num_documents)
+        return CorpusLoader(corpus, batch_size or corpus.num_documents, seed)
+    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else None for leaf in jax.tree.leaves(data)}
+    if len(lengths) != 1 or lengths & {None, 0}:
+        raise ValueError(
+            f"data: expected arrays of one common, positive leading length, got {sorted(map(str, lengths))}."
+        )
+    (total,) = lengths
+    _check_batch_size(batch_size, total)
+    return ArrayLoader(data, batch_size or total, seed)
+
+
+def _check_batch_size(batch_size: int | None, total: int) -> None:
+    if batch_size is not None and not 1 <= batch_size <= total:
+        raise ValueError(
+            f"batch_size: expected an integer from 1 to the {total} groups of the data, got {batch_size}. "
+            "Leave it out to take all the data at every step."
+        )

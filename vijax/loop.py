@@ -1,0 +1,69 @@
+"""The inner loop: a chunk of steps in one compiled call, with no host round trip between steps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from vijax.algorithm import Info, State
+from vijax.batch import Minibatch
+
+
+@functools.partial(jax.jit, static_argnames=("step", "length"), donate_argnames=("state",))
+def run_chunk(
+    step: Callable,
+    length: int,
+    key: PRNGKeyArray,
+    state: State,
+    batches: Minibatch,
+    num_steps: Int[Array, ""],
+) -> tuple[State, Info]:
+    """`num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
+
+    The trip count is dynamic, so chunks of any number of steps share one executable: nothing recompiles at the end of a
+    run, and where a run is cut into chunks cannot change its numbers.
+
+    Args:
+      step: an `Algorithm.step` (static: one algorithm, one executable).
+      length: capacity of the chunk.
+      key: of the run.
+      state: donated.
+      batches: stacked along a leading axis of `length`; or of 1, when every step reads the same data.
+      num_steps: how many to run.
+
+    Returns:
+      The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`.
+    """
+
+    def one(state: State, i: Array) -> tuple[State, Info]:
+        batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
+        return step(jax.random.fold_in(key, state.step), state, batch)
+
+    def body(i: Array, carry: tuple[State, Info]) -> tuple[State, Info]:
+        state, infos = carry
+        state, info = one(state, i)
+        return state, jax.tree.map(lambda all_, x: all_.at[i].set(x), infos, info)
+
+    shapes = jax.eval_shape(one, state, jnp.int32(0))[1]
+    infos = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), shapes)
+    return jax.lax.fori_loop(0, num_steps, body, (state, infos))
+
+
+def stacked(batches: Iterator[Minibatch], length: int, count: int) -> PyTree:
+    """`count` batches stacked along a leading axis of `length`, the rest zeros that no step reads."""
+    parts = [next(batches) for _ in range(count)]
+
+    def stack(*xs: Any) -> np.ndarray:
+        first = np.asarray(xs[0])
+        out = np.zeros((length, *first.shape), first.dtype)
+        for i, x in enumerate(xs):
+            out[i] = x
+        return out
+
+    return jax.tree.map(stack, *parts)

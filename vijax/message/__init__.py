@@ -1,0 +1,16 @@
+"""How grad_mu E_q[l] is estimated: one rule per row of the table in DESIGN section 1."""
+
+from vijax.message.base import Message, MessageRule
+from vijax.message.mean_field import mean_field
+from vijax.message.point import maximum_a_posteriori, maximum_likelihood
+from vijax.message.ssvi import ssvi, ssvi_a
+
+__all__ = [
+    "Message",
+    "MessageRule",
+    "maximum_a_posteriori",
+    "maximum_likelihood",
+    "mean_field",
+    "ssvi",
+    "ssvi_a",
+]

@@ -1,0 +1,65 @@
+"""The message: an estimate of grad_mu E_q[l], as a natural-parameter direction.
+
+A `MessageRule` is one row of DESIGN section 1's table. It sees the scaled local bound f(stats, theta), theta being
+whatever hyperparameters are learnt beside the globals, and differentiates it; no rule knows any model's algebra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.families import Product
+
+LocalBound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
+
+
+class Message(NamedTuple):
+    """Attributes:
+    natural: the message, a natural-parameter direction in the structure of q.
+    value: the scaled local bound where it was evaluated.
+    aux: whatever the bound returned beside its value.
+    theta_grad: its gradient in the learnt hyperparameters.
+    """
+
+    natural: Product
+    value: Float[Array, ""]
+    aux: Any
+    theta_grad: PyTree
+
+
+class MessageRule(NamedTuple):
+    """Attributes:
+    estimate: (key, q, prior, bound, theta) -> `Message`.
+    prior: the prior, as the natural parameters towards which a step pulls (MLE forgets it).
+    penalty: (q, prior) -> what the objective subtracts from the local bound: KL(q || prior), or minus the log prior
+      density at a point.
+    point: q -> statistics at which the rule evaluates the model without noise (held-out use).
+    name: the name the literature uses.
+    """
+
+    estimate: Callable[[PRNGKeyArray, Product, Product, LocalBound, PyTree], Message]
+    prior: Callable[[Product], Product]
+    penalty: Callable[[Product, Product], Float[Array, ""]]
+    point: Callable[[Product], PyTree]
+    name: str
+
+
+def kl_penalty(q: Product, prior: Product) -> Float[Array, ""]:
+    """KL(q || prior)."""
+    return q.kl(prior)
+
+
+def gradient(bound: LocalBound, stats: PyTree, theta: PyTree) -> tuple[Float[Array, ""], Any, PyTree, PyTree]:
+    """Value, aux, gradient in the statistics, gradient in theta."""
+    (value, aux), (stats_grad, theta_grad) = jax.value_and_grad(bound, argnums=(0, 1), has_aux=True)(stats, theta)
+    return value, aux, stats_grad, theta_grad
+
+
+def message_at(q: Product, stats: PyTree, bound: LocalBound, theta: PyTree) -> Message:
+    """The gradient of the bound at given statistics, relabelled as natural parameters."""
+    value, aux, stats_grad, theta_grad = gradient(bound, stats, theta)
+    return Message(q.with_naturals(stats_grad), value, aux, theta_grad)

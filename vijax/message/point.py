@@ -1,0 +1,39 @@
+"""Point estimates of the globals: maximum likelihood and maximum a posteriori, hence EM (seed 003, sections 2 to 5).
+
+The state is lambda as ever, prior plus (running) expected statistics; the point is its mode. With a full batch and
+step size one that is EM, with minibatches and decreasing steps online EM.
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.families import Product
+from vijax.message.base import LocalBound, Message, MessageRule, message_at
+
+
+def _at_mode(q: Product) -> PyTree:
+    return q.stats(q.mode())
+
+
+def _estimate(key: PRNGKeyArray, q: Product, prior: Product, bound: LocalBound, theta: PyTree) -> Message:
+    del key, prior
+    return message_at(q, _at_mode(q), bound, theta)
+
+
+def maximum_likelihood() -> MessageRule:
+    """grad_s l at the maximum-likelihood point: the prior is replaced by a flat one."""
+
+    def no_penalty(q: Product, prior: Product) -> Float[Array, ""]:
+        return 0.0 * q.log_normalizer()
+
+    return MessageRule(_estimate, lambda p: p.flat(), no_penalty, _at_mode, "mle")
+
+
+def maximum_a_posteriori() -> MessageRule:
+    """grad_s l at the posterior mode, with respect to Lebesgue measure on the mean-value scale of each variable."""
+
+    def minus_log_prior(q: Product, prior: Product) -> Float[Array, ""]:
+        return -prior.log_prob(q.mode())
+
+    return MessageRule(_estimate, lambda p: p, minus_log_prior, _at_mode, "map")

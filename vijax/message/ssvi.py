@@ -1,0 +1,48 @@
+"""Structured SVI: messages at a *sample* of the globals (seed 000, Algorithm 1).
+
+SSVI    m = V(beta, lambda) eta_hat(beta),   beta ~ q,   V = F^-1 J   (eq. 7, 8): unbiased natural gradient
+SSVI-A  m = eta_hat(beta)                    (eq. 10): V replaced by its expectation, the identity
+"""
+
+from __future__ import annotations
+
+from jaxtyping import PRNGKeyArray, PyTree
+
+from vijax import tree
+from vijax.families import Product
+from vijax.families.base import require
+from vijax.message.base import LocalBound, Message, MessageRule, gradient, kl_penalty, message_at
+
+
+def ssvi_a() -> MessageRule:
+    """grad_s l at s = t(beta), beta ~ q."""
+
+    def estimate(key: PRNGKeyArray, q: Product, prior: Product, bound: LocalBound, theta: PyTree) -> Message:
+        del prior
+        return message_at(q, q.sample_stats(key), bound, theta)
+
+    return MessageRule(estimate, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "ssvi_a")
+
+
+def ssvi(damping: float = 1.0, control_variate: bool = True) -> MessageRule:
+    """V grad_s l at s = t(beta), beta ~ q.
+
+    Args:
+      damping: tau in (1 - tau) I + tau V: 1 is the unbiased SSVI of the paper, 0 is SSVI-A.
+      control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose spread vanishes at
+        the fixed point; still unbiased, since E[V] = I.
+
+    Raises:
+      ValueError: `damping` outside [0, 1].
+    """
+    require(0.0 <= damping <= 1.0, "damping", "a number in [0, 1]", damping)
+
+    def estimate(key: PRNGKeyArray, q: Product, prior: Product, bound: LocalBound, theta: PyTree) -> Message:
+        stats, v = q.pathwise_sample(key)
+        value, aux, eta_hat, theta_grad = gradient(bound, stats, theta)
+        plain = q.with_naturals(eta_hat)
+        offset = tree.subtract(q, prior) if control_variate else tree.scale(0.0, q)
+        structured = tree.add(offset, v(q.as_stats(tree.subtract(plain, offset))))
+        return Message(tree.mix(damping, plain, structured), value, aux, theta_grad)
+
+    return MessageRule(estimate, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "ssvi")

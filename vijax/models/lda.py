@@ -1,0 +1,151 @@
+"""Latent Dirichlet allocation (seed 000, section 4.1; seed 002, section 4.3; seed 003, section on LDA).
+
+    beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_dm ~ Categorical(theta_d),  w_dm ~ Categorical(beta_{z_dm})
+
+The local bound of a document at topics beta, q(theta_d) = Dirichlet(gamma_d) and optimal responsibilities, is
+
+    l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv - KL(Dirichlet(gamma_d) || Dirichlet(alpha)),
+
+for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d; Gibbs and CVB0 supply expected
+topic counts N_dvk of their own, whose energy sum N log beta replaces the gradient while the bound at gamma_d =
+alpha + sum N is still what is reported.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax import estep as esteps
+from vijax.batch import Documents, Minibatch
+from vijax.estep import Locals
+from vijax.families import Dirichlet, Product
+from vijax.families.base import as_float, require
+from vijax.gather import docs_per_chunk, merge_chunks, split_chunks, sum_over_rows
+from vijax.model import Hyper, LocalElbo, Model
+
+# exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a float32 can see, and
+# denormals, which slow every later product, never arise.
+_LOG_FLOOR = -69.0
+
+
+def lda(
+    num_topics: int,
+    vocab_size: int,
+    alpha: Any = 0.1,
+    eta: Any = 0.01,
+    estep: Any = None,
+) -> Model:
+    """Latent Dirichlet allocation.
+
+    Args:
+      num_topics: K >= 1.
+      vocab_size: V >= 1.
+      alpha: concentration of the document-topic prior, scalar or shape (K,).
+      eta: concentration of the topic-word prior, scalar or shape (V,).
+      estep: default E-step; `vijax.estep.mean_field()` if None.
+
+    Returns:
+      A `Model` with one global, `topics`, a Dirichlet of batch shape (K,), and hyperparameters `alpha` and `eta`. Its
+      data are tuples of `vijax.Documents`.
+
+    Raises:
+      ValueError: a size below 1, a concentration that is not positive or of the wrong shape.
+
+    >>> model = lda(num_topics=5, vocab_size=100)
+    >>> model.prior(model.hyper)["topics"].concentration.shape
+    (5, 100)
+    """
+    require(num_topics >= 1, "num_topics", "an integer >= 1", num_topics)
+    require(vocab_size >= 1, "vocab_size", "an integer >= 1", vocab_size)
+    hyper = {
+        "alpha": _concentration("alpha", alpha, num_topics),
+        "eta": _concentration("eta", eta, vocab_size),
+    }
+
+    def prior(hyper: Hyper) -> Product:
+        rows = jnp.broadcast_to(hyper["eta"], (num_topics, vocab_size))
+        return Product({"topics": Dirichlet(rows)})
+
+    bound = functools.partial(_local_elbo, num_topics)
+    return Model(
+        hyper, prior, bound, near_uniform, estep or esteps.mean_field(), reads_documents=True, score=completion_score
+    )
+
+
+def completion_score(hyper: Hyper, posterior: Product, data: Any, key: PRNGKeyArray) -> Any:
+    """Document completion at the posterior mean topics, nats per word (see `vijax.evaluate.document_completion`)."""
+    from vijax.evaluate import document_completion
+
+    return document_completion(posterior["topics"].mean(), hyper["alpha"], data, key)
+
+
+def near_uniform(key: PRNGKeyArray, prior: Product) -> Product:
+    """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each topic,
+    and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too)."""
+    topics = prior["topics"].concentration
+    noise = jax.random.gamma(key, 100.0, topics.shape, topics.dtype) / 100.0
+    return Product({"topics": Dirichlet(topics + noise)})
+
+
+def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
+    value = as_float(value)
+    require(value.shape in ((), (size,)), name, f"a scalar or shape ({size},)", value.shape)
+    require(jnp.all((value > 0) & jnp.isfinite(value)), name, "positive finite numbers", value)
+    return value
+
+
+def _local_elbo(
+    num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
+    alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
+    table, log_scale = likelihood_table(stats["topics"].log)
+    chunks = [split_chunks(docs, docs_per_chunk(docs.words.shape[1], num_topics)) for docs in batch.data]
+    total, aux = sum_over_rows(functools.partial(_chunk_elbo, estep), table, alpha, chunks, key)
+    sizes = [docs.weights.shape[0] for docs in batch.data]
+    bounds, gammas = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
+    scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
+    total += sum(jnp.vdot(docs.weights, scale) for docs, scale in zip(batch.data, scales, strict=True))
+    per_group = tuple(bound + scale for bound, scale in zip(bounds, scales, strict=True))
+    return LocalElbo(total, sum(jnp.sum(docs.weights) for docs in batch.data), per_group, gammas)
+
+
+def likelihood_table(log_beta: Float[Array, "K V"]) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
+    """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of that maximum."""
+    log_scale = jax.lax.stop_gradient(jnp.max(log_beta, axis=0))
+    return jnp.exp(jnp.maximum(log_beta - log_scale, _LOG_FLOOR)).T, log_scale
+
+
+def _chunk_elbo(
+    estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], docs: Documents, key: PRNGKeyArray
+) -> tuple[Float[Array, ""], tuple[Array, Array]]:
+    """Total bound of a chunk of documents, differentiable in rows and alpha; bound and gamma of each."""
+    fixed = jax.lax.stop_gradient((rows, alpha))
+    local = jax.lax.stop_gradient(estep.mixed_membership(fixed[0], docs.counts, fixed[1], key, docs.max_tokens))
+    per_doc = membership_bound(rows if local.token_topics is None else fixed[0], docs.counts, local.gamma, alpha)
+    total = jnp.vdot(docs.weights, per_doc) + _own_energy(rows, local, docs.weights)
+    return total, (per_doc, local.gamma)
+
+
+def membership_bound(
+    rows: Float[Array, "D n K"], counts: Float[Array, "D n"], gamma: Float[Array, "D K"], alpha: Float[Array, " K"]
+) -> Float[Array, " D"]:
+    """l_d at q(theta_d) = Dirichlet(gamma_d) and optimal responsibilities (seed 002, section 4.3)."""
+    q = Dirichlet(gamma)
+    weight = jnp.exp(q.expected_stats().log)
+    mixed = jnp.einsum("dnk,dk->dn", rows, weight)
+    likelihood = jnp.sum(counts * jnp.log(jnp.where(counts > 0, mixed, 1.0)), axis=1)
+    return likelihood - q.kl(Dirichlet(jnp.broadcast_to(alpha, gamma.shape)))
+
+
+def _own_energy(rows: Float[Array, "D n K"], local: Locals, weights: Float[Array, " D"]) -> Float[Array, ""]:
+    """Zero, whose gradient in log rows is the E-step's own expected counts N: the energy sum N log rows to first order,
+    less its value."""
+    if local.token_topics is None:
+        return jnp.zeros((), rows.dtype)
+    fixed = jax.lax.stop_gradient(rows)
+    return jnp.sum(weights[:, None, None] * local.token_topics / fixed * (rows - fixed))

@@ -1,0 +1,81 @@
+"""What a fit returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from vijax.algorithm import Algorithm, State
+from vijax.families import Product
+
+
+class Fit(NamedTuple):
+    """A finished (or stopped) run.
+
+    Attributes:
+      alg: the algorithm.
+      state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
+      trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`, `retractions`, ...
+      status: why it stopped.
+    """
+
+    alg: Algorithm
+    state: State
+    trace: dict[str, np.ndarray]
+    status: Any
+
+    @property
+    def posterior(self) -> Product:
+        """q of the globals, by variable name."""
+        return self.state.posterior
+
+    def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
+        """The most probable words of each topic, best first.
+
+        Raises:
+          ValueError: the model has no topics, or the vocabulary is not of their length.
+        """
+        probabilities = np.asarray(self._topics().mean())
+        if len(vocabulary) != probabilities.shape[1]:
+            raise ValueError(f"vocabulary: expected {probabilities.shape[1]} words, got {len(vocabulary)}.")
+        best = np.argsort(-probabilities, axis=1)[:, :num_words]
+        return [[vocabulary[v] for v in row] for row in best]
+
+    def transform(self, documents: Any, *, key: PRNGKeyArray) -> Float[np.ndarray, "docs K"]:
+        """Expected topic proportions of documents, in their order, at the posterior.
+
+        Args:
+          documents: anything `vijax.data.read` reads, over the training vocabulary.
+          key: of the E-step's draws, where it samples.
+        """
+        from vijax.data import full_batch, read
+
+        self._topics()
+        spec = self.alg.spec
+        batch, order = full_batch(read(documents, vocab_size=self._topics().concentration.shape[1]))
+        said = jax.jit(spec.model.local_elbo, static_argnames=("estep",))(
+            self.state.hyper, spec.message.point(self.posterior), batch, key, estep=spec.estep
+        )
+        gamma = np.concatenate([np.asarray(g) for g in said.local])
+        gamma = gamma[order]
+        return gamma / gamma.sum(axis=1, keepdims=True)
+
+    def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
+        """Held-out score with its standard error, by the measure the model's field uses: document completion for LDA.
+
+        Raises:
+          ValueError: the model has no such measure.
+        """
+        score = self.alg.spec.model.score
+        if score is None:
+            raise ValueError("score: this model defines no held-out score; read the bound, fit.trace['elbo'].")
+        return score(self.state.hyper, self.posterior, documents, key)
+
+    def _topics(self) -> Any:
+        if "topics" not in self.posterior:
+            raise ValueError(f"expected a topic model, got a posterior over {sorted(self.posterior)}.")
+        return self.posterior["topics"]
