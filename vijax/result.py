@@ -45,23 +45,34 @@ class Fit(NamedTuple):
         best = np.argsort(-probabilities, axis=1)[:, :num_words]
         return [[vocabulary[v] for v in row] for row in best]
 
-    def transform(self, documents: Any, *, key: PRNGKeyArray) -> Float[np.ndarray, "docs K"]:
+    def transform(self, documents: Any, *, key: PRNGKeyArray, batch_size: int = 1024) -> Float[np.ndarray, "docs K"]:
         """Expected topic proportions of documents, in their order, at the posterior.
 
         Args:
           documents: anything `vijax.data.read` reads, over the training vocabulary.
           key: of the E-step's draws, where it samples.
-        """
-        from vijax.data import full_batch, read
+          batch_size: documents at a time.
 
-        self._topics()
-        spec = self.alg.spec
-        batch, order = full_batch(read(documents, vocab_size=self._topics().concentration.shape[1]))
-        said = jax.jit(spec.model.local_elbo, static_argnames=("estep",))(
-            self.state.hyper, spec.message.point(self.posterior), batch, key, estep=spec.estep
-        )
-        gamma = np.concatenate([np.asarray(g) for g in said.local])
-        gamma = gamma[order]
+        Raises:
+          ValueError: the model has no topics, or the documents are over another vocabulary.
+        """
+        from vijax.data import document_batches, in_order, read
+
+        corpus, spec = read(documents), self.alg.spec
+        expected = self._topics().concentration.shape[1]
+        if corpus.vocab_size != expected:
+            raise ValueError(
+                f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
+                "Relabel them with Corpus.with_vocabulary(training vocabulary)."
+            )
+        infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
+        stats = spec.message.point(self.posterior)
+        gammas, rows = [], []
+        for batch, order in document_batches(corpus, batch_size):
+            said = infer(self.state.hyper, stats, batch, key, estep=spec.estep)
+            gammas.append(np.concatenate([np.asarray(gamma) for gamma in said.local]))
+            rows.append(order)
+        gamma = in_order(np.concatenate(gammas), np.concatenate(rows))
         return gamma / gamma.sum(axis=1, keepdims=True)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:

@@ -85,8 +85,8 @@ def completion_score(hyper: Hyper, posterior: Product, data: Any, key: PRNGKeyAr
 
 
 def near_uniform(key: PRNGKeyArray, prior: Product) -> Product:
-    """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each topic,
-    and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too)."""
+    """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each
+    topic, and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too)."""
     topics = prior["topics"].concentration
     noise = jax.random.gamma(key, 100.0, topics.shape, topics.dtype) / 100.0
     return Product({"topics": Dirichlet(topics + noise)})

@@ -1,0 +1,14 @@
+"""Data in: corpora from files and objects, in memory or memory-mapped, dealt in minibatches of fixed shapes."""
+
+from vijax.data.corpus import Corpus as Corpus
+from vijax.data.docstrings import docstring_corpus as docstring_corpus
+from vijax.data.held import load_bag_of_words as load_bag_of_words
+from vijax.data.minibatch import Minibatches as Minibatches
+from vijax.data.minibatch import document_batches as document_batches
+from vijax.data.minibatch import full_batch as full_batch
+from vijax.data.minibatch import in_order as in_order
+from vijax.data.minibatch import minibatches as minibatches
+from vijax.data.prefetch import prefetch as prefetch
+from vijax.data.read import read as read
+from vijax.data.synthetic import lda_corpus as lda_corpus
+from vijax.data.text import TextSettings as TextSettings

@@ -1,0 +1,193 @@
+"""Readers of files that hold counts: .npz, MatrixMarket, LDA-C and UCI docword. One function per format."""
+
+from __future__ import annotations
+
+import itertools
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vijax.data.build import CorpusBuilder
+from vijax.data.checks import check_vocabulary, check_word_ids, fail, integer_counts
+from vijax.data.corpus import Corpus
+from vijax.data.files import open_bytes, read_vocabulary
+
+Vocabulary = str | Path | Sequence[str] | None
+BLOCK_BYTES = 1 << 22
+
+
+def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
+    """A SciPy sparse .npz, or one with the arrays `indptr`, `indices` and `counts`.
+
+    The vocabulary is NAME.vocab.txt beside NAME.npz unless another is given.
+    """
+    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if {"indptr", "indices", "counts"} <= set(arrays):
+                csr = (arrays["counts"], arrays["indices"], arrays["indptr"])
+                return _from_csr(path, csr, words)
+            if {"format", "shape", "data"} <= set(arrays):
+                return _from_scipy_npz(path, words)
+            got = f"{', '.join(arrays)}"
+    except (zipfile.BadZipFile, EOFError, OSError, KeyError) as error:
+        raise fail(path, "a whole .npz file", f"an unreadable one ({error})", "fetch or save the file again") from error
+    expected = "the arrays indptr, indices and counts, or a matrix saved by scipy.sparse.save_npz"
+    raise fail(path, expected, f"the arrays {got}", "save the counts by scipy.sparse.save_npz")
+
+
+def _from_scipy_npz(path: Path, words: tuple[str, ...] | None) -> Corpus:
+    import scipy.sparse
+
+    return Corpus.from_counts(scipy.sparse.load_npz(path), words, where=str(path))
+
+
+def _from_csr(path: Path, csr: tuple, words: tuple[str, ...] | None) -> Corpus:
+    import scipy.sparse
+
+    counts, indices, indptr = csr
+    if len(counts) != len(indices) or len(indices) != indptr[-1]:
+        got = f"{len(indices)} indices, {len(counts)} counts and a last offset of {indptr[-1]}"
+        raise fail(path, "as many indices as counts", got, "save the file again")
+    vocab_size = len(words) if words is not None else int(indices.max(initial=-1)) + 1
+    check_word_ids(indices, vocab_size, path)
+    matrix = scipy.sparse.csr_matrix((integer_counts(counts, path), indices, indptr), (len(indptr) - 1, vocab_size))
+    return Corpus.from_counts(matrix, words, where=str(path))
+
+
+def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
+    """A MatrixMarket file (documents, words), .mtx or .mtx.gz."""
+    import scipy.io
+
+    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
+    try:
+        with open_bytes(path) as file:
+            matrix = scipy.io.mmread(file)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise fail(path, "a whole MatrixMarket file", str(error), "fetch the file again, or check that line") from error
+    return Corpus.from_counts(matrix, words, where=str(path))
+
+
+# --- LDA-C ------------------------------------------------------------------------------------------------------
+def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
+    """LDA-C: one document per line, `M word:count word:count ...` with M pairs, word ids from 0."""
+    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"), path.parent / "vocab.txt")
+    builder = CorpusBuilder(folder)
+    for first, lines in _line_blocks(path):
+        lengths, indices, counts = _lda_c_block(path, first, lines)
+        if words is not None and (indices >= len(words)).any():
+            pair = int(np.argmax(indices >= len(words)))
+            line = first + int(np.searchsorted(np.cumsum(lengths), pair, side="right"))
+            check_word_ids(indices[pair : pair + 1], len(words), f"{path}:{line}")
+        builder.add(lengths, indices, counts)
+    return builder.finish(words)
+
+
+def _lda_c_block(path: Path, first: int, lines: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lengths, word ids and counts of the documents of some lines; the line of a fault is looked for only if any."""
+    pairs = np.array([line.count(b":") for line in lines])
+    try:
+        numbers = np.array(b" ".join(lines).replace(b":", b" ").split(), dtype="S").astype(np.int64)
+    except ValueError:
+        numbers = np.zeros(0, np.int64)
+    heads = np.concatenate([[0], np.cumsum(1 + 2 * pairs)])
+    whole = len(numbers) == heads[-1] and (numbers[heads[:-1]] == pairs).all() and (numbers >= 0).all()
+    if not whole:
+        raise _lda_c_fault(path, first, lines)
+    pair = np.delete(numbers, heads[:-1]).reshape(-1, 2)
+    return pairs, pair[:, 0], pair[:, 1]
+
+
+def _lda_c_fault(path: Path, first: int, lines: list[bytes]) -> ValueError:
+    number, line = _first_line(lines, first, lambda line: not _is_lda_c(line))
+    expected = "M word:count ... with M pairs of whole numbers of 0 or more"
+    remedy = "correct the line; if many are like it, this is another format: pass format="
+    return fail(f"{path}:{number}", expected, _quoted(line), remedy)
+
+
+def _is_lda_c(line: bytes) -> bool:
+    head, *pairs = line.split() or [b""]
+    parts = [pair.split(b":") for pair in pairs]
+    return head.isdigit() and int(head) == len(pairs) and all(len(p) == 2 and all(map(bytes.isdigit, p)) for p in parts)
+
+
+def _first_line(lines: list[bytes], first: int, bad: Callable[[bytes], bool]) -> tuple[int, bytes]:
+    """Number and text of the first bad line, the lines being numbered from `first`."""
+    return next(((number, line) for number, line in enumerate(lines, first) if bad(line)), (first, lines[0]))
+
+
+def _quoted(line: bytes) -> str:
+    return repr(line[:60].decode(errors="replace").strip()) + ("..." if len(line) > 60 else "")
+
+
+def _line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines of a file some thousands at a time, with the number of the first of them (from 1)."""
+    with open_bytes(path) as file:
+        number = 1
+        while lines := file.readlines(BLOCK_BYTES):
+            yield number, [line.rstrip() for line in lines]
+            number += len(lines)
+
+
+# --- UCI --------------------------------------------------------------------------------------------------------
+def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
+    """UCI "bag of words": three lines D, W, NNZ, then `document word count` per line, from 1, sorted by document.
+
+    The vocabulary of docword.NAME.txt(.gz) is vocab.NAME.txt beside it unless another is given.
+    """
+    beside = path.with_name(path.name.removesuffix(".gz").replace("docword", "vocab", 1))
+    words = read_vocabulary(vocabulary, *[b for b in [beside] if b.name != path.name.removesuffix(".gz")])
+    builder = CorpusBuilder(folder)
+    blocks = _line_blocks(path)
+    _, beginning = next(blocks, (1, []))
+    documents, vocab_size, entries = _uci_header(path, beginning[:3])
+    if words is not None:
+        check_vocabulary(words, vocab_size, f"{path}, vocabulary")
+    done = 0
+    for line, lines in itertools.chain([(4, beginning[3:])], blocks):
+        triples = _uci_block(path, line, lines, documents, vocab_size)
+        builder.add_pairs(triples[:, 0] - 1, triples[:, 1] - 1, triples[:, 2])
+        done += len(triples)
+    if done != entries:
+        raise fail(path, f"{entries} entries, as line 3 says", f"{done}", "the file is cut short: fetch it again")
+    return builder.finish(words, vocab_size, documents)
+
+
+def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
+    for number, text in enumerate([*head, b"", b"", b""][:3], 1):
+        if not text.isdigit():
+            remedy = "the first three lines are the numbers of documents, words and entries"
+            raise fail(f"{path}:{number}", "a whole number", _quoted(text), remedy)
+    return tuple(map(int, head))
+
+
+def _uci_block(path: Path, line: int, lines: list[bytes], documents: int, vocab_size: int) -> np.ndarray:
+    """The triples of some lines, checked; the line of a fault is looked for only if there is one."""
+    try:
+        triples = np.array(b" ".join(lines).split(), dtype="S").astype(np.int64).reshape(-1, 3)
+    except ValueError:
+        triples = np.zeros((0, 3), np.int64)
+    document, word, count = triples.T
+    whole = len(triples) == len(lines) and (document >= 1).all() and (document <= documents).all()
+    whole = whole and (word >= 1).all() and (word <= vocab_size).all() and (count >= 0).all()
+    if not whole:
+        raise _uci_fault(path, line, lines, documents, vocab_size)
+    if (backwards := np.diff(document) < 0).any():
+        where = f"{path}:{line + 1 + int(np.argmax(backwards))}"
+        raise fail(where, "lines sorted by document", "an earlier document", f"sort them: sort -s -n -k1,1 {path}")
+    return triples
+
+
+def _uci_fault(path: Path, first: int, lines: list[bytes], documents: int, vocab_size: int) -> ValueError:
+    limits = (range(1, documents + 1), range(1, vocab_size + 1), range(1 << 31))
+
+    def bad(line: bytes) -> bool:
+        parts = line.split()
+        numbers = len(parts) == 3 and all(map(bytes.isdigit, parts))
+        return not numbers or any(int(part) not in limit for part, limit in zip(parts, limits, strict=True))
+
+    number, line = _first_line(lines, first, bad)
+    expected = f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole count of 0 or more"
+    return fail(f"{path}:{number}", expected, _quoted(line), "correct the line")

@@ -1,0 +1,202 @@
+"""Minibatches of fixed shapes: stratified by document length, shuffled from a seed, resumable at any step.
+
+The documents of each length bucket are dealt anew in every epoch to T = round(N / batch_size) batches. So every batch
+has the same shapes and, up to one, the same number of documents; each epoch visits each document once; and step i is a
+function of (seed, i) alone, which is what lets a run that was killed go on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vijax.data.buckets import Bucket, length_buckets
+from vijax.data.checks import fail
+from vijax.data.corpus import Corpus
+
+if TYPE_CHECKING:  # jax is imported when the first batch is made, so that reading data does not wait for it
+    from vijax.batch import Documents, Minibatch
+
+PADDING = -1  # the "row" of a padding document
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Minibatches:
+    """The endless stream of minibatches of a corpus, or a part of it; see `minibatches`.
+
+    Attributes:
+      per_epoch: T, the number of steps in which every document is seen once.
+      buckets: which documents share which padded shape.
+    """
+
+    corpus: Corpus
+    buckets: tuple[Bucket, ...]
+    per_epoch: int
+    seed: int
+    start: int = 0
+    num_steps: int | None = None
+
+    def __iter__(self) -> Iterator[Minibatch]:
+        stop = None if self.num_steps is None else self.start + self.num_steps
+        for step in itertools.islice(itertools.count(self.start), None if stop is None else self.num_steps):
+            epoch, place = divmod(step, self.per_epoch)
+            if place == 0 or step == self.start:
+                hands = self.deal(epoch)
+            yield self._gather([hand[place] for hand in hands])
+
+    def __len__(self) -> int:
+        if self.num_steps is None:
+            raise TypeError("an endless stream of minibatches has no length: pass num_steps, or take per_epoch of them")
+        return self.num_steps
+
+    def at(self, step: int) -> Minibatch:
+        """The minibatch of global step `step`: the one the stream from 0 yields there."""
+        epoch, place = divmod(step, self.per_epoch)
+        return self._gather([hand[place] for hand in self.deal(epoch)])
+
+    def deal(self, epoch: int) -> list[Int[np.ndarray, "steps rows"]]:
+        """Which documents each step of an epoch gets: per bucket, a row of document numbers per step, padded by -1."""
+        rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, epoch], np.uint64)))
+        shuffled = [rng.permutation(bucket.rows) for bucket in self.buckets]
+        return _dealt(shuffled, rng.permutation(self.per_epoch))
+
+    def _gather(self, hands: list[np.ndarray]) -> Minibatch:
+        return _minibatch(self.corpus, self.buckets, hands)
+
+
+def minibatches(
+    corpus: Corpus, batch_size: int, seed: int, start: int = 0, num_steps: int | None = None, num_buckets: int = 6
+) -> Minibatches:
+    """An iterable of minibatches of about `batch_size` documents, all of the same shapes.
+
+    Args:
+      corpus: in memory or memory-mapped; only the documents of a batch are read for it.
+      batch_size: documents per batch S; the batches of an epoch are T = round(N / S), of N / T documents up to one.
+      seed: 0 or more; the same seed gives the same batches.
+      start: the global step to begin at; the batches from there on are those of a stream that began at 0.
+      num_steps: how many batches; None for an endless stream.
+      num_buckets: length buckets at most, each of which is a padded shape.
+
+    Returns:
+      An iterable of `Minibatch`, whose data is a tuple of `Documents` (numpy arrays), one per length bucket.
+
+    Raises:
+      ValueError: `batch_size` is below 1 or above the number of documents, or another argument is out of range.
+
+    >>> corpus = Corpus.from_counts(np.eye(5, dtype=int))
+    >>> [int(sum(d.weights.sum() for d in b.data)) for b in minibatches(corpus, 2, seed=0, num_steps=2)]
+    [3, 2]
+    """
+    _check_arguments(corpus, batch_size, seed, start, num_buckets)
+    per_epoch = max(1, round(corpus.num_documents / batch_size))
+    buckets = length_buckets(corpus.lengths, corpus.tokens, num_buckets, per_epoch)
+    return Minibatches(corpus, buckets, per_epoch, seed, start, num_steps)
+
+
+def full_batch(corpus: Corpus, num_buckets: int = 6) -> tuple[Minibatch, Int[np.ndarray, " docs"]]:
+    """All documents as one minibatch without padding rows, and which document each row is.
+
+    With `rows` the second result and `x` the results of the buckets one after the other, `in_order(x, rows)` puts them
+    back into the order of the corpus.
+
+    >>> batch, rows = full_batch(Corpus.from_counts([[1, 1, 1], [0, 2, 0], [1, 0, 3]]), num_buckets=2)
+    >>> [documents.words.shape for documents in batch.data], rows
+    ([(1, 1), (2, 3)], array([1, 0, 2]))
+    """
+    buckets = length_buckets(corpus.lengths, corpus.tokens, num_buckets)
+    hands = [bucket.rows for bucket in buckets]
+    return _minibatch(corpus, buckets, hands), np.concatenate(hands)
+
+
+def document_batches(
+    corpus: Corpus, batch_size: int, num_buckets: int = 6
+) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
+    """Every document once, in batches of fixed shapes, each with the document of each of its rows (-1: padding).
+
+    For scores and transforms of a corpus too large for `full_batch`; put results back by `in_order`.
+    """
+    size = min(batch_size, corpus.num_documents)
+    _check_arguments(corpus, size, 0, 0, num_buckets)
+    per_epoch = -(-corpus.num_documents // size)
+    buckets = length_buckets(corpus.lengths, corpus.tokens, num_buckets, per_epoch)
+    hands = _dealt([bucket.rows for bucket in buckets], np.arange(per_epoch))
+    for place in range(per_epoch):
+        rows = [hand[place] for hand in hands]
+        yield _minibatch(corpus, buckets, rows), np.concatenate(rows)
+
+
+def in_order(results: Float[np.ndarray, "rows ..."], rows: Int[np.ndarray, " rows"]) -> Float[np.ndarray, "docs ..."]:
+    """Results per row as results per document: padding rows go, and document d comes at place d.
+
+    >>> in_order(np.array([30.0, 10.0, 0.0, 20.0]), np.array([2, 0, -1, 1]))
+    array([10., 20., 30.])
+    """
+    real = rows != PADDING
+    ordered = np.empty_like(results[real])
+    ordered[rows[real]] = results[real]
+    return ordered
+
+
+# --- dealing ----------------------------------------------------------------------------------------------------
+def _dealt(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
+    """Deals each stack of documents to the seats in turn, each stack where the last left off.
+
+    So within a stack the hands differ by one at most, and so do their sums over the stacks.
+    """
+    num_seats, first, hands = len(seats), 0, []
+    for stack in stacks:
+        capacity = -(-len(stack) // num_seats)
+        hand = np.full((capacity, num_seats), PADDING, np.int64)
+        hand.ravel()[: len(stack)] = stack
+        in_turn = np.roll(seats, -first)
+        dealt = np.empty((num_seats, capacity), np.int64)
+        dealt[in_turn] = hand.T
+        hands.append(dealt)
+        first += len(stack)
+        first %= num_seats
+    return hands
+
+
+# --- padding ----------------------------------------------------------------------------------------------------
+def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarray]) -> Minibatch:
+    from vijax.batch import Minibatch
+
+    data = tuple(padded_documents(corpus, hand, b.slots, b.max_tokens) for b, hand in zip(buckets, hands, strict=True))
+    return Minibatch(data, np.float32(corpus.num_documents))  # type: ignore[arg-type]
+
+
+def padded_documents(corpus: Corpus, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:
+    """The documents `rows` of the corpus (-1: an empty one of weight 0), padded to `slots` words."""
+    from vijax.batch import Documents
+
+    real = rows != PADDING
+    starts = np.asarray(corpus.indptr[rows])
+    lengths = np.where(real, np.asarray(corpus.indptr[rows + 1]) - starts, 0)
+    filled = _slot_numbers(slots) < lengths[:, None]
+    pairs = (starts[:, None] + _slot_numbers(slots))[filled]
+    words = np.zeros(filled.shape, np.int32)
+    counts = np.zeros(filled.shape, np.float32)
+    words[filled] = corpus.indices[pairs]
+    counts[filled] = corpus.counts[pairs]
+    return Documents(words, counts, real.astype(np.float32), max_tokens)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=64)
+def _slot_numbers(slots: int) -> Int[np.ndarray, " slots"]:
+    return np.arange(slots)
+
+
+def _check_arguments(corpus: Corpus, batch_size: int, seed: int, start: int, num_buckets: int) -> None:
+    documents = corpus.num_documents
+    if not 1 <= batch_size <= documents:
+        expected = f"from 1 to {documents}, the number of documents"
+        raise fail("batch_size", expected, str(batch_size), f"pass batch_size={min(max(batch_size, 1), documents)}")
+    for name, value, least in (("seed", seed, 0), ("start", start, 0), ("num_buckets", num_buckets, 1)):
+        if value < least:
+            raise fail(name, f"an integer of {least} or more", str(value), f"pass {name}={least}")
