@@ -107,8 +107,8 @@ def test_ssvi_converges_to_the_optimum_of_the_structured_elbo():
     schedule = vi.step_size.robbins_monro(kappa=0.9)
     exact = best_beta()
     q = {}
-    for name in ("ssvi", "ssvi_a", "svi"):
-        alg = NAMED[name](two_hills(), step_size=schedule, num_groups=12)
+    for name, choices in {"ssvi": {"damping": 1.0}, "ssvi_a": {}, "svi": {}}.items():
+        alg = NAMED[name](two_hills(), step_size=schedule, num_groups=12, **choices)
         batch = jax.jit(jax.vmap(lambda s, k, alg=alg: _many(alg, s, k), in_axes=(None, 0)))
         states = batch(alg.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 64))
         q[name] = np.array([jnp.mean(states.posterior["pi"].alpha), jnp.mean(states.posterior["pi"].beta)])

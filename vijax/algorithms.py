@@ -70,9 +70,9 @@ def ssvi(
     *,
     estep: Any = None,
     step_size: Schedule | None = None,
-    damping: float = 1.0,
+    damping: float = 0.3,
     control_variate: bool = True,
-    sweeps_of_ramp: float = 1.0,
+    sweeps_of_ramp: float = 0.0,
     **choices: Any,
 ) -> Algorithm:
     """Structured SVI (seed 000, Algorithm 1): restores the dependence between globals and locals.

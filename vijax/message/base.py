@@ -33,7 +33,7 @@ class Message(NamedTuple):
 
 class MessageRule(NamedTuple):
     """Attributes:
-    estimate: (key, q, prior, bound, theta) -> `Message`.
+    estimate: (key, q, prior, rho, bound, theta) -> `Message`; rho is the size of the step the message is for.
     prior: the prior, as the natural parameters towards which a step pulls (MLE forgets it).
     penalty: (q, prior) -> what the objective subtracts from the local bound: KL(q || prior), or minus the log prior
       density at a point.
@@ -41,7 +41,7 @@ class MessageRule(NamedTuple):
     name: the name the literature uses.
     """
 
-    estimate: Callable[[PRNGKeyArray, Product, Product, LocalBound, PyTree], Message]
+    estimate: Callable[[PRNGKeyArray, Product, Product, Float[Array, ""], LocalBound, PyTree], Message]
     prior: Callable[[Product], Product]
     penalty: Callable[[Product, Product], Float[Array, ""]]
     point: Callable[[Product], PyTree]

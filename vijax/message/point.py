@@ -16,8 +16,10 @@ def _at_mode(q: Product) -> PyTree:
     return q.stats(q.mode())
 
 
-def _estimate(key: PRNGKeyArray, q: Product, prior: Product, bound: LocalBound, theta: PyTree) -> Message:
-    del key, prior
+def _estimate(
+    key: PRNGKeyArray, q: Product, prior: Product, rho: Float[Array, ""], bound: LocalBound, theta: PyTree
+) -> Message:
+    del key, prior, rho
     return message_at(q, _at_mode(q), bound, theta)
 
 

@@ -6,7 +6,7 @@ SSVI-A  m = eta_hat(beta)                    (eq. 10): V replaced by its expecta
 
 from __future__ import annotations
 
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.families import Product
@@ -17,18 +17,22 @@ from vijax.message.base import LocalBound, Message, MessageRule, gradient, kl_pe
 def ssvi_a() -> MessageRule:
     """grad_s l at s = t(beta), beta ~ q."""
 
-    def estimate(key: PRNGKeyArray, q: Product, prior: Product, bound: LocalBound, theta: PyTree) -> Message:
-        del prior
+    def estimate(
+        key: PRNGKeyArray, q: Product, prior: Product, rho: Float[Array, ""], bound: LocalBound, theta: PyTree
+    ) -> Message:
+        del prior, rho
         return message_at(q, q.sample_stats(key), bound, theta)
 
     return MessageRule(estimate, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "ssvi_a")
 
 
-def ssvi(damping: float = 1.0, control_variate: bool = True) -> MessageRule:
+def ssvi(damping: float = 0.3, control_variate: bool = True) -> MessageRule:
     """V grad_s l at s = t(beta), beta ~ q.
 
     Args:
-      damping: tau in (1 - tau) I + tau V: 1 is the unbiased SSVI of the paper, 0 is SSVI-A.
+      damping: tau in (1 - tau_t) I + tau_t V with tau_t = tau (1 - rho_t): 1 is the SSVI of the paper once steps are
+        small, 0 is SSVI-A. V multiplies the message of a coordinate by noise of mean and, where lambda is small, spread
+        one; a step of size one would follow it out of the domain, hence the factor 1 - rho_t.
       control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose spread vanishes at
         the fixed point; still unbiased, since E[V] = I.
 
@@ -37,12 +41,14 @@ def ssvi(damping: float = 1.0, control_variate: bool = True) -> MessageRule:
     """
     require(0.0 <= damping <= 1.0, "damping", "a number in [0, 1]", damping)
 
-    def estimate(key: PRNGKeyArray, q: Product, prior: Product, bound: LocalBound, theta: PyTree) -> Message:
+    def estimate(
+        key: PRNGKeyArray, q: Product, prior: Product, rho: Float[Array, ""], bound: LocalBound, theta: PyTree
+    ) -> Message:
         stats, v = q.pathwise_sample(key)
         value, aux, eta_hat, theta_grad = gradient(bound, stats, theta)
         plain = q.with_naturals(eta_hat)
         offset = tree.subtract(q, prior) if control_variate else tree.scale(0.0, q)
         structured = tree.add(offset, v(q.as_stats(tree.subtract(plain, offset))))
-        return Message(tree.mix(damping, plain, structured), value, aux, theta_grad)
+        return Message(tree.mix(damping * (1 - rho), plain, structured), value, aux, theta_grad)
 
     return MessageRule(estimate, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "ssvi")

@@ -1,0 +1,81 @@
+"""Progress: what it says, when it says it, and what it costs."""
+
+import io
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from vijax.progress import Printer, elbo_per_word
+
+TRACE = {"num_groups": np.full(2, 50.0), "local_elbo": np.full(2, -4000.0), "penalty": np.full(2, 1000.0)}
+
+
+def seen(step, stopping=False, **changes):
+    fields = {
+        "step": step,
+        "num_steps": 100,
+        "steps_per_epoch": 20,
+        "trace": TRACE,
+        "num_groups_seen": 50.0 * step,
+        "num_words_seen": 500.0 * step,
+        "num_words": 10_000,
+        "stopping": stopping,
+    }
+    return SimpleNamespace(**fields | changes)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_elbo_per_word_is_of_the_whole_data_set():
+    # N = 1000 groups, S = 50: 20 x -4000 - 1000 over 10,000 words
+    np.testing.assert_allclose(elbo_per_word(seen(2)), -8.1)
+    assert elbo_per_word(seen(2, num_words=None, num_words_seen=None)) is None
+
+
+def test_a_log_gets_lines_at_a_fixed_cadence_and_always_the_last():
+    clock, stream = Clock(), io.StringIO()
+    score = SimpleNamespace(mean=-7.5, standard_error=0.02)
+    printer = Printer(every_s=5.0, score=lambda: score, stream=stream, clock=clock)
+    for step in range(2, 101, 2):
+        clock.now += 0.5
+        printer(seen(step, stopping=step == 100))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1 + 4 + 1  # the first, each five seconds, the last
+    # ten calls in five seconds: 20 steps of 50 documents; 78 steps are left at four steps a second
+    expected = "step     22/100   pass 1.1   200 docs/s   ELBO/word -8.100   held-out -7.500 ± 0.020   to go 0:20"
+    assert lines[1] == expected
+    assert "to go" not in lines[-1]
+    assert lines[-1].startswith("step    100/100")
+
+
+def test_a_terminal_gets_one_bar():
+    pytest.importorskip("tqdm")
+    clock, stream = Clock(), io.StringIO()
+    stream.isatty = lambda: True
+    printer = Printer(stream=stream, clock=clock)
+    for step in (2, 50, 100):
+        clock.now += 5.0
+        printer(seen(step, stopping=step == 100))
+    text = stream.getvalue()
+    assert "100%" in text
+    assert "ELBO/word -8.100" in text
+    assert text.count("\n") == 1
+
+
+def test_it_costs_less_than_two_per_cent_of_the_time():
+    """Chunks of 50 ms, a second of CPU at the default cadence: at most 20 calls and a report; we allow 20 ms."""
+    printer = Printer(stream=io.StringIO())
+    printer(seen(2))
+    began = time.process_time()
+    for step in range(20):
+        printer(seen(4 + step))
+    printer(seen(100, stopping=True))
+    assert time.process_time() - began < 0.02

@@ -1,0 +1,220 @@
+"""Checkpoints of any pytree: one .npz each, written atomically, verified when read, the last few kept.
+
+    step_00000120.npz   leaf/0, leaf/1, ...   the arrays of the tree
+                        meta                  JSON: step, configuration, path, type and sha256 of each leaf
+
+A file appears under its name only once it is whole and on the disk (temporary file, fsync, rename, fsync of the
+folder), so that a kill at any moment leaves the previous checkpoints as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+
+Tree = TypeVar("Tree")
+
+FORMAT = 1
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that could not be written or read; the message says which, why, and what can be done."""
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+      step: how many steps had been taken.
+      tree: the state, as it was given to `save`.
+      config: the flat configuration of the run that wrote it.
+      path: the file.
+    """
+
+    step: int
+    tree: Any
+    config: Mapping[str, Any]
+    path: Path
+
+
+def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | None = None, keep: int = 3) -> Path:
+    """Writes a checkpoint of `tree` at `step`, then removes all but the newest `keep`.
+
+    Args:
+      folder: made if it is missing.
+      step: its number, which orders checkpoints.
+      tree: any pytree of arrays, typed keys and Python numbers.
+      config: what the run was made by; `latest` compares it.
+      keep: how many checkpoints stay.
+
+    Raises:
+      CheckpointError: the disk is full or cannot be written; earlier checkpoints are untouched.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = save(folder, 7, {"topics": np.ones((2, 3))})
+    >>> found = latest(folder, like={"topics": np.zeros((2, 3))})
+    >>> found.step, float(found.tree["topics"].sum())
+    (7, 6.0)
+    """
+    folder = Path(folder)
+    target = folder / f"step_{step:08d}.npz"
+    arrays = _to_arrays(tree, {"format": FORMAT, "step": step, "config": dict(config or {})})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    except OSError as error:
+        raise CheckpointError(_unwritable(target, error)) from error
+    for old in checkpoint_files(folder)[keep:]:
+        old.unlink(missing_ok=True)
+    return target
+
+
+def checkpoint_files(folder: str | Path) -> list[Path]:
+    """The checkpoints of a folder, newest first."""
+    return sorted(Path(folder).glob("step_*.npz"), reverse=True)
+
+
+def load(path: str | Path, like: Tree) -> Checkpoint:
+    """Reads one checkpoint into the structure of `like` (arrays, or the shapes `jax.eval_shape` gives).
+
+    Raises:
+      CheckpointError: the file is truncated or altered, or holds another tree than `like`.
+    """
+    try:
+        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(arrays.pop("meta").tobytes())
+        leaves = [_verified(arrays[f"leaf/{i}"], leaf) for i, leaf in enumerate(meta["leaves"])]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt ({error})") from error
+    if meta["format"] != FORMAT:
+        raise CheckpointError(f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}")
+    return Checkpoint(meta["step"], _into(like, meta["leaves"], leaves, path), meta["config"], Path(path))
+
+
+def latest(folder: str | Path, like: Tree, warn: Callable[[str], None] = lambda message: None) -> Checkpoint:
+    """The newest checkpoint that is whole; each newer one that is not is reported by `warn` and passed over.
+
+    Raises:
+      CheckpointError: there is none.
+    """
+    files = checkpoint_files(folder)
+    for path in files:
+        try:
+            return load(path, like)
+        except CheckpointError as error:
+            warn(f"{error}; trying the one before")
+    found = f"none of the {len(files)} files is readable" if files else "there is none"
+    raise CheckpointError(f"{folder}: no checkpoint to go on from: {found}; start anew with `vijax fit`")
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Puts what `write` writes at `target`: wholly, durably, or not at all."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def remove_leftovers(folder: str | Path) -> None:
+    """Removes the temporary files of a writer that was killed."""
+    for path in Path(folder).glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename durable; not every system can open a folder, and there the rename alone must do."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{path}: the disk is full; the checkpoint was not written, earlier ones are kept: free some space"
+    return f"{path}: the checkpoint could not be written ({error}); earlier ones are kept"
+
+
+# --- trees --------------------------------------------------------------------------------------------------------
+def _paths(tree: Any) -> Iterator[tuple[str, Any]]:
+    return ((jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0])
+
+
+def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
+    arrays, meta["leaves"] = {}, []
+    for i, (path, leaf) in enumerate(_paths(tree)):
+        array, kind = _to_array(leaf)
+        arrays[f"leaf/{i}"] = array.view(_storable(array.dtype))
+        meta["leaves"].append({"path": path, "kind": kind, "dtype": array.dtype.name, "sha256": _sha256(array)})
+    return arrays | {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
+
+
+def _to_array(leaf: Any) -> tuple[np.ndarray, str]:
+    """A leaf as an array, and what it was: a typed key by its implementation, a Python number, an array."""
+    if _is_key(leaf):
+        return np.array(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
+    return np.array(leaf, order="C"), "number" if isinstance(leaf, int | float) else "array"
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _storable(dtype: np.dtype) -> np.dtype:
+    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not give back."""
+    return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
+
+
+def _sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data).hexdigest()
+
+
+def _verified(stored: np.ndarray, leaf: Mapping[str, Any]) -> Any:
+    """The leaf as `save` was given it."""
+    array = stored.view(np.dtype(leaf["dtype"]))
+    if _sha256(array) != leaf["sha256"]:
+        raise ValueError(f"checksum of {leaf['path'] or 'the tree'} differs")
+    kind, _, implementation = leaf["kind"].partition(":")
+    if kind == "key":
+        return jax.random.wrap_key_data(array, impl=implementation)
+    return array.item() if kind == "number" else array
+
+
+def _into(like: Any, meta: list[dict[str, Any]], leaves: list[Any], path: str | Path) -> Any:
+    expected = {name: _form(leaf) for name, leaf in _paths(like)}
+    found = {leaf["path"]: _form(value) for leaf, value in zip(meta, leaves, strict=True)}
+    for name in dict.fromkeys([*expected, *found]):
+        if expected.get(name) != found.get(name):
+            raise CheckpointError(
+                f"{path}: the checkpoint is of another model: {name or 'the tree'} should be "
+                f"{expected.get(name, 'absent')} and is {found.get(name, 'absent')}"
+            )
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _form(leaf: Any) -> str:
+    """Type and shape, in words."""
+    kind = leaf.dtype if hasattr(leaf, "dtype") else type(leaf).__name__
+    return f"{kind} of shape {np.shape(leaf)}"

@@ -1,0 +1,222 @@
+"""The command line: `vijax fit`, `resume`, `topics`, `evaluate`, `report`, `settings`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+GUIDE = """Topics from text, by variational inference in JAX.
+
+Start here, with nothing but this package (it learns topics from the documentation of the Python packages beside it, in
+a few minutes, and writes a page to look at):
+
+    vijax fit configs/lda_docstrings.toml
+
+Your own texts: a folder of .txt, or a .jsonl, .csv, .parquet, LDA-C, UCI or matrix file
+
+    vijax fit configs/lda_docstrings.toml --data my_texts/ --out runs/mine --set model.num_topics=30
+    vijax fit configs/lda_docstrings.toml --data news.jsonl --set data.column=body fit.num_epochs=5
+
+Then
+
+    vijax topics runs/mine                        the topics, in words
+    vijax evaluate runs/mine --data other.jsonl   how well they foretell other texts
+    vijax report runs/mine                        write report.html and figures anew
+    vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit
+    vijax settings                                every setting, its default and its meaning
+
+--debug (or VIJAX_DEBUG=1) shows where an error came from. Compiled programs are kept in the user's cache folder
+(VIJAX_CACHE moves it), so that the second run starts in seconds.
+"""
+
+
+def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, set: tuple[str, ...] = ()) -> int:
+    """Learns from documents, and leaves a run folder: topics.txt, report.html, posterior.npz, checkpoints.
+
+    Args:
+      config: TOML file of settings, such as configs/lda_docstrings.toml; see `vijax settings`.
+      data: file, folder or URL of the documents; in place of data.path. "docstrings": those of installed packages.
+      out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
+      set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
+    """
+    from vijax.config import load_config
+    from vijax.run import start
+
+    return _end(start(load_config(config, set, data), out))
+
+
+def resume(run: Path, /) -> int:
+    """Goes on with a run that was stopped in whatever way, to the result it would have had unbroken.
+
+    Args:
+      run: its folder.
+    """
+    from vijax.run import resume
+
+    return _end(resume(run))
+
+
+def topics(run: Path, /, *, num_words: int = 10, num_topics: int | None = None) -> int:
+    """Prints topics, largest first: number, share of all words, most probable words.
+
+    Args:
+      run: folder of a run, finished or not.
+      num_words: words of each.
+      num_topics: how many of them; all if not given.
+    """
+    from vijax.pages import read_run
+    from vijax.summary import topics_text
+
+    print(topics_text(read_run(run).topics(num_words)[:num_topics], num_words))
+    return 0
+
+
+def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0) -> int:
+    """Scores a run on documents: how well the first half of each foretells the other half (document completion).
+
+    Args:
+      run: folder of a run.
+      data: the documents; words the run has not seen are left out.
+      column: where a table has its text; that of the run if not given.
+      seed: of the split in halves and of the draws.
+    """
+    import jax
+
+    from vijax.assemble import read_for
+    from vijax.evaluate import document_completion
+    from vijax.pages import read_run
+
+    found = read_run(run)
+    documents = read_for(found.vocabulary, found.config.with_data(data, column).data)
+    for note in documents.notes:
+        print(f"Note: {note}", file=sys.stderr)
+    concentration = found.posterior["topics/concentration"]
+    mean = concentration / concentration.sum(axis=1, keepdims=True)
+    print(document_completion(mean, found.posterior["hyper/alpha"], documents, jax.random.key(seed)))
+    return 0
+
+
+def report(run: Path, /) -> int:
+    """Writes report.html, topics.txt and the figures anew, also of a run that has not ended.
+
+    Args:
+      run: its folder.
+    """
+    from vijax.pages import write_pages
+
+    print(write_pages(run))
+    return 0
+
+
+def settings() -> int:
+    """Prints every setting with its default and its meaning, as a TOML file to begin from."""
+    from vijax.config import settings_text
+
+    print(settings_text(), end="")
+    return 0
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "fit": fit,
+    "resume": resume,
+    "topics": topics,
+    "evaluate": evaluate,
+    "report": report,
+    "settings": settings,
+}
+
+
+def _end(outcome: Any) -> int:
+    """The last screen: topics, score, where the page is; and how to go on if the run did not finish."""
+    from vijax.fit import Status
+
+    finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
+    print((outcome.folder / "topics.txt").read_text(encoding="utf-8"))
+    if outcome.score is not None:
+        print(f"Held-out score (document completion): {outcome.score}")
+    print(f"Report: {(outcome.folder / 'report.html').resolve()}")
+    if finished:
+        return 0
+    print(f"The run stopped early: {outcome.status.name.lower()}. Go on: vijax resume {outcome.folder}")
+    return 3 if outcome.status is Status.DIVERGED else 130
+
+
+# --- errors and start-up ------------------------------------------------------------------------------------------
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 130 interrupted, 1 a fault of vijax."""
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if arguments is None:
+        _keep_compiled_programs()
+    debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
+    given = [argument for argument in given if argument != "--debug"]
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        print("\nvijax: stopped before anything was saved", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        print(f"vijax: {_one_line(error)}", file=sys.stderr)
+        return 2 if _is_input_error(error) else 1
+
+
+def _run(given: list[str]) -> int:
+    from vijax.extras import require_extra
+
+    tyro = require_extra("tyro")
+    command = tyro.extras.subcommand_cli_from_dict
+    return int(command(COMMANDS, prog="vijax", description=GUIDE, args=_gathered(given)))
+
+
+def _gathered(given: list[str]) -> list[str]:
+    """All `--set` values as one list at the end, however they were spread.
+
+    >>> _gathered(["fit", "--set", "a=1", "b=2", "c.toml", "--set=d=3"])
+    ['fit', 'c.toml', '--set', 'a=1', 'b=2', 'd=3']
+    """
+    rest: list[str] = []
+    values: list[str] = []
+    inside = False
+    for argument in given:
+        if argument == "--set" or argument.startswith("--set="):
+            inside = True
+            values += [argument.removeprefix("--set=")] if argument != "--set" else []
+        elif inside and "=" in argument and not argument.startswith("-"):
+            values.append(argument)
+        else:
+            inside = False
+            rest.append(argument)
+    return [*rest, "--set", *values] if values else rest
+
+
+def _is_input_error(error: Exception) -> bool:
+    from vijax.checkpoint import CheckpointError
+
+    return isinstance(error, ValueError | OSError | ImportError | CheckpointError)
+
+
+def _one_line(error: Exception) -> str:
+    """The message, or for a fault of our own what it was and how to see more."""
+    text = " ".join(str(error).split())
+    if _is_input_error(error) and text:
+        return text
+    return f"{type(error).__name__}: {text} (a fault of vijax, it seems; --debug shows where)"
+
+
+def _keep_compiled_programs() -> None:
+    """JAX's persistent compilation cache in the user's cache folder, unless the user has set one."""
+    import jax
+
+    from vijax.data.cache import cache_folder
+
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

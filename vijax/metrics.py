@@ -1,0 +1,119 @@
+"""metrics.jsonl: one line per step, one per held-out score; whole and in order also after a kill and a resume."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.checkpoint import write_atomically
+
+
+class Curves(NamedTuple):
+    """What the lines hold, as columns to plot; epochs are passes over the data."""
+
+    epoch: np.ndarray
+    elbo: np.ndarray
+    held_out_epoch: np.ndarray
+    held_out_score: np.ndarray
+    held_out_error: np.ndarray
+
+
+def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = True) -> None:
+    """Adds lines: all of them or, if that fails, none.
+
+    Args:
+      path: the file.
+      records: one line each; numbers that are not finite, which JSON lacks, become null.
+      durably: return only once they are on the disk, so that no later checkpoint can be ahead of them.
+
+    Raises:
+      OSError: they could not be written.
+    """
+    text = "".join(json.dumps(_plain(record), allow_nan=False) + "\n" for record in records)
+    with path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            _write_all(file, text.encode())
+            if durably:
+                os.fsync(file.fileno())
+        except OSError:
+            file.truncate(size)
+            raise
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    """A raw file may take a part only, as when the disk fills up; asked for the rest, it says why."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """The records; a last line cut short by a kill is left out."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def truncate(path: Path, step: int) -> None:
+    """Drops what was written after `step` steps were done: the steps a resumed run is about to take again."""
+    kept = [json.dumps(record) + "\n" for record in read(path) if record["step"] <= step]
+    write_atomically(path, lambda file: file.write("".join(kept).encode()))
+
+
+def seconds(path: Path) -> float:
+    """How long the recorded steps took."""
+    return max((record.get("seconds", 0.0) for record in read(path)), default=0.0)
+
+
+def read_curves(path: Path) -> Curves:
+    """ELBO per word of every step, and the held-out scores, against passes over the data."""
+    records = list(read(path))
+    steps = [record for record in records if record["kind"] == "step"]
+    scores = [record for record in records if record["kind"] == "held_out"]
+    return Curves(
+        _column(steps, "epoch"),
+        _column(steps, "elbo_per_word"),
+        _column(scores, "epoch"),
+        _column(scores, "score"),
+        _column(scores, "standard_error"),
+    )
+
+
+def over_a_pass(curves: Curves) -> np.ndarray:
+    """The ELBO averaged over the last pass up to each step: batches differ by far more than steps do, passes do not.
+
+    >>> epoch = np.array([0.5, 1.0, 1.5, 2.0])
+    >>> over_a_pass(Curves(epoch, np.array([-9.0, -8.0, -8.0, -7.0]), *(np.zeros(0),) * 3)).tolist()
+    [-9.0, -8.5, -8.0, -7.5]
+    """
+    total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(curves.elbo))])
+    number = np.concatenate([[0], np.cumsum(np.isfinite(curves.elbo))])
+    first = np.searchsorted(curves.epoch, curves.epoch - 1.0 + 1e-9, side="right")
+    last = np.arange(1, len(curves.epoch) + 1)
+    count = number[last] - number[first]
+    return np.where(count > 0, (total[last] - total[first]) / np.maximum(count, 1), np.nan)
+
+
+def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
+    return np.array([math.nan if record.get(name) is None else record[name] for record in records], float)
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON's own types."""
+    return {name: _number(value) for name, value in record.items()}
+
+
+def _number(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

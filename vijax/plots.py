@@ -1,0 +1,137 @@
+"""Figures of fitted topics, as Matplotlib `Figure`s outside its global state: save them, show them in a notebook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.extras import require_extra
+from vijax.metrics import Curves, over_a_pass
+from vijax.summary import Topic, topic_distances
+
+Figure = Any
+BLUE, INK, SOFT, LINE = "#2a6fdb", "#1b2330", "#5c6778", "#e3e7ed"
+
+
+def topic_words(topics: Sequence[Topic], num_words: int = 8, most: int = 24) -> Figure:
+    """Bars of the most probable words of each topic, `most` topics at the most.
+
+    >>> from vijax.summary import summarise
+    >>> figure = topic_words(summarise(np.array([[3.0, 1.0], [1.0, 2.0]]), ["sun", "sea"]))
+    >>> [axes.get_title(loc="left") for axes in figure.axes]
+    ['topic 0 · 57.1 %', 'topic 1 · 42.9 %']
+    """
+    shown = topics[:most]
+    columns = min(4, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    figure = _figure(3.1 * columns, 0.28 * (num_words + 2) * rows + 0.2)
+    axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
+    for topic, ax in zip(shown, axes, strict=False):
+        _word_bars(ax, topic, num_words)
+    for ax in axes[len(shown) :]:
+        figure.delaxes(ax)
+    return figure
+
+
+def _word_bars(ax: Any, topic: Topic, num_words: int) -> None:
+    places = np.arange(len(topic.words[:num_words]))
+    ax.barh(places, topic.probabilities[:num_words], color=BLUE, height=0.62)
+    ax.set_yticks(places, topic.words[:num_words], fontsize=9)
+    ax.invert_yaxis()
+    ax.set_xticks([])
+    ax.set_title(f"topic {topic.number} · {100 * topic.share:.1f} %", fontsize=9, loc="left", color=INK)
+    _bare(ax, keep=())
+
+
+def curves(measured: Curves) -> Figure:
+    """Held-out score with its standard error, and ELBO per word, against passes over the data."""
+    figure = _figure(9.0, 3.4)
+    left, right = figure.subplots(1, 2)
+    left.errorbar(
+        measured.held_out_epoch, measured.held_out_score, measured.held_out_error,
+        color=BLUE, marker="o", markersize=4, capsize=2, linewidth=1.6,
+    )  # fmt: skip
+    smooth = over_a_pass(measured)
+    right.plot(measured.epoch, measured.elbo, color=BLUE, linewidth=0.6, alpha=0.3, label="of each batch")
+    right.plot(measured.epoch, smooth, color=BLUE, linewidth=1.6, label="over a pass")
+    finite = smooth[np.isfinite(smooth)]
+    if len(finite) > 50:  # a wild start must not flatten the rest
+        right.set_ylim(bottom=float(np.quantile(finite, 0.04)))
+    for ax, title in ((left, "held-out score, nats per word"), (right, "ELBO per word, nats")):
+        ax.set_title(title, fontsize=10, loc="left", color=INK)
+        ax.set_xlabel("passes over the data", fontsize=9, color=SOFT)
+        ax.grid(axis="y", color=LINE)
+        _bare(ax, keep=("bottom",))
+    right.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
+    """Share of all words that each topic accounts for, largest first."""
+    shown = topics[:most]
+    figure = _figure(6.4, 0.9 + 0.19 * len(shown))
+    ax = figure.subplots()
+    places = np.arange(len(shown))
+    ax.barh(places, [100 * topic.share for topic in shown], color=BLUE, height=0.66)
+    ax.set_yticks(places, [topic.label for topic in shown], fontsize=8)
+    ax.invert_yaxis()
+    ax.margins(y=0.01)
+    ax.set_xlabel("% of all words", fontsize=9, color=SOFT)
+    ax.grid(axis="x", color=LINE)
+    _bare(ax, keep=())
+    return figure
+
+
+def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
+    """Topics as discs: close where their words are alike, as large as their share."""
+    figure = _figure(7.0, 7.0)
+    ax = figure.subplots()
+    x, y = np.array([topic.position for topic in topics]).T
+    shares = np.array([topic.share for topic in topics])
+    ax.scatter(x, y, s=2200 * shares / shares.max() + 30, color=BLUE, alpha=0.3, edgecolors=BLUE)
+    for topic in topics[:num_labels]:
+        ax.annotate(" ".join(topic.words[:2]), topic.position, fontsize=8, ha="center", va="center", color=INK)
+    ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
+    _bare(ax, keep=())
+    return figure
+
+
+def topic_similarity(concentration: Float[np.ndarray, "topics words"], topics: Sequence[Topic]) -> Figure:
+    """Heat map of Jensen-Shannon distances between topics, in the order of a hierarchical clustering."""
+    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+    from scipy.spatial.distance import squareform
+
+    numbers = [topic.number for topic in topics]
+    rows = np.asarray(concentration, np.float64)[numbers]
+    distances = topic_distances(rows / rows.sum(axis=1, keepdims=True))
+    flat = squareform(distances, checks=False)
+    clusters = optimal_leaf_ordering(linkage(flat, "average"), flat) if len(rows) > 2 else None
+    order = list(range(len(rows))) if clusters is None else leaves_list(clusters).tolist()
+    side = max(4.5, 0.16 * len(rows) + 2.4)
+    figure = _figure(side, side)
+    ax = figure.subplots()
+    nearest = float(np.min(flat, initial=1.0))  # topics differ by more than nothing: colours are spent on how much
+    image = ax.imshow(distances[np.ix_(order, order)], cmap="Blues_r", vmin=min(nearest, 0.95), vmax=1.0)
+    ax.set_yticks(np.arange(len(order)), [topics[i].label for i in order], fontsize=7)
+    ax.set_xticks([])
+    _bare(ax, keep=())
+    figure.colorbar(image, ax=ax, shrink=0.6, label="Jensen-Shannon distance")
+    return figure
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = require_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", dpi=120)
+    figure.set_facecolor("white")
+    return figure
+
+
+def _bare(ax: Any, keep: tuple[str, ...]) -> None:
+    for name, spine in ax.spines.items():
+        spine.set_visible(name in keep)
+        spine.set_color(LINE)
+    ax.tick_params(length=0, colors=SOFT)
+    ax.set_axisbelow(True)

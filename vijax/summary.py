@@ -1,0 +1,140 @@
+"""What a reader wants of fitted topics: their words, sizes, likeness and most typical documents, as plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+
+class Document(NamedTuple):
+    """A typical document of a topic: what to call it, how it begins, and the topic's share of it."""
+
+    title: str
+    excerpt: str
+    share: float
+
+
+class Topic(NamedTuple):
+    """A topic for reading.
+
+    Attributes:
+      number: its row in the posterior.
+      share: of all the tokens, 0 to 1.
+      words: the most probable words.
+      probabilities: of those words, descending.
+      position: on the map of topics, within [-1, 1]^2.
+      documents: the most typical ones.
+    """
+
+    number: int
+    share: float
+    words: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    position: tuple[float, float]
+    documents: tuple[Document, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """A name: the first three words."""
+        return " ".join(self.words[:3])
+
+
+def summarise(
+    concentration: Float[np.ndarray, "topics words"],
+    vocabulary: Sequence[str] | None,
+    num_words: int = 12,
+    documents: Sequence[Sequence[Document]] | None = None,
+) -> list[Topic]:
+    """Topics from the Dirichlet concentrations of their words, largest first.
+
+    Args:
+      concentration: lambda, prior plus expected counts.
+      vocabulary: the words; None names them by their ids.
+      num_words: how many words of each.
+      documents: typical documents of each topic, in the order of the rows.
+
+    >>> topics = summarise(np.array([[9.0, 1.0, 5.0], [1.0, 30.0, 1.0]]), ["sun", "rain", "sea"], num_words=2)
+    >>> [(topic.number, topic.words, round(topic.share, 3)) for topic in topics]
+    [(1, ('rain', 'sun'), 0.681), (0, ('sun', 'sea'), 0.319)]
+    """
+    concentration = np.asarray(concentration, np.float64)
+    words = vocabulary if vocabulary is not None else [f"word{i}" for i in range(concentration.shape[1])]
+    probs = concentration / concentration.sum(axis=1, keepdims=True)
+    shares = concentration.sum(axis=1) / concentration.sum()
+    top = np.argsort(-probs, axis=1, kind="stable")[:, :num_words]
+    positions = layout(topic_distances(probs))
+    return [
+        Topic(
+            number=int(k),
+            share=float(shares[k]),
+            words=tuple(words[i] for i in top[k]),
+            probabilities=tuple(float(p) for p in probs[k, top[k]]),
+            position=(float(positions[k, 0]), float(positions[k, 1])),
+            documents=tuple(documents[k]) if documents is not None else (),
+        )
+        for k in np.argsort(-shares, kind="stable")
+    ]
+
+
+def topic_distances(probs: Float[np.ndarray, "topics words"]) -> Float[np.ndarray, "topics topics"]:
+    """Jensen-Shannon distances, sqrt of the divergence in bits: 0 for equal topics, 1 for disjoint ones.
+
+    >>> topic_distances(np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])).round(3).tolist()
+    [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+    """
+    entropies = -_p_log2_p(probs).sum(axis=1)
+    rows = []
+    for k in range(len(probs)):  # K rows of K x V, rather than K x K x V at once
+        mixed = -_p_log2_p(0.5 * (probs[k] + probs)).sum(axis=1)
+        rows.append(mixed - 0.5 * (entropies[k] + entropies))
+    return np.sqrt(np.clip(np.array(rows), 0.0, 1.0).round(12))
+
+
+def _p_log2_p(p: np.ndarray) -> np.ndarray:
+    return p * np.log2(np.maximum(p, 1e-300))
+
+
+def layout(distances: Float[np.ndarray, "n n"], num_iters: int = 300) -> Float[np.ndarray, "n 2"]:
+    """Points in the square [-1, 1]^2 whose distances resemble the given ones: stress majorisation (SMACOF).
+
+    It starts from classical scaling, nudged so that points on one spot can part; there is nothing random in it.
+    """
+    n = len(distances)
+    if n == 1:
+        return np.zeros((1, 2))
+    points = _classical_scaling(distances)
+    for _ in range(num_iters):
+        between = np.linalg.norm(points[:, None] - points[None], axis=-1)
+        ratio = np.divide(distances, between, out=np.zeros_like(between), where=between > 1e-12)
+        points = (ratio.sum(axis=1, keepdims=True) * points - ratio @ points) / n
+    points -= 0.5 * (points.max(axis=0) + points.min(axis=0))
+    return points / max(float(np.abs(points).max()), 1e-12)
+
+
+def _classical_scaling(distances: np.ndarray) -> np.ndarray:
+    centred = distances**2 - (distances**2).mean(axis=0)
+    gram = -0.5 * (centred - centred.mean(axis=1, keepdims=True))
+    values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+    vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))] < 0, -1, 1)
+    points = vectors[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0.0))
+    spiral = np.arange(len(distances))[:, None] * np.array([[2.4, 2.4 + np.pi / 2]])
+    return points + 1e-3 * np.cos(spiral)  # parts what falls on one spot
+
+
+def typical_rows(
+    proportions: Float[np.ndarray, "docs topics"], lengths: Float[np.ndarray, " docs"], per_topic: int = 3
+) -> list[list[int]]:
+    """For each topic the rows with most of it, documents below a quarter of the median length left out."""
+    long_enough = lengths >= 0.25 * np.median(lengths)
+    ranked = np.argsort(-np.where(long_enough[:, None], proportions, -1.0), axis=0, kind="stable")
+    return [[int(d) for d in ranked[:per_topic, k] if long_enough[d]] for k in range(proportions.shape[1])]
+
+
+def topics_text(topics: Sequence[Topic], num_words: int = 10) -> str:
+    """One line per topic: number, share, words."""
+    return "\n".join(
+        f"{topic.number:4d}  {100 * topic.share:5.1f}%  {' '.join(topic.words[:num_words])}" for topic in topics
+    )
