@@ -1,0 +1,271 @@
+"""The registry: one row per family and regime; every law of tests/families/test_laws.py runs on every row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats as sps
+
+from vijax.families import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Dirichlet,
+    Family,
+    Gamma,
+    MultivariateNormal,
+    Normal,
+    Product,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A batch of members of one family (one leading batch axis), and what is known of them from elsewhere."""
+
+    name: str
+    constructor: Callable[..., Family]
+    params: Mapping[str, Any]
+    """Arguments of the constructor, float64; properties of the same names must give them back."""
+    reference: Callable[..., Any] | None = None
+    """SciPy's frozen distribution for one member, from the constructor's arguments."""
+    moment: tuple[Callable, Callable] | None = None
+    """f(x) of one value and E_q[f(x)] of one member: a closed form that no family uses."""
+    support: str | None = None
+    """'real', 'positive' or 'unit' where log_prob can be integrated by quadrature."""
+    num_values: int | None = None
+    """How many values a discrete x can take."""
+    invalid: tuple[tuple[Callable[..., Family], Mapping[str, Any], str], ...] = ()
+    """Constructor, arguments, and the argument that the ValueError must name."""
+    outside: tuple[tuple[Any, ...], ...] = ()
+    """Leaves of one member outside the domain."""
+    gauge: Callable[[Any, Any], Any] = lambda q, v: v
+    """Removes from natural parameters the directions in which F is zero."""
+    peaked: Callable[[Any], Any] = lambda q: True
+    """Which members have a bounded density, hence a mode that nothing exceeds."""
+    extreme: bool = False
+    """Finite, and right in float64; too ill-conditioned for float32 Fisher solves and for quadrature."""
+
+    def build(self) -> Family:
+        """The family, in the working precision."""
+        return self.constructor(**self.params)
+
+    def members(self) -> list[dict[str, Any]]:
+        """The constructor's arguments of each member of the batch."""
+        size = jax.tree.leaves(self.params)[0].shape[0]
+        return [{name: value[i] for name, value in self.params.items()} for i in range(size)]
+
+
+def array(*values: Any) -> np.ndarray:
+    return np.array(values, np.float64)
+
+
+def spd(seed: int, size: int, dim: int) -> np.ndarray:
+    """Positive definite matrices."""
+    root = np.random.default_rng(seed).normal(size=(size, dim, dim))
+    return root @ root.swapaxes(-1, -2) + 0.3 * np.eye(dim)
+
+
+def symmetrised(q: MultivariateNormal, v: MultivariateNormal) -> MultivariateNormal:
+    matrix = v.negative_half_precision
+    return dataclasses.replace(v, negative_half_precision=0.5 * (matrix + jnp.swapaxes(matrix, -1, -2)))
+
+
+def centred(q: Categorical, v: Categorical) -> Categorical:
+    return Categorical(v.logits - jnp.sum(q.probs * v.logits, -1, keepdims=True))
+
+
+def discrete(probs: np.ndarray) -> Any:
+    return sps.rv_discrete(values=(np.arange(len(probs)), probs))
+
+
+def product(**parts: Mapping[str, Any]) -> Product:
+    """A shared batch axis, a factor with a further one, and one with redundant parameters."""
+    factors = {
+        "levels": Normal.from_mean_variance(**parts["levels"]),
+        "weights": MultivariateNormal.from_mean_cov(**parts["weights"]),
+    }
+    return Product(factors, batch_ndim=1)
+
+
+NAN = float("nan")
+
+GAMMA = {
+    "constructor": Gamma.from_shape_rate,
+    "reference": lambda shape, rate: sps.gamma(shape, scale=1 / rate),
+    "peaked": lambda q: q.shape >= 1,
+    "moment": (lambda x: jnp.exp(-x), lambda q: (q.rate / (q.rate + 1)) ** q.shape),
+}
+BETA = {  # its draws are those of a Dirichlet of two, whose moment is checked
+    "constructor": Beta.from_alpha_beta,
+    "reference": lambda alpha, beta: sps.beta(alpha, beta),
+    "peaked": lambda q: (q.alpha >= 1) & (q.beta >= 1),
+}
+DIRICHLET = {
+    "constructor": Dirichlet.from_concentration,
+    "reference": lambda concentration: sps.dirichlet(concentration),
+    "peaked": lambda q: jnp.all(q.concentration >= 1, -1),
+    "moment": (
+        lambda x: x[0] ** 2,
+        lambda q: (
+            q.concentration[0] * (q.concentration[0] + 1) / (jnp.sum(q.concentration) * (jnp.sum(q.concentration) + 1))
+        ),
+    ),
+}
+NORMAL = {
+    "constructor": Normal.from_mean_variance,
+    "reference": lambda mean, variance: sps.norm(mean, np.sqrt(variance)),
+    "moment": (jnp.cos, lambda q: jnp.exp(-q.variance / 2) * jnp.cos(q.mean())),
+}
+MULTIVARIATE_NORMAL = {
+    "constructor": MultivariateNormal.from_mean_cov,
+    "reference": lambda mean, cov: sps.multivariate_normal(mean, cov),
+    "moment": (
+        lambda x: jnp.cos(jnp.sum(x)),
+        lambda q: jnp.exp(-jnp.sum(q.cov) / 2) * jnp.cos(jnp.sum(q.mean())),
+    ),
+    "gauge": symmetrised,
+}
+
+FAMILIES = [
+    Case(
+        "gamma",
+        params={"shape": array(0.7, 2.0, 30.0), "rate": array(3.0, 0.5, 20.0)},
+        support="positive",
+        invalid=(
+            (Gamma.from_shape_rate, {"shape": 0.0, "rate": 1.0}, "shape"),
+            (Gamma.from_shape_rate, {"shape": 1.0, "rate": -1.0}, "rate"),
+            (Gamma.from_shape_rate, {"shape": NAN, "rate": 1.0}, "shape"),
+        ),
+        outside=((-1.0, -1.0), (0.0, -1.0), (1.0, 0.0), (1.0, 2.0)),
+        **GAMMA,
+    ),
+    Case(
+        "gamma_extreme", params={"shape": array(1e-3, 0.02, 1e6), "rate": array(1.0, 1e4, 1e-3)}, extreme=True, **GAMMA
+    ),
+    Case(
+        "beta",
+        params={"alpha": array(0.8, 2.0, 40.0), "beta": array(0.6, 5.0, 7.0)},
+        support="unit",
+        invalid=(
+            (Beta.from_alpha_beta, {"alpha": -1.0, "beta": 1.0}, "alpha"),
+            (Beta.from_alpha_beta, {"alpha": 1.0, "beta": 0.0}, "beta"),
+        ),
+        outside=((-1.0, 1.0), (1.0, 0.0)),
+        **BETA,
+    ),
+    Case("beta_extreme", params={"alpha": array(0.01, 1e5, 0.05), "beta": array(0.02, 1e6, 1e4)}, extreme=True, **BETA),
+    Case(
+        "dirichlet",
+        params={"concentration": array([0.5, 1.0, 2.0, 7.0], [30.0, 0.9, 0.3, 1.5], [1.0, 1.0, 1.0, 1.0])},
+        invalid=(
+            (Dirichlet.from_concentration, {"concentration": [1.0, 0.0]}, "concentration"),
+            (Dirichlet.from_concentration, {"concentration": 1.0}, "concentration"),
+            (Dirichlet.from_concentration, {"concentration": [1.0, NAN]}, "concentration"),
+        ),
+        outside=(([1.0, 1.0, -0.5, 1.0],), ([1.0, 0.0, 1.0, 1.0],)),
+        **DIRICHLET,
+    ),
+    Case(
+        "dirichlet_extreme",
+        params={"concentration": array([0.01, 0.01, 0.01, 0.001], [1e7, 1e-2, 1.0, 50.0], [1e-2, 1e4, 1e4, 1e5])},
+        extreme=True,
+        **DIRICHLET,
+    ),
+    Case(
+        "normal",
+        params={"mean": array(-2.0, 0.0, 3.0), "variance": array(0.3, 1.0, 4.0)},
+        support="real",
+        invalid=(
+            (Normal.from_mean_variance, {"mean": 0.0, "variance": 0.0}, "variance"),
+            (Normal.from_mean_variance, {"mean": NAN, "variance": 1.0}, "mean"),
+            (Normal.from_mean_variance, {"mean": 0.0, "variance": [1.0, -1.0]}, "variance"),
+        ),
+        outside=((0.0, 0.0), (0.0, 1.0), (0.0, -float("inf"))),
+        **NORMAL,
+    ),
+    Case(
+        "normal_extreme",
+        params={"mean": array(-100.0, 0.0, 1e-3), "variance": array(1e-4, 1e8, 1e-8)},
+        extreme=True,
+        **NORMAL,
+    ),
+    Case(
+        "multivariate_normal",
+        params={"mean": array([1.0, -0.5, 0.3], [0.0, 2.0, -1.0]), "cov": spd(0, 2, 3)},
+        invalid=(
+            (MultivariateNormal.from_mean_cov, {"mean": [0.0, 0.0], "cov": [[1.0, 2.0], [2.0, 1.0]]}, "cov"),
+            (MultivariateNormal.from_mean_cov, {"mean": [0.0, 0.0], "cov": [[1.0, 0.5], [0.0, 1.0]]}, "cov"),
+            (MultivariateNormal.from_mean_cov, {"mean": [0.0, NAN], "cov": np.eye(2)}, "mean"),
+            (MultivariateNormal.from_mean_cov, {"mean": [0.0, 0.0, 0.0], "cov": np.eye(2)}, "cov"),
+            (MultivariateNormal.from_mean_precision, {"mean": [0.0, 0.0], "precision": -np.eye(2)}, "precision"),
+            (MultivariateNormal.from_mean_precision, {"mean": [0.0], "precision": [[NAN]]}, "precision"),
+        ),
+        outside=(([0.0, 0.0, 0.0], np.diag([-1.0, -1.0, 0.1])), ([0.0, 0.0, 0.0], np.zeros((3, 3)))),
+        **MULTIVARIATE_NORMAL,
+    ),
+    Case(
+        "multivariate_normal_extreme",
+        params={
+            "mean": array([10.0, 0.0, -10.0], [0.0, 0.0, 0.0]),
+            "cov": np.stack([np.diag([1e-4, 1.0, 1e2]) + 1e-5, 1e-6 * (np.eye(3) + 0.99)]),
+        },
+        extreme=True,
+        **MULTIVARIATE_NORMAL,
+    ),
+    Case(
+        "categorical",
+        constructor=Categorical.from_probs,
+        params={"probs": array([0.1, 0.2, 0.7], [1 / 3, 1 / 3, 1 / 3], [0.6, 0.39, 0.01])},
+        reference=discrete,
+        num_values=3,
+        gauge=centred,
+        invalid=(
+            (Categorical.from_probs, {"probs": [0.5, 0.6]}, "probs"),
+            (Categorical.from_probs, {"probs": [1.5, -0.5]}, "probs"),
+            (Categorical.from_probs, {"probs": 1.0}, "probs"),
+            (Categorical.from_logits, {"logits": [0.0, -float("inf")]}, "logits"),
+        ),
+        outside=(([0.0, NAN, 0.0],), ([0.0, -float("inf"), 0.0],)),
+    ),
+    Case(
+        "categorical_extreme",
+        constructor=Categorical.from_logits,
+        params={"logits": array([1e4, 0.0, -1e4], [-500.0, 0.0, 0.0], [0.0, 0.0, -80.0])},
+        gauge=centred,
+        extreme=True,
+    ),
+    Case(
+        "bernoulli",
+        constructor=Bernoulli.from_probs,
+        params={"probs": array(0.2, 0.5, 0.99)},
+        reference=lambda probs: sps.bernoulli(probs),
+        num_values=2,
+        invalid=(
+            (Bernoulli.from_probs, {"probs": 1.5}, "probs"),
+            (Bernoulli.from_probs, {"probs": NAN}, "probs"),
+            (Bernoulli.from_logit, {"logit": float("inf")}, "logit"),
+        ),
+        outside=((NAN,), (float("inf"),)),
+    ),
+    Case(
+        "bernoulli_extreme",
+        constructor=Bernoulli.from_logit,
+        params={"logit": array(-1e4, 60.0, -40.0)},
+        extreme=True,
+    ),
+    Case(
+        "product",
+        constructor=product,
+        params={
+            "levels": {"mean": array([0.5, 1.0], [2.0, -7.0]), "variance": array([3.0, 0.9], [0.3, 1.5])},
+            "weights": {"mean": array([1.0, -0.5], [0.0, 2.0]), "cov": spd(1, 2, 2)},
+        },
+        gauge=lambda q, v: Product({**v, "weights": symmetrised(q["weights"], v["weights"])}, v.batch_ndim),
+    ),
+]

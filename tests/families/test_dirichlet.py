@@ -1,0 +1,193 @@
+"""Dirichlet: V against float64, its mean the identity, extreme concentrations, edges."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+from vijax.families import Dirichlet, DirichletStats
+from vijax.families.base import Family
+from vijax.families.elasticity import elasticity_by_quadrature
+from vijax.families.pathwise import sample_offset
+
+
+def topics(total: float, words: int = 2000) -> np.ndarray:
+    """Three topics of about this total: 0.1 plus a heavy tail, in float32."""
+    tail = np.random.default_rng(1).gamma(0.05, 20.0, (3, words))
+    return np.float32(0.1 + tail * (total / tail.sum(1, keepdims=True)))
+
+
+# --- V ----------------------------------------------------------------------------------------------------------------
+def v_in_float64(c: np.ndarray, offset: np.ndarray, eta: np.ndarray) -> np.ndarray:
+    """F^-1 J^T eta from the textbook formulas: fine in float64 while the total is below 1e10."""
+    with jax.enable_x64(True):
+        g = np.asarray(elasticity_by_quadrature(jnp.asarray(c), jnp.asarray(offset))) / c
+    x = scipy.special.softmax(offset + np.log(c + 2 / 3), axis=-1)
+    gradient = g * (eta - x * eta.sum(-1, keepdims=True))
+    w, total = 1 / scipy.special.polygamma(1, c), c.sum(-1, keepdims=True)
+    d = 1 / scipy.special.polygamma(1, total) - w.sum(-1, keepdims=True)
+    return w * gradient + w * (w * gradient).sum(-1, keepdims=True) / d
+
+
+CONCENTRATIONS = {f"total {total:g}": topics(total) for total in (1e2, 1e4, 1e6, 1e8, 1e9)} | {
+    "tiny": np.float32([[1e-3, 1e-3, 2e-3], [0.01, 0.02, 0.03]]),
+    "uneven": np.float32([[1e-3, 1.0, 1e4], [0.5, 1e-2, 3.0]]),
+    "many small": np.full((2, 500), 0.01, np.float32),
+}
+
+
+@jax.jit
+def v_in_float32(key: jax.Array, c: jax.Array, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return sample_offset(key, c), Dirichlet(c).pathwise_sample(key)[1](DirichletStats(eta)).concentration
+
+
+@pytest.mark.parametrize("name", CONCENTRATIONS)
+def test_v_in_float32_against_float64(name: str) -> None:
+    c = CONCENTRATIONS[name]
+    key, counts = jax.random.key(1), np.random.default_rng(2).poisson(c * 0.05 + 0.3)
+    eta = np.float32(counts + (np.arange(c.shape[-1]) < 2))
+    offset, got = v_in_float32(key, c, eta)
+    want = v_in_float64(np.float64(c), np.float64(offset), np.float64(eta))
+    error = np.linalg.norm(got - want, axis=-1) / np.linalg.norm(want, axis=-1)
+    assert np.max(error) < 1e-4
+
+
+def test_v_agrees_with_automatic_differentiation_and_a_dense_solve() -> None:
+    with jax.enable_x64(True):
+        q = Dirichlet(jnp.array([[0.05, 0.1, 0.3, 1.0, 4.0, 50.0], [0.2, 0.3, 0.1, 0.03, 0.02, 0.01]]))
+        eta = DirichletStats(jnp.arange(12.0).reshape(2, 6))
+        t, v = q.pathwise_sample(jax.random.key(3))
+        t_generic, v_generic = Family.pathwise_sample(q, jax.random.key(3))
+        np.testing.assert_allclose(t.log, t_generic.log, rtol=1e-12)
+        np.testing.assert_allclose(v(eta).concentration, v_generic(eta).concentration, rtol=1e-10)
+        np.testing.assert_allclose(
+            q.fisher_solve(eta).concentration, Family.fisher_solve(q, eta).concentration, rtol=1e-10
+        )
+
+
+def mean_v(c: list[float], num_samples: int, chunk: int = 100_000) -> tuple[np.ndarray, np.ndarray]:
+    """E[V] and its standard error, from independent events in chunks."""
+    basis = jnp.eye(len(c))
+
+    def moments(total: tuple, key: jax.Array) -> tuple:
+        _, v = Dirichlet(jnp.broadcast_to(jnp.asarray(c), (chunk, len(c)))).pathwise_sample(key)
+        columns = [v(DirichletStats(jnp.broadcast_to(e, (chunk, len(c))))).concentration for e in basis]
+        sample = jnp.stack(columns, -1)
+        return (total[0] + sample.mean(0), total[1] + (sample**2).mean(0)), None
+
+    keys = jax.random.split(jax.random.key(3), num_samples // chunk)
+    sums = jax.jit(lambda keys: jax.lax.scan(moments, (jnp.zeros((len(c),) * 2),) * 2, keys)[0])(keys)
+    mean, square = (np.asarray(s, np.float64) / len(keys) for s in sums)
+    return mean, np.sqrt((square - mean**2) / num_samples)
+
+
+SHAPES = ([0.05, 0.1, 0.3, 1.0, 4.0, 50.0], [0.001, 0.01, 0.3, 1.0, 4.0, 50.0])
+
+
+@pytest.mark.parametrize("c", SHAPES, ids=["topics", "sparse"])
+def test_v_has_mean_identity(c: list[float]) -> None:
+    """|E[V] - I| < 5 standard errors in each of 36 entries: false alarms 2 in 1e5."""
+    mean, error = mean_v(c, 200_000)
+    assert np.max(np.abs(mean - np.eye(len(c))) / error) < 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("c", SHAPES, ids=["topics", "sparse"])
+def test_v_has_mean_identity_at_five_million_samples(c: list[float]) -> None:
+    """|E[V] - I| < 4 standard errors."""
+    mean, error = mean_v(c, 5_000_000)
+    assert np.max(np.abs(mean - np.eye(len(c))) / error) < 4
+
+
+def test_v_can_itself_be_differentiated() -> None:
+    """V of a draw at fixed quantiles, by the concentration: against finite differences through float64."""
+
+    def first(c: jax.Array) -> jax.Array:
+        return Dirichlet(c).pathwise_sample(jax.random.key(0))[1](DirichletStats(jnp.arange(3.0))).concentration[0]
+
+    c = jnp.array([0.3, 2.0, 5.0])
+    assert np.isfinite(jax.jit(jax.grad(first))(c)).all()
+
+
+# --- large and small concentrations -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("total", [1e2, 1e6, 1e8])
+def test_kl_entropy_and_log_normalizer_keep_their_digits(total: float) -> None:
+    c32 = topics(total)
+    with jax.enable_x64(True):
+        q, p = Dirichlet(jnp.asarray(np.float64(c32))), Dirichlet(jnp.full(c32.shape, 0.1))
+        want = [np.asarray(x) for x in (q.kl(p), q.entropy(), q.log_normalizer(), q.expected_stats().log)]
+        np.testing.assert_allclose(want[0], Family.kl(q, p), rtol=1e-6)
+        np.testing.assert_allclose(want[1], [scipy.stats.dirichlet.entropy(row) for row in np.float64(c32)], rtol=1e-6)
+        log_gamma = scipy.special.gammaln
+        np.testing.assert_allclose(
+            want[2], log_gamma(c32 * 1.0).sum(-1) - log_gamma(np.float64(c32).sum(-1)), rtol=1e-6
+        )
+    q, p = Dirichlet(jnp.asarray(c32)), Dirichlet(jnp.full(c32.shape, jnp.float32(0.1)))
+    got = (q.kl(p), q.entropy(), q.log_normalizer(), q.expected_stats().log)
+    for x, y in zip(got, want, strict=True):
+        assert np.max(np.abs(x - y)) <= 3e-6 * np.max(np.abs(y))
+
+
+def test_kl_of_a_law_to_itself_is_nought() -> None:
+    q = Dirichlet(jnp.asarray(topics(1e6)))
+    assert np.all(q.kl(q) == 0)
+
+
+def test_hessian_of_the_log_normalizer_is_the_fisher_matrix() -> None:
+    with jax.enable_x64(True):
+        c = jnp.array([0.1, 1.0, 30.0])
+        trigamma = scipy.special.polygamma
+        want = np.diag(trigamma(1, c)) - trigamma(1, float(c.sum()))
+        np.testing.assert_allclose(jax.hessian(lambda c: Dirichlet(c).log_normalizer())(c), want, rtol=1e-10)
+
+
+# --- draws ------------------------------------------------------------------------------------------------------------
+def test_moments_of_draws() -> None:
+    c, n = np.array([0.02, 0.5, 3.0]), 400_000
+    log_x = np.asarray(Dirichlet(jnp.asarray(c)).sample_stats(jax.random.key(0), (n,)).log, np.float64)
+    mu = scipy.special.digamma(c) - scipy.special.digamma(c.sum())
+    covariance = np.diag(scipy.special.polygamma(1, c)) - scipy.special.polygamma(1, c.sum())
+    error = np.sqrt(np.diag(covariance) / n)
+    assert np.all(np.abs(log_x.mean(0) - mu) < 6 * error)
+    products = (log_x - mu)[:, :, None] * (log_x - mu)[:, None, :]
+    assert np.all(np.abs(products.mean(0) - covariance) < 6 * products.std(0) / np.sqrt(n))
+    np.testing.assert_allclose(np.exp(log_x).sum(-1), 1.0, rtol=1e-5)
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+def test_mode_on_the_boundary_and_its_statistics() -> None:
+    q = Dirichlet(jnp.array([[0.5, 1.0, 0.2], [0.5, 2.0, 4.0], [1.0, 1.0, 1.0]]))
+    np.testing.assert_allclose(q.mode(), [[1 / 3] * 3, [0, 0.25, 0.75], [1 / 3] * 3], rtol=1e-6)
+    stats = q.stats(q.mode()).log
+    assert np.isfinite(stats).all()
+    assert float(stats[1, 0]) == pytest.approx(np.log(np.finfo(np.float32).tiny))
+
+
+def test_statistics_of_a_negative_number_are_nan() -> None:
+    assert np.isnan(Dirichlet(jnp.ones(2)).stats(jnp.array([-0.1, 1.1])).log[0])
+
+
+def test_a_single_component_has_no_freedom() -> None:
+    t, v = Dirichlet(jnp.array([2.0])).pathwise_sample(jax.random.key(0))
+    assert float(t.log[0]) == 0.0
+    assert float(v(DirichletStats(jnp.ones(1))).concentration[0]) == 0.0
+
+
+def test_domain_and_flat() -> None:
+    q = Dirichlet(jnp.array([1.0, -1.0, jnp.nan, jnp.inf]))
+    assert q.in_domain().concentration.tolist() == [True, False, False, False]
+    flat = Dirichlet(jnp.ones(3)).flat()
+    assert float(flat.log_prob(jnp.array([0.2, 0.3, 0.5]))) == pytest.approx(np.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("bad", [[1.0, 0.0], [1.0, -2.0], [jnp.nan, 1.0], [jnp.inf, 1.0]])
+def test_bad_concentrations_are_refused_by_name(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"concentration: expected positive finite numbers, got .*pseudo-count"):
+        Dirichlet.from_concentration(jnp.array(bad))
+
+
+def test_a_scalar_concentration_is_refused() -> None:
+    with pytest.raises(ValueError, match="last axis"):
+        Dirichlet.from_concentration(1.0)

@@ -1,0 +1,88 @@
+"""Special functions against mpmath: values, first and second derivatives, both precisions."""
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from vijax.families import special
+
+mpmath.mp.dps = 40
+ARGUMENTS = np.float32(np.r_[10.0 ** np.linspace(-3, 8, 60), np.linspace(0.5, 3, 30)])
+
+EXACT = {
+    "log_gamma": mpmath.loggamma,
+    "digamma": mpmath.digamma,
+    "trigamma": lambda x: mpmath.psi(1, x),
+    "legendre_gap": lambda x: mpmath.loggamma(x) - x * mpmath.digamma(x) + x,
+    "log_minus_digamma": lambda x: mpmath.log(x) - mpmath.digamma(x),
+    "trigamma_excess": lambda x: x * mpmath.psi(1, x) - 1,
+    "inverse_trigamma": lambda x: 1 / mpmath.psi(1, x),
+    "trigamma_deficit": lambda x: x - 1 / mpmath.psi(1, x),
+    "relative_trigamma_deficit": lambda x: 1 - 1 / (x * mpmath.psi(1, x)),
+}
+HAVE_ROOTS = ("log_gamma", "digamma", "legendre_gap")
+"""Functions that cross nought: there the error is absolute."""
+
+
+def exact(name: str, order: int = 0) -> np.ndarray:
+    f = EXACT[name]
+    points = [mpmath.mpf(float(x)) for x in ARGUMENTS]
+    if order == 0:
+        return np.array([float(f(x)) for x in points])
+    return np.array([float(mpmath.diff(f, x, order, h=x * mpmath.mpf(10) ** -10)) for x in points])
+
+
+def error(name: str, got: jax.Array, want: np.ndarray) -> float:
+    scale = np.maximum(1.0, np.abs(want)) if name in HAVE_ROOTS else np.abs(want)
+    return float(np.max(np.abs(np.asarray(got, np.float64) - want) / scale))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_values(name: str) -> None:
+    want, f = exact(name), jax.jit(getattr(special, name))
+    tolerance = 2e-6 if name == "log_minus_digamma" else 4e-7
+    assert error(name, f(ARGUMENTS), want) < tolerance
+    with jax.enable_x64(True):
+        assert error(name, f(jnp.asarray(ARGUMENTS, jnp.float64)), want) < 1e-13
+
+
+@pytest.mark.parametrize("name", ["log_gamma", "digamma", "trigamma", "legendre_gap", "log_minus_digamma"])
+def test_first_derivatives_are_as_exact_as_values(name: str) -> None:
+    want, f = exact(name, 1), jax.jit(jax.vmap(jax.grad(getattr(special, name))))
+    got = np.asarray(f(ARGUMENTS), np.float64)
+    assert np.max(np.abs(got - want) / (np.abs(want) + (name == "log_gamma"))) < 2e-6
+    with jax.enable_x64(True):
+        got = np.asarray(f(jnp.asarray(ARGUMENTS, jnp.float64)))
+        assert np.max(np.abs(got - want) / (np.abs(want) + (name == "log_gamma"))) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["inverse_trigamma", "trigamma_deficit", "relative_trigamma_deficit"])
+def test_first_derivatives_of_the_fisher_combinations(name: str) -> None:
+    want, f = exact(name, 1), jax.jit(jax.vmap(jax.grad(getattr(special, name))))
+    assert np.max(np.abs(np.asarray(f(ARGUMENTS)) - want) / np.maximum(np.abs(want), 1e-2)) < 1e-4
+    with jax.enable_x64(True):
+        got = f(jnp.asarray(ARGUMENTS, jnp.float64))
+        assert np.max(np.abs(np.asarray(got) - want) / np.maximum(np.abs(want), 1e-6)) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["log_gamma", "digamma", "legendre_gap"])
+def test_second_derivatives(name: str) -> None:
+    want, f = exact(name, 2), jax.jit(jax.vmap(jax.grad(jax.grad(getattr(special, name)))))
+    assert np.max(np.abs(np.asarray(f(ARGUMENTS), np.float64) / want - 1)) < 3e-5
+    with jax.enable_x64(True):
+        assert np.max(np.abs(np.asarray(f(jnp.asarray(ARGUMENTS, jnp.float64))) / want - 1)) < 1e-9
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_outside_the_domain_is_nan_and_does_not_spread(name: str) -> None:
+    got = getattr(special, name)(jnp.array([-1.5, jnp.nan, -0.25, 2.0]))
+    assert np.isnan(got[:3]).all()
+    assert np.isfinite(got[3])
+
+
+def test_python_numbers_integers_and_half_precision_are_taken() -> None:
+    assert float(special.log_gamma(4)) == pytest.approx(np.log(6), rel=1e-6)
+    assert special.digamma(jnp.bfloat16(2.0)).dtype == jnp.bfloat16
+    assert special.horner((1.0, 2.0, 3.0), jnp.float32(2.0)) == 17.0

@@ -1,0 +1,10 @@
+"""E-steps: how a model's local variables are treated. Every one serves every message."""
+
+from vijax.estep.base import Locals as Locals
+from vijax.estep.base import MixedMembership as MixedMembership
+from vijax.estep.cvb0 import CVB0 as CVB0
+from vijax.estep.cvb0 import cvb0 as cvb0
+from vijax.estep.gibbs import Gibbs as Gibbs
+from vijax.estep.gibbs import gibbs as gibbs
+from vijax.estep.mean_field import MeanField as MeanField
+from vijax.estep.mean_field import mean_field as mean_field

@@ -1,0 +1,67 @@
+"""What an E-step for mixed membership is: the contract that LDA and its relatives are written against.
+
+Each token m of a document belongs to a topic z_m ~ theta, theta ~ Dirichlet(alpha), and is a word w_m ~ beta_{z_m}.
+Given beta, an E-step says what is believed of z and theta. Documents are rows of unique words with counts, in chunks
+that fit in cache; all tokens of a slot are the same word.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class Locals(NamedTuple):
+    """What an E-step believes of a chunk of documents.
+
+    Attributes:
+      gamma: alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an empty row.
+      token_topics: expected number of the tokens of each slot in each topic, summing over topics to `counts`; None
+        where it is the optimal function of `gamma` and the likelihood (mean field), never formed for a whole batch.
+    """
+
+    gamma: Float[Array, "docs topics"]
+    token_topics: Float[Array, "docs slots topics"] | None
+
+
+class MixedMembership(Protocol):
+    """An E-step: a frozen dataclass of settings, hashable, so that jitted functions can close over it."""
+
+    def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
+        """The number of documents that are best given to `mixed_membership` at once."""
+        ...
+
+    def mixed_membership(
+        self,
+        likelihood: Float[Array, "docs slots topics"],
+        counts: Float[Array, "docs slots"],
+        alpha: Float[Array, " topics"],
+        key: PRNGKeyArray,
+        max_tokens: int,
+    ) -> Locals:
+        """Infers the locals of a chunk of documents.
+
+        Args:
+          likelihood: beta_k[word] up to a factor per slot, in (0, 1]: divided by its largest entry over topics and
+            floored at 1e-30, so that no product of it is denormal.
+          counts: tokens per slot, 0 in padding.
+          alpha: Dirichlet concentration of theta, positive.
+          key: for E-steps that sample.
+          max_tokens: static bound on a row's sum of counts.
+        """
+        ...
+
+
+def check_positive(argument: str, value: float) -> float:
+    """A positive finite number, or ValueError naming the argument."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{argument}: expected a positive number, got {value!r}.")
+    return float(value)
+
+
+def check_count(argument: str, value: int, least: int) -> int:
+    """An integer of at least `least`, or ValueError naming the argument."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{argument}: expected an integer of at least {least}, got {value!r}.")
+    return value

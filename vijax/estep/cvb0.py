@@ -1,0 +1,88 @@
+"""CVB0 E-step of mixed membership at fixed topics: theta integrated out, each token left out of its own count."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.estep.base import Locals, check_count, check_positive
+from vijax.gather import docs_per_chunk
+
+
+@dataclasses.dataclass(frozen=True)
+class CVB0:
+    """Zeroth-order collapsed variational Bayes; see `cvb0`."""
+
+    max_iters: int
+    tol: float
+
+    def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
+        """So few documents that likelihood and responsibilities stay in a core's cache."""
+        return docs_per_chunk(num_slots, num_topics, cache_bytes=2**17)
+
+    def mixed_membership(
+        self,
+        likelihood: Float[Array, "docs slots topics"],
+        counts: Float[Array, "docs slots"],
+        alpha: Float[Array, " topics"],
+        key: PRNGKeyArray,
+        max_tokens: int,
+    ) -> Locals:
+        """See `estep.base.MixedMembership`; neither `key` nor `max_tokens` is used."""
+        del key, max_tokens
+        docs, active = counts.shape[0], jnp.sum(counts, axis=1) > 0
+        start = weigh(likelihood, counts, alpha, jnp.zeros((docs, alpha.size), likelihood.dtype), 0.0)
+
+        def unfinished(carry):
+            _, active, iteration = carry
+            return jnp.any(active) & (iteration < self.max_iters)
+
+        def iterate(carry):
+            old, active, iteration = carry
+            new = weigh(likelihood, counts, alpha, old.topic_counts, old.weights * old.scale[:, :, None])
+            change = jnp.mean(jnp.abs(new.topic_counts - old.topic_counts), axis=1)
+            # A finished document stays as it is, so that its answer does not depend on its neighbours in the chunk.
+            new = jax.tree.map(lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old)
+            return new, active & (change > self.tol), iteration + 1
+
+        last, _, _ = jax.lax.while_loop(unfinished, iterate, (start, active, 0))
+        return Locals(alpha + last.topic_counts, last.weights * (counts * last.scale)[:, :, None])
+
+
+class _Responsibilities(NamedTuple):
+    """Those of the tokens of slot n are `weights[d, n] * scale[d, n]`: normalised only where they are read."""
+
+    weights: Float[Array, "docs slots topics"]
+    scale: Float[Array, "docs slots"]
+    topic_counts: Float[Array, "docs topics"]
+
+
+def weigh(
+    likelihood: Float[Array, "docs slots topics"],
+    counts: Float[Array, "docs slots"],
+    alpha: Float[Array, " topics"],
+    topic_counts: Float[Array, "docs topics"],
+    own: Float[Array, "docs slots topics"] | float,
+) -> _Responsibilities:
+    """gamma_nk ∝ (alpha_k + N_k - own_nk) p_nk for all slots at once, and the topic counts that result."""
+    # The other tokens' counts cannot be negative, but rounding, or a padding slot, could make them so.
+    weights = jnp.maximum((alpha + topic_counts)[:, None, :] - own, alpha) * likelihood
+    scale = 1.0 / jnp.einsum("dnk,k->dn", weights, jnp.ones_like(alpha), precision="highest")
+    return _Responsibilities(weights, scale, jnp.einsum("dnk,dn->dk", weights, counts * scale, precision="highest"))
+
+
+def cvb0(max_iters: int = 100, tol: float = 1e-3) -> CVB0:
+    """CVB0 E-step at fixed topics (EQUATIONS; Asuncion et al. 2009): gamma_mk ∝ (alpha_k + N_k - gamma_mk) beta_k[w_m].
+
+    Args:
+      max_iters: most iterations per document.
+      tol: a document is finished when an iteration changes its topic counts by less than this on average over topics.
+
+    Raises:
+      ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
+    """
+    return CVB0(check_count("max_iters", max_iters, 1), check_positive("tol", tol))

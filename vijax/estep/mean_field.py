@@ -1,0 +1,88 @@
+"""Mean-field E-step of mixed membership: q(theta) q(z), by coordinate ascent on q(theta) alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.estep.base import Locals, check_count, check_positive
+from vijax.families.special import digamma
+from vijax.gather import docs_per_chunk
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanField:
+    """Coordinate ascent; see `mean_field`."""
+
+    max_iters: int
+    tol: float
+
+    def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
+        """So few documents that the likelihood stays in a core's cache over the iterations."""
+        return docs_per_chunk(num_slots, num_topics, cache_bytes=2**18)
+
+    def mixed_membership(
+        self,
+        likelihood: Float[Array, "docs slots topics"],
+        counts: Float[Array, "docs slots"],
+        alpha: Float[Array, " topics"],
+        key: PRNGKeyArray,
+        max_tokens: int,
+    ) -> Locals:
+        """See `estep.base.MixedMembership`; neither `key` nor `max_tokens` is used."""
+        del key, max_tokens
+        start = alpha + jnp.sum(counts, axis=1, keepdims=True) / alpha.size
+
+        def unfinished(carry):
+            _, active, iteration = carry
+            return jnp.any(active) & (iteration < self.max_iters)
+
+        def iterate(carry):
+            gamma, active, iteration = carry
+            new = ascend(gamma, likelihood, counts, alpha)
+            change = jnp.mean(jnp.abs(new - gamma), axis=1)
+            # A converged document stays as it is, so that its answer does not depend on its neighbours in the chunk.
+            gamma = jnp.where(active[:, None], new, gamma)
+            return gamma, active & (change > self.tol), iteration + 1
+
+        active = jnp.sum(counts, axis=1) > 0
+        gamma, _, _ = jax.lax.while_loop(unfinished, iterate, (start, active, 0))
+        return Locals(gamma, None)
+
+
+def topic_weights(gamma: Float[Array, "docs topics"]) -> Float[Array, "docs topics"]:
+    """exp E[log theta_k] up to a factor per document, which cancels in responsibilities: the largest is 1."""
+    log_weights = digamma(gamma)
+    return jnp.exp(log_weights - jnp.max(log_weights, axis=-1, keepdims=True))
+
+
+def ascend(
+    gamma: Float[Array, "docs topics"],
+    likelihood: Float[Array, "docs slots topics"],
+    counts: Float[Array, "docs slots"],
+    alpha: Float[Array, " topics"],
+) -> Float[Array, "docs topics"]:
+    """One round of coordinate ascent on q(z), then q(theta), without forming the responsibilities:
+
+    gamma_k = alpha_k + e_k sum_n c_n p_nk / (sum_j p_nj e_j),   e = exp E[log theta]
+    """
+    weights = topic_weights(gamma)
+    normalizers = jnp.einsum("dnk,dk->dn", likelihood, weights, precision="highest")
+    return alpha + weights * jnp.einsum("dnk,dn->dk", likelihood, counts / normalizers, precision="highest")
+
+
+def mean_field(max_iters: int = 100, tol: float = 1e-3) -> MeanField:
+    """Mean-field E-step: q(theta) = Dirichlet(gamma), q(z) its optimal companion (Blei, Ng and Jordan 2003).
+
+    Args:
+      max_iters: most rounds of coordinate ascent per document.
+      tol: a document is finished when a round changes its gamma by less than this on average over topics
+        (scikit-learn's `mean_change_tol`).
+
+    Raises:
+      ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
+    """
+    return MeanField(check_count("max_iters", max_iters, 1), check_positive("tol", tol))

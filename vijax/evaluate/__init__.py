@@ -1,0 +1,9 @@
+"""Scores of topics: held-out probability of documents, and coherence; all with standard errors."""
+
+from vijax.evaluate.chib import chib as chib
+from vijax.evaluate.coherence import npmi as npmi
+from vijax.evaluate.completion import document_completion as document_completion
+from vijax.evaluate.left_to_right import left_to_right as left_to_right
+from vijax.evaluate.score import Coherence as Coherence
+from vijax.evaluate.score import Score as Score
+from vijax.evaluate.unigram import unigram_score as unigram_score

@@ -1,0 +1,30 @@
+"""Exponential families as pytrees of natural parameters."""
+
+from vijax.families.base import Family
+from vijax.families.bernoulli import Bernoulli, BernoulliStats
+from vijax.families.beta import Beta, BetaStats
+from vijax.families.categorical import Categorical, CategoricalStats
+from vijax.families.dirichlet import Dirichlet, DirichletStats
+from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.multivariate_normal import MultivariateNormal, MultivariateNormalStats
+from vijax.families.normal import Normal, NormalStats
+from vijax.families.product import Product
+
+__all__ = [
+    "Bernoulli",
+    "BernoulliStats",
+    "Beta",
+    "BetaStats",
+    "Categorical",
+    "CategoricalStats",
+    "Dirichlet",
+    "DirichletStats",
+    "Family",
+    "Gamma",
+    "GammaStats",
+    "MultivariateNormal",
+    "MultivariateNormalStats",
+    "Normal",
+    "NormalStats",
+    "Product",
+]

@@ -1,0 +1,234 @@
+"""Exponential families as pytrees of natural parameters.
+
+    q(x; lambda) = h(x) exp{<lambda, t(x)> - A(lambda)}
+    mu = E_q[t(x)] = grad A(lambda),   F(lambda) = grad^2 A(lambda)
+
+A family is a frozen dataclass whose fields are the natural parameters, batch axes leading. Its sufficient
+statistics are a NamedTuple with one field per natural parameter, in the same order and of the same shape: natural
+and mean parameters are of different types, so that adding one to the other fails loudly, and the gradient of any
+function of the statistics *is* a natural parameter (`with_naturals`). Seed 002, section 4.1; DESIGN section 3.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+F = TypeVar("F", bound="Family")
+Statistics = Any
+"""A family's own NamedTuple of statistics (of a `Product`, a dictionary of them)."""
+
+
+@dataclass_transform(frozen_default=True)
+def family(cls: type[F]) -> type[F]:
+    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters.
+
+    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes with equally many
+    fields compare equal, and once in a while `jit` hands a normal the function that it compiled for a beta.
+    """
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    names = tuple(field.name for field in dataclasses.fields(cls))
+    keys = tuple(map(jax.tree_util.GetAttrKey, names))
+
+    def flatten(q: Any) -> tuple[tuple, None]:
+        return tuple(getattr(q, name) for name in names), None
+
+    def flatten_with_keys(q: Any) -> tuple[tuple, None]:
+        return tuple(zip(keys, flatten(q)[0], strict=True)), None
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, lambda _, leaves: cls(*leaves), flatten)
+    return cls
+
+
+def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
+    """<a, b> summed over leaves and over each leaf's trailing event axes; batch axes are kept."""
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), event_ndims, strict=True)
+    return sum(jnp.sum(x * y, axis=tuple(range(-n, 0))) for x, y, n in pairs)
+
+
+class Family(abc.ABC):
+    """An exponential family. Subclasses write the mathematics of `log_normalizer`, `stats`, `sample`, `mean`,
+    `mode`, `in_domain` and `flat`; everything else follows from A by automatic differentiation, and is overridden
+    only where a closed form is faster or more accurate."""
+
+    Stats: ClassVar[type[tuple]]
+    """NamedTuple of the sufficient statistics, one field per natural parameter, in the same order."""
+    event_ndims: ClassVar[tuple[int, ...]]
+    """Number of trailing event axes of each natural parameter, in field order."""
+    discrete: ClassVar[bool] = False
+    """Whether x is discrete, so that no pathwise derivative exists."""
+
+    # --- what a family must say -------------------------------------------------------------------------------
+    @abc.abstractmethod
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A(lambda), of shape `batch_shape`."""
+
+    @abc.abstractmethod
+    def stats(self, x: Any) -> Statistics:
+        """t(x): sufficient statistics of a value."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
+        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; `shape` axes lead the batch axes."""
+
+    @abc.abstractmethod
+    def mean(self) -> Any:
+        """E_q[x]."""
+
+    @abc.abstractmethod
+    def mode(self) -> Any:
+        """argmax_x log q(x) with respect to Lebesgue (or counting) measure."""
+
+    @abc.abstractmethod
+    def in_domain(self) -> Self:
+        """Which natural parameters are valid: booleans in the structure of `self`, each broadcastable to its leaf."""
+
+    @abc.abstractmethod
+    def flat(self) -> Self:
+        """The natural parameters, of this shape, of the (usually improper) density that is constant in x."""
+
+    # --- what follows from it ---------------------------------------------------------------------------------
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of a scalar such as A(lambda): the leading axes of every natural parameter."""
+        leaf = jnp.shape(jax.tree.leaves(self)[0])
+        return leaf[: len(leaf) - self.event_ndims[0]]
+
+    def with_naturals(self, leaves: PyTree) -> Self:
+        """The values of any tree with one leaf per natural parameter (a gradient in the statistics, say), as
+        natural parameters of this family."""
+        return jax.tree.unflatten(jax.tree.structure(self), jax.tree.leaves(leaves))
+
+    def as_stats(self, leaves: PyTree) -> Statistics:
+        """The inverse relabelling: one leaf per natural parameter, as sufficient statistics."""
+        return self.Stats(*jax.tree.leaves(leaves))
+
+    def dot(self, stats: Statistics) -> Float[Array, "*batch"]:
+        """<lambda, stats>, summed over the event axes."""
+        return dot_event(self, stats, self.event_ndims)
+
+    def log_base_measure(self, stats: Statistics) -> Float[Array, "*batch"]:
+        """log h as a *linear* function of the statistics, so that at mean statistics it is E_q[log h(x)]."""
+        del stats
+        return jnp.zeros(self.batch_shape, jnp.result_type(jax.tree.leaves(self)[0]))
+
+    def expected_stats(self) -> Statistics:
+        """mu = E_q[t(x)] = grad A(lambda)."""
+        return self.as_stats(jax.grad(lambda q: jnp.sum(q.log_normalizer()))(self))
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Statistics:
+        """t(x) of a draw x ~ q; in log space, end to end, wherever t is a logarithm."""
+        return self.stats(self.sample(key, shape))
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(x)."""
+        t = self.stats(x)
+        return self.dot(t) + self.log_base_measure(t) - self.log_normalizer()
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """H[q] = A(lambda) - <lambda, mu> - E_q[log h]."""
+        mu = self.expected_stats()
+        return self.log_normalizer() - self.dot(mu) - self.log_base_measure(mu)
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same family."""
+        mu = self.expected_stats()
+        gap = jax.tree.map(jnp.subtract, self, other)
+        return gap.dot(mu) - self.log_normalizer() + other.log_normalizer()
+
+    def fisher_product(self, tangent: Self) -> Statistics:
+        """F(lambda) v: the change of the mean parameters when lambda moves by v (one forward derivative)."""
+        return jax.jvp(lambda q: q.expected_stats(), (self,), (tangent,))[1]
+
+    def fisher_solve(self, cotangent: Statistics) -> Self:
+        """F(lambda)^-1 g: a natural-parameter direction from a gradient in lambda. Dense, by event: override it
+        wherever the structure gives a closed form."""
+
+        def solve_one(q: Self, g: Statistics) -> Self:
+            flat, unravel = ravel_pytree(q)
+            hessian = jax.hessian(lambda v: unravel(v).log_normalizer())(flat)
+            return unravel(jnp.linalg.solve(hessian, ravel_pytree(self.with_naturals(g))[0]))
+
+        return over_batch(solve_one, len(self.batch_shape))(self, cotangent)
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Statistics, Callable[[Statistics], Self]]:
+        """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI, J the derivative
+        of those statistics in lambda at fixed u (seed 000, eq. 8 and 22). E[V] = I on the span of the statistics.
+
+        Raises:
+          NotImplementedError: x is discrete."""
+        if self.discrete:
+            raise NotImplementedError(
+                f"{type(self).__name__} is discrete: its draws have no derivative in the natural parameters, so "
+                "structured SVI (message V eta) does not apply; use ssvi_a or svi for this variable."
+            )
+        t, pullback = jax.vjp(lambda q: q.sample_stats(key), self)
+        return t, lambda eta: self.fisher_solve(self.as_stats(pullback(self.as_stats(eta))[0]))
+
+
+def over_batch(f: Callable, batch_ndim: int) -> Callable:
+    """`f`, written for one event, mapped over `batch_ndim` leading axes."""
+    for _ in range(batch_ndim):
+        f = jax.vmap(f)
+    return f
+
+
+def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -> None:
+    """Raises ValueError naming the argument when `ok` is concretely false; traced values pass.
+
+    >>> require(np.array([2.0, -1.0]) > 0, "rate", "positive numbers", np.array([2.0, -1.0]))
+    Traceback (most recent call last):
+    ...
+    ValueError: rate: expected positive numbers, got [2.0, -1.0].
+    """
+    if isinstance(ok, jax.core.Tracer):
+        return
+    if not np.all(np.asarray(ok)):  # NumPy, not jnp: under jit even a constant would become a tracer
+        raise ValueError(f"{argument}: expected {expected}, got {brief(got)}." + (f" {remedy}" if remedy else ""))
+
+
+def brief(x: Any) -> str:
+    """A value as an error message should show it: large arrays by shape and range."""
+    if isinstance(x, jax.core.Tracer) or not hasattr(x, "dtype"):
+        return str(x)
+    x = np.asarray(x)
+    if x.size <= 8:
+        return str(x.tolist())
+    finite = x[np.isfinite(x)]
+    if not finite.size:
+        return f"an array of shape {x.shape}, none finite"
+    bad = f", {x.size - finite.size} not finite" if finite.size < x.size else ""
+    return f"an array of shape {x.shape} with values in [{finite.min():.6g}, {finite.max():.6g}]{bad}"
+
+
+def as_float(x: Any) -> Float[Array, ...]:
+    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on and `x` is of
+    it."""
+    return as_floats(x)[0]
+
+
+def as_floats(*values: Any) -> list[Float[Array, ...]]:
+    """Arrays of one common float dtype, never weakly typed; Python numbers adopt the dtype of the arrays."""
+    arrays = [jnp.asarray(x) for x in values]
+    dtype = jnp.result_type(float, *arrays)
+    return [jnp.asarray(x, dtype) for x in arrays]
+
+
+def event_size(shape: tuple[int, ...], event_ndim: int) -> int:
+    """Number of scalars in one event of an array of this shape."""
+    return math.prod(shape[len(shape) - event_ndim :])
+
+
+def domain_mask(ok: Bool[Array, ...], q: Family) -> Family:
+    """One boolean per event, in the structure of `q` and broadcastable to each of its leaves."""
+    masks = [ok.reshape(ok.shape + (1,) * n) for n in q.event_ndims]
+    return q.with_naturals(masks)

@@ -1,0 +1,123 @@
+"""Beta distributions: q(x; a, b) = 1 / (x (1 - x))  exp{a log x + b log(1 - x) - A}.
+
+A beta is the first component of a Dirichlet of two: every computation here is that Dirichlet's, the pair (x, 1 - x)
+drawn as two log-gammas, so that neither logarithm is ever taken of a rounded 1 - x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple, Self
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
+
+
+class BetaStats(NamedTuple):
+    """t(x) = (log x, log(1 - x))."""
+
+    log: Float[Array, "*batch"]
+    log1m: Float[Array, "*batch"]
+
+
+@family
+class Beta(Family):
+    """A beta distribution over (0, 1), of mean alpha / (alpha + beta).
+
+    >>> q = Beta.from_alpha_beta(3.0, 1.0)
+    >>> float(q.mean()), float(q.mode())
+    (0.75, 1.0)
+    """
+
+    alpha: Float[Array, "*batch"]
+    beta: Float[Array, "*batch"]
+
+    Stats: ClassVar[type[tuple]] = BetaStats
+    event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+
+    @classmethod
+    def from_alpha_beta(cls, alpha: Float[Array, "*batch"], beta: Float[Array, "*batch"]) -> Self:
+        """Validated and broadcast: ValueError unless both are positive and finite."""
+        a, b = jnp.broadcast_arrays(*as_floats(alpha, beta))
+        require(positive_and_finite(a), "alpha", "positive finite numbers", a)
+        require(positive_and_finite(b), "beta", "positive finite numbers", b)
+        return cls(a, b)
+
+    def as_dirichlet(self) -> Dirichlet:
+        """The law of (x, 1 - x)."""
+        return Dirichlet(jnp.stack([self.alpha, self.beta], axis=-1))
+
+    # --- the law ----------------------------------------------------------------------------------------------
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A = log B(alpha, beta)."""
+        return self.as_dirichlet().log_normalizer()
+
+    def stats(self, x: Float[Array, "*batch"]) -> BetaStats:
+        """(log x, log(1 - x)), log 0 floored at the log of the dtype's smallest normal number (-87.3 in float32)."""
+        x = as_float(x)
+        return BetaStats(floored_log(x), jnp.where(x < 0.5, jnp.log1p(-x), floored_log(1.0 - x)))
+
+    def log_base_measure(self, stats: BetaStats) -> Float[Array, "*batch"]:
+        """log h(x) = -log x - log(1 - x)."""
+        return -stats.log - stats.log1m
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """alpha / (alpha + beta)."""
+        return self.alpha / (self.alpha + self.beta)
+
+    def mode(self) -> Float[Array, "*batch"]:
+        """max(alpha - 1, 0) / (max(alpha - 1, 0) + max(beta - 1, 0)); 1/2 where neither parameter exceeds 1."""
+        return self.as_dirichlet().mode()[..., 0]
+
+    def in_domain(self) -> Self:
+        """alpha > 0 and beta > 0, both finite."""
+        return type(self)(positive_and_finite(self.alpha), positive_and_finite(self.beta))
+
+    def flat(self) -> Self:
+        """alpha = beta = 1."""
+        return type(self)(jnp.ones_like(self.alpha), jnp.ones_like(self.beta))
+
+    # --- closed forms, all of the Dirichlet of two ------------------------------------------------------------
+    def expected_stats(self) -> BetaStats:
+        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta))."""
+        return _unstack(self.as_dirichlet().expected_stats())
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy with respect to dx."""
+        return self.as_dirichlet().entropy()
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """KL(self || other)."""
+        return self.as_dirichlet().kl(other.as_dirichlet())
+
+    def fisher_solve(self, cotangent: BetaStats) -> Self:
+        """F^-1 g."""
+        return self._from_dirichlet(self.as_dirichlet().fisher_solve(_stack(cotangent)))
+
+    # --- sampling ---------------------------------------------------------------------------------------------
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+        """x ~ q; rounds to 0 or 1 for small parameters, where `sample_stats` keeps both logarithms."""
+        return jnp.exp(self.sample_stats(key, shape).log)
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> BetaStats:
+        """(log x, log(1 - x)) of a draw, differentiable in the parameters."""
+        return _unstack(self.as_dirichlet().sample_stats(key, shape))
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BetaStats, Callable[[BetaStats], Self]]:
+        """t(x) of a draw, and V: eta -> F^-1 J^T eta, as the Dirichlet's."""
+        stats, v = self.as_dirichlet().pathwise_sample(key)
+        return _unstack(stats), lambda eta: self._from_dirichlet(v(_stack(eta)))
+
+    def _from_dirichlet(self, q: Dirichlet) -> Self:
+        return type(self)(q.concentration[..., 0], q.concentration[..., 1])
+
+
+def _stack(stats: BetaStats) -> DirichletStats:
+    return DirichletStats(jnp.stack([stats.log, stats.log1m], axis=-1))
+
+
+def _unstack(stats: DirichletStats) -> BetaStats:
+    return BetaStats(stats.log[..., 0], stats.log[..., 1])

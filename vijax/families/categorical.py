@@ -1,0 +1,140 @@
+"""The categorical distribution in its overcomplete form: q(x = k) = exp{logits_k - logsumexp(logits)}."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.families.base import Family, as_float, domain_mask, family, require
+
+
+class CategoricalStats(NamedTuple):
+    """t(x) = the one-hot vector of x."""
+
+    one_hot: Float[Array, "*batch K"]
+
+
+@family
+class Categorical(Family):
+    """Categorical over K classes 0..K-1, natural parameters the logits (event axis last).
+
+    A constant added to the logits changes nothing: F is singular in that direction, and `fisher_solve` returns the
+    solution x with sum_k p_k x_k = 0.
+
+    >>> q = Categorical.from_probs([0.5, 0.25, 0.25])
+    >>> print(q.mode(), q.log_prob(2).round(4), q.entropy().round(4))
+    0 -1.3863 1.0397
+    """
+
+    logits: Float[Array, "*batch K"]
+
+    Stats: ClassVar = CategoricalStats
+    event_ndims: ClassVar = (1,)
+    discrete: ClassVar = True
+
+    @classmethod
+    def from_logits(cls, logits: Any) -> Self:
+        """From unnormalised log probabilities. Raises ValueError unless finite, with at least one axis."""
+        logits = as_float(logits)
+        _require_axis("logits", logits)
+        require(jnp.isfinite(logits), "logits", "finite numbers", logits, "For zero probabilities use from_probs.")
+        return cls(logits)
+
+    @classmethod
+    def from_probs(cls, probs: Any) -> Self:
+        """From probabilities along the last axis; zeros become the smallest normal float.
+
+        Raises:
+          ValueError: a probability is negative, or they do not sum to one within 1e-4.
+        """
+        probs = as_float(probs)
+        _require_axis("probs", probs)
+        require(probs >= 0, "probs", "non-negative numbers", probs)
+        total = jnp.sum(probs, -1)
+        require(
+            jnp.abs(total - 1) < 1e-4,
+            "probs",
+            "rows that sum to one",
+            f"sums in [{jnp.min(total)}, {jnp.max(total)}]",
+            "Divide by the sum, or use from_logits(log(weights)).",
+        )
+        return cls(jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)))
+
+    @property
+    def probs(self) -> Float[Array, "*batch K"]:
+        """P(x = k)."""
+        return jax.nn.softmax(self.logits)
+
+    @property
+    def log_probs(self) -> Float[Array, "*batch K"]:
+        """log P(x = k)."""
+        return jax.nn.log_softmax(self.logits)
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return self.logits.shape[-1]
+
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A = logsumexp(logits)."""
+        return jax.nn.logsumexp(self.logits, axis=-1)
+
+    def stats(self, x: Int[Array, "*batch"]) -> CategoricalStats:
+        """One-hot vectors of class indices."""
+        return CategoricalStats(jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits)))
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch"]:
+        """Class indices."""
+        return jax.random.categorical(key, self.logits, shape=shape + self.batch_shape)
+
+    def mean(self) -> Float[Array, "*batch K"]:
+        """The probabilities: the mean of the one-hot vector."""
+        return self.probs
+
+    def mode(self) -> Int[Array, "*batch"]:
+        """The likeliest class; the first of several."""
+        return jnp.argmax(self.logits, axis=-1)
+
+    def in_domain(self) -> Self:
+        """All logits finite."""
+        return domain_mask(jnp.all(jnp.isfinite(self.logits), -1), self)
+
+    def flat(self) -> Self:
+        """All classes equally likely."""
+        return type(self)(jnp.zeros_like(self.logits))
+
+    def expected_stats(self) -> CategoricalStats:
+        """The probabilities."""
+        return CategoricalStats(self.probs)
+
+    def log_prob(self, x: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """log q(x)."""
+        return jnp.sum(self.stats(x).one_hot * self.log_probs, -1)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """-sum_k p_k log p_k, in nats."""
+        return -jnp.sum(self.probs * self.log_probs, -1)
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """sum_k p_k (log p_k - log p'_k)."""
+        return jnp.sum(self.probs * (self.log_probs - other.log_probs), -1)
+
+    def fisher_product(self, tangent: Self) -> CategoricalStats:
+        """p (v - <p, v>)."""
+        v = tangent.logits
+        return CategoricalStats(self.probs * (v - jnp.sum(self.probs * v, -1, keepdims=True)))
+
+    def fisher_solve(self, cotangent: CategoricalStats) -> Self:
+        """g / p - sum(g), probabilities floored at the smallest normal float. A gradient in the logits sums to
+        zero; the part of `g` that does not is outside of the range of F, and is dropped."""
+        g, p = cotangent.one_hot, self.probs
+        return type(self)(g / jnp.maximum(p, jnp.finfo(p.dtype).tiny) - jnp.sum(g, -1, keepdims=True))
+
+
+def _require_axis(argument: str, x: Array) -> None:
+    require(
+        x.ndim >= 1 and x.shape[-1] >= 1, argument, "an array whose last axis holds the classes", f"shape {x.shape}"
+    )

@@ -1,0 +1,181 @@
+"""Fast special functions of a positive argument: log-gamma, digamma, trigamma and their well-conditioned combinations.
+
+In float32 each is one or two logarithms, a division or two and one polynomial in y = 1 / (1 + x), without branches:
+a few nanoseconds per element on a CPU core, with an absolute or relative error of a few units in the last place for
+every x > 0. In float64 they call `jax.scipy.special`, with an asymptotic series where that would cancel. The
+derivative of each is another of them (custom rules), so automatic differentiation is fast and exact, to any order.
+
+Combinations such as log Gamma(x) - x psi(x) + x exist because entropies, divergences and Fisher matrices of gammas
+and Dirichlets are differences of huge terms (log Gamma(1e8) is 1.7e9: in float32 good to a hundred nats), and these
+combinations are what is left after the huge terms have cancelled on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.special as jsp
+from jaxtyping import Array, Float
+
+from vijax.families import coefficients
+from vijax.families.base import as_float
+
+_HALF_LOG_TWO_PI = 0.9189385332046727
+_SERIES_FROM = 12.0
+"""Arguments from which the float64 asymptotic series below are exact to rounding."""
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+"""B_2, B_4, ..., of Stirling's series."""
+
+
+def horner(coefficients: Sequence[float], x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The polynomial with these coefficients, constant first, in the dtype of `x`."""
+    total = jnp.full_like(x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = total * x + jnp.asarray(c, x.dtype)
+    return total
+
+
+# --- log-gamma and its derivatives ------------------------------------------------------------------------------------
+@jax.custom_jvp
+@jax.jit
+def log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log Gamma(x) for x > 0; NaN elsewhere.
+
+    >>> round(float(log_gamma(5.0)), 4)
+    3.178
+    """
+    return _by_dtype(_fast_log_gamma, jsp.gammaln, x)
+
+
+@jax.custom_jvp
+@jax.jit
+def digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """psi(x) = d log Gamma(x) / dx for x > 0; NaN elsewhere."""
+    return _by_dtype(_fast_digamma, jsp.digamma, x)
+
+
+@jax.custom_jvp
+@jax.jit
+def trigamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """psi'(x) for x > 0; NaN elsewhere."""
+    return _by_dtype(lambda x: (1.0 + _fast_trigamma_excess(x)) / x, _trigamma64, x)
+
+
+# --- combinations that do not cancel ----------------------------------------------------------------------------------
+@jax.custom_jvp
+@jax.jit
+def legendre_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log Gamma(x) - x psi(x) + x = -log(x) / 2 + O(1): what is left of log-gamma in entropies and divergences."""
+    return _by_dtype(_fast_legendre_gap, _legendre_gap64, x)
+
+
+@jax.custom_jvp
+@jax.jit
+def log_minus_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log(x) - psi(x) = 1 / 2x + O(1 / x^2), which is positive, without cancellation."""
+    return _by_dtype(_fast_log_minus_digamma, _log_minus_digamma64, x)
+
+
+@jax.jit
+def trigamma_excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """u(x) = x psi'(x) - 1 = 1 / 2x + O(1 / x^2), which is positive."""
+    return _by_dtype(_fast_trigamma_excess, _trigamma_excess64, x)
+
+
+def inverse_trigamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """w(x) = 1 / psi'(x): x^2 for small x, x - 1/2 for large."""
+    return x / (1.0 + trigamma_excess(x))
+
+
+def trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """r(x) = x - 1 / psi'(x), between 0 and 1/2: what is left of the inverse Fisher matrix of a Dirichlet."""
+    return x * relative_trigamma_deficit(x)
+
+
+def relative_trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """r(x) / x = 1 - 1 / (x psi'(x)), between 0 and 1."""
+    excess = trigamma_excess(x)
+    return excess / (1.0 + excess)
+
+
+# --- derivatives ------------------------------------------------------------------------------------------------------
+# `trigamma_excess` has no rule: the derivative of its polynomial is good to 1e-6, and does not cancel.
+log_gamma.defjvps(lambda dx, _, x: digamma(x) * dx)
+digamma.defjvps(lambda dx, _, x: trigamma(x) * dx)
+trigamma.defjvps(lambda dx, _, x: jsp.polygamma(2, x) * dx)
+legendre_gap.defjvps(lambda dx, _, x: -trigamma_excess(x) * dx)
+log_minus_digamma.defjvps(lambda dx, _, x: -trigamma_excess(x) / x * dx)
+
+
+# --- the float32 route ------------------------------------------------------------------------------------------------
+def _by_dtype(fast: Callable, exact: Callable, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """`exact` for float64, else `fast` in float32; NaN where x is not positive."""
+    x = as_float(x)
+    if x.dtype == jnp.float64:
+        return exact(jnp.where(x > 0, x, jnp.nan))
+    x32 = x.astype(jnp.float32)
+    return fast(jnp.where(x32 > 0, x32, jnp.nan)).astype(x.dtype)
+
+
+def _fast_log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    # Stirling's formula for Gamma(1 + x), centred at x + 1/2, and one step down.
+    y = 1.0 / (1.0 + x)
+    remainder = _HALF_LOG_TWO_PI + y * horner(coefficients.LOG_GAMMA, y)
+    return (x + 0.5) * (jnp.log(x + 0.5) - 1.0) + remainder - jnp.log(x)
+
+
+def _fast_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    y = 1.0 / (1.0 + x)
+    return jnp.log(x + 0.5) + y * y * horner(coefficients.DIGAMMA, y) - 1.0 / x
+
+
+def _fast_legendre_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    return 0.5 * jnp.log(x + 0.5) - jnp.log(x) + horner(coefficients.LEGENDRE_GAP, 1.0 / (1.0 + x))
+
+
+def _fast_log_minus_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    y, inverse = 1.0 / (1.0 + x), 1.0 / x
+    return inverse - jnp.log1p(0.5 * inverse) - y * y * horner(coefficients.DIGAMMA, y)
+
+
+def _fast_trigamma_excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    y = 1.0 / (1.0 + x)
+    return 1.0 / x - y * horner(coefficients.TRIGAMMA, y)
+
+
+# --- the float64 route ------------------------------------------------------------------------------------------------
+def _trigamma64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    return jsp.zeta(2.0, x)
+
+
+def _trigamma_excess64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    large = _at_least(x)
+    series = 0.5 / large + _bernoulli_series(_BERNOULLI, large) / large
+    return jnp.where(x < _SERIES_FROM, x * _trigamma64(x) - 1.0, series)
+
+
+def _legendre_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
+    series = _bernoulli_series([b / (2 * k + 1) for k, b in enumerate(_BERNOULLI)], large)
+    return jnp.where(
+        x < _SERIES_FROM,
+        jsp.gammaln(small) - small * jsp.digamma(small) + small,
+        0.5 - 0.5 * jnp.log(large) + _HALF_LOG_TWO_PI + series,
+    )
+
+
+def _log_minus_digamma64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    large = _at_least(x)
+    series = 0.5 / large + _bernoulli_series([b / (2 * k + 2) for k, b in enumerate(_BERNOULLI)], large) / large
+    return jnp.where(x < _SERIES_FROM, jnp.log(x) - jsp.digamma(x), series)
+
+
+def _at_least(x: Float[Array, "*shape"], least: float = _SERIES_FROM) -> Float[Array, "*shape"]:
+    return jnp.where(x < least, least, x)  # not `maximum`, whose derivative is halved at equality
+
+
+def _bernoulli_series(terms: Sequence[float], x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """sum_k terms[k] / x^(2k + 1)."""
+    return horner(list(terms), 1.0 / (x * x)) / x

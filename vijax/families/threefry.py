@@ -1,0 +1,34 @@
+"""The counter-based generator Threefry-2x32 with 20 rounds (Salmon et al., 2011), written to fuse.
+
+It computes the same function as JAX's own generator. `jax.random.bits` runs it as a separate, rolled loop over arrays
+in memory and throws away half of each pair of words; unrolled inside the consumer it costs several times less
+(`benchmarks/log_gamma.py` prints both), and any element can be redrawn from its index alone.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, UInt32
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def threefry2x32(
+    key0: UInt32[Array, ""], key1: UInt32[Array, ""], x0: UInt32[Array, "*shape"], x1: UInt32[Array, "*shape"]
+) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
+    """Two random words for each counter (x0, x1) under the key (key0, key1)."""
+    keys = (key0, key1, key0 ^ key1 ^ jnp.uint32(_PARITY))
+    x0, x1 = x0 + keys[0], x1 + keys[1]
+    for block in range(5):
+        for rotation in _ROTATIONS[block % 2]:
+            x0 = x0 + x1
+            x1 = _rotate_left(x1, rotation) ^ x0
+        x0 = x0 + keys[(block + 1) % 3]
+        x1 = x1 + keys[(block + 2) % 3] + jnp.uint32(block + 1)
+    return x0, x1
+
+
+def _rotate_left(x: UInt32[Array, "*shape"], by: int) -> UInt32[Array, "*shape"]:
+    return (x << jnp.uint32(by)) | lax.shift_right_logical(x, jnp.uint32(32 - by))

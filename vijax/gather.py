@@ -1,0 +1,145 @@
+"""Sums over the rows of a table that words look up, with the gradient accumulated row by row, in place.
+
+A bag-of-words model reads its topics through a gather, rows = table[words], and its message is the gradient of the
+local bound in the table. Plain reverse mode would keep the rows of the whole batch (docs x slots x K) and scatter them
+at the end, or add a dense V x K gradient per chunk. `sum_over_rows` walks over chunks of documents that fit in cache,
+differentiates the bound of one chunk, and adds those row gradients to a single V x K accumulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+ACCELERATOR_BYTES = 2**29  # rows given to an accelerator at once: enough to keep all of it busy
+RowFunction = Callable[[Array, PyTree, Any, PRNGKeyArray], tuple[Array, PyTree]]
+
+
+def sum_over_rows(
+    fn: RowFunction,
+    table: Float[Array, "words topics"],
+    shared: PyTree,
+    chunks: Sequence[Any],
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], tuple[PyTree, ...]]:
+    """Sum over chunks of `fn(table[chunk.words], shared, chunk, key)`, with a gradient that costs one pass.
+
+    Under reverse-mode differentiation the forward pass computes value and gradient of each chunk in turn, so nothing
+    of the size of the batch is kept; without it, no gradient is computed. `fn` must not close over values that are
+    themselves differentiated: pass them in `shared`.
+
+    Args:
+      fn: `(rows (docs, slots, K), shared, chunk, key) -> (scalar, aux)`, differentiable in `rows` and `shared`.
+      table: the rows to look up, (V, K).
+      shared: a pytree of floating-point arrays that every chunk reads.
+      chunks: groups of equally shaped chunks (one per length bucket): pytrees, every leaf with a leading chunk axis,
+        with an attribute `words`, integer, (chunks, docs, slots), all in [0, V). See `split_chunks`.
+      key: split into one key per chunk.
+
+    Returns:
+      The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks, stacked along a
+      leading chunk axis. `aux` and `chunks` are constants to differentiation: their gradient is zero.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from vijax.batch import Documents
+    >>> docs = Documents(jnp.array([[0, 2], [1, 0]]), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.ones(2), 3)
+    >>> def log_mix(rows, weights, chunk, key):
+    ...     return jnp.sum(chunk.counts * jnp.log(rows @ weights)), None
+    >>> total = lambda table: sum_over_rows(log_mix, table, jnp.array([0.5, 0.5]), (split_chunks(docs, 1),), key)[0]
+    >>> key, table = jax.random.key(0), jnp.array([[1.0, 1.0], [2.0, 2.0], [3.0, 1.0]])
+    >>> jax.grad(total)(table)
+    Array([[0.5 , 0.5 ],
+           [0.75, 0.75],
+           [0.5 , 0.5 ]], dtype=float32)
+    """
+    total, aux = _sum_over_rows(fn, table, shared, tuple(chunks), key)
+    return total, jax.lax.stop_gradient(aux)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _sum_over_rows(fn, table, shared, groups, key):
+    def add_chunk(total, chunk, key):
+        value, aux = fn(_rows(table, chunk.words), shared, chunk, key)
+        return total + value, aux
+
+    return _scan_groups(add_chunk, jnp.zeros((), table.dtype), groups, key)
+
+
+def _forward(fn, table, shared, groups, key):
+    value_and_grad = jax.value_and_grad(fn, argnums=(0, 1), has_aux=True)
+
+    def add_chunk(carry, chunk, key):
+        total, table_grad, shared_grad = carry
+        (value, aux), (rows_grad, grad) = value_and_grad(_rows(table, chunk.words), shared, chunk, key)
+        table_grad = table_grad.at[chunk.words].add(rows_grad, mode="promise_in_bounds")
+        return (total + value, table_grad, jax.tree.map(jnp.add, shared_grad, grad)), aux
+
+    zeros = jnp.zeros((), table.dtype), jnp.zeros_like(table), jax.tree.map(jnp.zeros_like, shared)
+    (total, *grads), aux = _scan_groups(add_chunk, zeros, groups, key)
+    return (total, aux), grads
+
+
+def _backward(fn, grads, cotangents):
+    del fn
+    table_grad, shared_grad = jax.tree.map(lambda g: cotangents[0] * g, grads)
+    return table_grad, shared_grad, None, None
+
+
+_sum_over_rows.defvjp(_forward, _backward)
+
+
+def _scan_groups(body, carry, groups, key):
+    """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body per group."""
+    auxs = []
+    for group, group_key in zip(groups, jax.random.split(key, max(len(groups), 1)), strict=False):
+        keys = jax.random.split(group_key, group.words.shape[0])
+        carry, aux = jax.lax.scan(lambda c, x: body(c, *x), carry, (group, keys))
+        auxs.append(aux)
+    return carry, tuple(auxs)
+
+
+def _rows(table, words):
+    return table.at[words].get(mode="promise_in_bounds")
+
+
+def split_chunks(tree: PyTree, most: int) -> PyTree:
+    """Splits the leading axis of every leaf into equal chunks of at most `most` rows, with zeros for the rows missing.
+
+    A zero row of `Documents` is a padding document, so that what is added weighs nothing; there are fewer such rows
+    than chunks.
+
+    >>> import jax.numpy as jnp
+    >>> split_chunks(jnp.arange(5), 4)
+    Array([[0, 1, 2],
+           [3, 4, 0]], dtype=int32)
+    """
+
+    def split(leaf):
+        chunks = max(1, -(-leaf.shape[0] // most))
+        leaf = jnp.pad(leaf, [(0, -leaf.shape[0] % chunks)] + [(0, 0)] * (leaf.ndim - 1))
+        return leaf.reshape(chunks, -1, *leaf.shape[1:])
+
+    return jax.tree.map(split, tree)
+
+
+def merge_chunks(tree: PyTree, size: int) -> PyTree:
+    """The inverse of `split_chunks`: joins the two leading axes of every leaf and keeps the first `size` rows."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:size], tree)
+
+
+def docs_per_chunk(num_slots: int, num_topics: int, cache_bytes: int = 2**18, most: int | None = None) -> int:
+    """How many rows of `num_slots` x `num_topics` float32 fill a cache, at least one and at most `most`; on an
+    accelerator, where every operation has its price and no cache is worth keeping to, many more.
+
+    >>> docs_per_chunk(num_slots=128, num_topics=64) if jax.default_backend() == "cpu" else 8
+    8
+    """
+    if jax.default_backend() != "cpu":
+        cache_bytes, most = ACCELERATOR_BYTES, None
+    docs = max(1, cache_bytes // (4 * max(1, num_slots) * num_topics))
+    return docs if most is None else min(docs, most)

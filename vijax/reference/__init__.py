@@ -1,0 +1,4 @@
+"""Reference methods: slow and exact, to judge the fast ones by."""
+
+from vijax.reference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
+from vijax.reference.collapsed_gibbs import collapsed_gibbs_lda as collapsed_gibbs_lda

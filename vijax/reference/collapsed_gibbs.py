@@ -1,0 +1,197 @@
+"""Collapsed Gibbs sampling of LDA (Griffiths and Steyvers 2004): one topic drawn at a time, all else integrated out.
+
+p(z_i = k | other z, w) = (alpha_k + n_dk) (eta_w + n_kw) / (sum eta + n_k) / normaliser, counts without token i
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.data.checks import fail
+from vijax.evaluate.inputs import as_corpus, check_alpha, check_count
+from vijax.evaluate.sampler import draw_index
+from vijax.reference.lanes import Lanes, deal_lanes
+
+
+class Counts(NamedTuple):
+    """State of the sampler: a topic per token, and how many tokens of each kind that makes.
+
+    Attributes:
+      z: topic of each token; 0 in padding, which is not counted.
+      by_document: tokens of each document in each topic; a last row for padding, in which nothing is true.
+      by_word: tokens of each word in each topic.
+      by_topic: tokens of each topic.
+    """
+
+    z: Int[Array, "steps lanes"]
+    by_document: Float[Array, "docs_plus_1 K"]
+    by_word: Float[Array, "V K"]
+    by_topic: Float[Array, " K"]
+
+
+class CollapsedGibbs(NamedTuple):
+    """What a run of `collapsed_gibbs_lda` found.
+
+    Attributes:
+      topics: mean over the sweeps kept of the posterior mean given the assignments, (eta + n_kw) / (sum eta + n_k).
+      counts: the last state.
+      log_joint: log p(w, z | alpha, eta) after each sweep.
+    """
+
+    topics: Float[np.ndarray, "K V"]
+    counts: Counts
+    log_joint: Float[np.ndarray, " sweeps"]
+
+
+class Prior(NamedTuple):
+    """Concentrations of theta and of the topics."""
+
+    alpha: Float[Array, " K"]
+    eta: Float[Array, " V"]
+
+
+def collapsed_gibbs_lda(
+    documents: Any,
+    num_topics: int,
+    *,
+    alpha: Any,
+    eta: Any,
+    num_sweeps: int,
+    key: PRNGKeyArray,
+    burn_in: int | None = None,
+    num_lanes: int = 1,
+    callback: Callable[[int, float, Counts], None] | None = None,
+) -> CollapsedGibbs:
+    """Collapsed Gibbs sampling of LDA, the method that the variational ones are measured against.
+
+    With `num_lanes=1` the sampler is exact: tokens are visited one after the other, and the states after each sweep are
+    a Markov chain with the posterior p(z | w) as its stationary distribution. With L lanes, L documents are walked over
+    at a time, and the L tokens of a step are drawn given the counts before that step: what they do to the counts of
+    words and topics is seen by the next step only. That is an approximation, as in AD-LDA (Newman et al. 2009), though
+    with L - 1 tokens out of date where AD-LDA has a whole part of the corpus; it vanishes as L over the number of
+    tokens. The hyperparameters stay as given.
+
+    Args:
+      documents: a `Corpus`, or anything `vijax.data.read` accepts; it is held in memory.
+      num_topics: K.
+      alpha: concentration of theta, positive: a scalar or one per topic.
+      eta: concentration of the topics, positive: a scalar or one per word.
+      num_sweeps: how often each token is drawn.
+      key: fixes the draws, the random start among them.
+      burn_in: sweeps that the mean of the topics leaves out; all but the last by default. A mean over sweeps presumes
+        that topics keep their numbers, as they do unless they are few and hardly differ.
+      num_lanes: L, documents walked over at a time.
+      callback: given the number of sweeps done, the log joint and the state, after each.
+
+    Raises:
+      ValueError: an argument out of range, or documents without words.
+
+    Source: Griffiths and Steyvers 2004; seed 000, appendix C.
+
+    >>> from vijax.data import Corpus
+    >>> corpus = Corpus.from_counts([[9, 8, 0, 0], [0, 0, 7, 9], [8, 9, 0, 0], [0, 0, 9, 9]])
+    >>> run = collapsed_gibbs_lda(corpus, 2, alpha=0.1, eta=0.1, num_sweeps=50, key=jax.random.key(0))
+    >>> np.sort(run.topics.round(1), axis=0).tolist()
+    [[0.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]]
+    """
+    corpus = as_corpus(documents)
+    burn_in = num_sweeps - 1 if burn_in is None else burn_in
+    _check_sizes(num_topics, num_sweeps, burn_in, num_lanes)
+    prior = Prior(check_alpha(alpha, num_topics), check_alpha(eta, len(corpus.word_counts()), "eta"))
+    _check_countable(corpus.num_tokens, prior.alpha.dtype)
+    lanes = jax.device_put(deal_lanes(corpus, min(num_lanes, corpus.num_documents)))
+    counts = random_start(lanes, prior, corpus.num_documents, key)
+    topics, log_joints = jnp.zeros_like(counts.by_word.T), []
+    for i in range(num_sweeps):
+        counts, log_prob = sweep(counts, lanes, prior, jax.random.fold_in(key, i + 1))
+        log_joints.append(float(log_prob))
+        topics = topics + posterior_mean(counts, prior) if i >= burn_in else topics
+        if callback is not None:
+            callback(i + 1, log_joints[-1], counts)
+    return CollapsedGibbs(np.asarray(topics / (num_sweeps - burn_in)), jax.device_get(counts), np.array(log_joints))
+
+
+def _check_sizes(num_topics: int, num_sweeps: int, burn_in: int, num_lanes: int) -> None:
+    check_count("num_topics", num_topics, 1)
+    check_count("num_sweeps", num_sweeps, 1)
+    check_count("num_lanes", num_lanes, 1)
+    check_count("burn_in", burn_in, 0)
+    if burn_in >= num_sweeps:
+        raise fail("burn_in", f"fewer than the {num_sweeps} sweeps", str(burn_in), f"pass burn_in={num_sweeps // 2}")
+
+
+def _check_countable(num_tokens: int, dtype: Any) -> None:
+    """Counts are floats: above 2^24 float32 does not tell n from n + 1."""
+    most = 2 ** (jnp.finfo(dtype).nmant + 1)
+    if num_tokens > most:
+        remedy = "enable float64 by jax.config.update('jax_enable_x64', True), or pass a part of the corpus"
+        raise fail("documents", f"at most {most:,} tokens in {dtype}", f"{num_tokens:,}", remedy)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def random_start(lanes: Lanes, prior: Prior, num_documents: int, key: PRNGKeyArray) -> Counts:
+    """Each token in a topic drawn uniformly."""
+    num_topics, real = prior.alpha.shape[0], lanes.documents < num_documents
+    z = jnp.where(real, jax.random.randint(jax.random.fold_in(key, 0), lanes.words.shape, 0, num_topics), 0)
+    ones = real.astype(prior.alpha.dtype)
+    zeros = lambda rows: jnp.zeros((rows, num_topics), ones.dtype)
+    by_document = zeros(num_documents + 1).at[lanes.documents, z].add(ones)
+    by_word = zeros(prior.eta.shape[0]).at[lanes.words, z].add(ones)
+    return Counts(z, by_document, by_word, by_word.sum(axis=0))
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def sweep(counts: Counts, lanes: Lanes, prior: Prior, key: PRNGKeyArray) -> tuple[Counts, Float[Array, ""]]:
+    """Every token drawn once, a step of the lanes at a time; the new state and its log joint."""
+    uniforms = jax.random.uniform(key, lanes.words.shape, prior.alpha.dtype)
+    real = (lanes.documents < counts.by_document.shape[0] - 1).astype(prior.alpha.dtype)
+    eta_total = jnp.sum(prior.eta)
+
+    def step(tables, token):
+        old, word, document, real, uniform = token
+        own = real[:, None] * jax.nn.one_hot(old, tables[2].shape[0], dtype=uniform.dtype)
+        by_document, by_word, by_topic = tables[0][document] - own, tables[1][word] - own, tables[2] - own
+        weights = (prior.alpha + by_document) * (prior.eta[word][:, None] + by_word) / (eta_total + by_topic)
+        new = jnp.where(real > 0, draw_index(weights, uniform), 0)
+        return _move(tables, document, word, old, new, real), new
+
+    tables, z = jax.lax.scan(step, counts[1:], (counts.z, lanes.words, lanes.documents, real, uniforms))
+    counts = Counts(z, *tables)
+    return counts, log_joint(counts, prior)
+
+
+def _move(tables: tuple, document: Array, word: Array, old: Array, new: Array, real: Array) -> tuple:
+    """The counts when a token of each lane goes from its old topic to its new one."""
+    by_document, by_word, by_topic = tables
+    places, change = jnp.concatenate([old, new]), jnp.concatenate([-real, real])
+    twice = lambda rows: jnp.concatenate([rows, rows])
+    by_document = by_document.at[twice(document), places].add(change)
+    by_word = by_word.at[twice(word), places].add(change)
+    return by_document, by_word, by_topic.at[places].add(change)
+
+
+def log_joint(counts: Counts, prior: Prior) -> Float[Array, ""]:
+    """log p(w, z | alpha, eta), topics and shares integrated out; of the words in their order."""
+    documents = _dirichlet_multinomial(counts.by_document[:-1], prior.alpha)
+    return documents + _dirichlet_multinomial(counts.by_word.T, prior.eta)
+
+
+def _dirichlet_multinomial(counts: Float[Array, "rows n"], concentration: Float[Array, " n"]) -> Float[Array, ""]:
+    """log probability of rows of draws with these counts, each row with its own Dirichlet probabilities."""
+    total = jnp.sum(concentration)
+    of_rows = gammaln(total) - gammaln(total + jnp.sum(counts, axis=1))
+    return jnp.sum(of_rows) + jnp.sum(gammaln(concentration + counts) - gammaln(concentration))
+
+
+@jax.jit
+def posterior_mean(counts: Counts, prior: Prior) -> Float[Array, "K V"]:
+    """E[topics | w, z]."""
+    return (prior.eta + counts.by_word.T) / (jnp.sum(prior.eta) + counts.by_topic)[:, None]
