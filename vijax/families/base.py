@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -36,7 +37,7 @@ def family(cls: type[F]) -> type[F]:
     fields compare equal, and once in a while `jit` hands a normal the function that it compiled for a beta.
     """
     cls = dataclasses.dataclass(frozen=True)(cls)
-    names = tuple(field.name for field in dataclasses.fields(cls))
+    names = tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
     keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
     def flatten(q: Any) -> tuple[tuple, None]:
@@ -52,7 +53,7 @@ def family(cls: type[F]) -> type[F]:
 def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
     """<a, b> summed over leaves and over each leaf's trailing event axes; batch axes are kept."""
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), event_ndims, strict=True)
-    return sum(jnp.sum(x * y, axis=tuple(range(-n, 0))) for x, y, n in pairs)
+    return functools.reduce(jnp.add, [jnp.sum(x * y, axis=tuple(range(-n, 0))) for x, y, n in pairs])
 
 
 class Family(abc.ABC):

@@ -158,7 +158,7 @@ class MultivariateNormal(Family):
         mean, x = self.mean(), self.sample(key)
         score = _matvec(self.precision, x - mean)
 
-        def v_product(eta: MultivariateNormalStats) -> Self:
+        def v_product(eta: MultivariateNormalStats) -> Any:
             slope = eta.value + 2 * _matvec(_symmetric(eta.outer), x)
             curvature = 0.5 * _symmetric(_outer(slope, score))
             return type(self)(slope - 2 * _matvec(curvature, mean), curvature)

@@ -123,7 +123,7 @@ class Normal(Family):
         d/dv = a (x - m) / (2 v) =: c, so V eta = (a - 2 m c, c): no cancellation however far m is from zero."""
         x = self.sample(key)
 
-        def v_product(eta: NormalStats) -> Self:
+        def v_product(eta: NormalStats) -> Any:
             slope = eta.value + 2 * x * eta.square
             curvature = 0.5 * slope * self.precision * (x - self.mean())
             return type(self)(slope - 2 * self.mean() * curvature, curvature)

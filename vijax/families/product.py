@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.families.base import Family, require
+
+P = TypeVar("P", bound="Product")
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -169,7 +172,7 @@ class Product(Family, Mapping[str, Family]):
         """A draw's statistics and V, block diagonal: each factor applies its own."""
         draws = self._map(lambda q, k: q.pathwise_sample(k), key=self._keys(key))
 
-        def v_product(eta: Mapping[str, tuple]) -> Self:
+        def v_product(eta: Mapping[str, tuple]) -> Any:
             return self._like(self._map(lambda q, draw, part: draw[1](part), draws=draws, eta=eta))
 
         return {name: t for name, (t, _) in draws.items()}, v_product
@@ -188,13 +191,13 @@ class Product(Family, Mapping[str, Family]):
         """Sum over factors of a term per batch element, each summed over the batch axes that are not shared."""
         terms = self._map(f, **trees)
         extra = {name: len(q.batch_shape) - self.batch_ndim for name, q in self.items()}
-        return sum(jnp.sum(term, axis=tuple(range(-extra[name], 0))) for name, term in terms.items())
+        return functools.reduce(jnp.add, [jnp.sum(terms[name], tuple(range(-n, 0))) for name, n in extra.items()])
 
     def _like(self, factors: dict[str, Family]) -> Self:
         return _rebuild(type(self), factors, self.batch_ndim)
 
 
-def _rebuild(cls: type[Product], factors: dict[str, Any], batch_ndim: int) -> Product:
+def _rebuild(cls: type[P], factors: dict[str, Any], batch_ndim: int) -> P:
     """A product of parts known to be in order, such as JAX's placeholders."""
     q = object.__new__(cls)
     object.__setattr__(q, "factors", factors)
