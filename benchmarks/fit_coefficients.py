@@ -1,4 +1,4 @@
-"""Fits every polynomial of `vijax/families/coefficients.py` and writes that file. Needs numpy, scipy and mpmath; seconds.
+"""Fits every polynomial of `vijax/families/coefficients.py` and writes that file; needs scipy and mpmath; seconds.
 
     python benchmarks/fit_coefficients.py            # prints each fit's largest error, rewrites the tables
     python benchmarks/fit_coefficients.py --dry-run  # prints only

@@ -73,9 +73,16 @@ def run(a: argparse.Namespace, eta: float, seed: int, train: data.Corpus, test: 
         skipped += int((fit.trace["result"] != 0).sum())
         score = fit.score(test, key=jax.random.key(1234))
         row = {
-            "algorithm": a.algorithm, "estep": a.estep, "eta": eta, "seed": seed, "passes": passes,
-            "completion": round(float(score.mean), 4), "se": round(float(score.standard_error), 4),
-            "cpu_s": round(spent, 1), "retractions": retractions, "skipped": skipped,
+            "algorithm": a.algorithm,
+            "estep": a.estep,
+            "eta": eta,
+            "seed": seed,
+            "passes": passes,
+            "completion": round(float(score.mean), 4),
+            "se": round(float(score.standard_error), 4),
+            "cpu_s": round(spent, 1),
+            "retractions": retractions,
+            "skipped": skipped,
             "settings": {k: v for k, v in vars(a).items() if k not in ("eta", "seeds", "passes", "out", "algorithm")},
         }
         if a.learn:

@@ -1,4 +1,4 @@
-"""Every named algorithm: reaches its known optimum, compiles once, keeps dtypes, resumes; and composes outside our loop."""
+"""Every named algorithm: known optimum, one compilation, stable dtypes, resuming; and composition outside our loop."""
 
 import functools
 
@@ -25,7 +25,7 @@ def coin(a=2.0, b=3.0):
 
 
 def two_hills(a=1.0, b=1.0):
-    """y ~ pi N(1, 1) + (1 - pi) N(-1, 1), pi ~ Beta(a, b); z summed out exactly, so that the local bound is log p(y | pi)."""
+    """y ~ pi N(1, 1) + (1 - pi) N(-1, 1), pi ~ Beta(a, b); z summed out, so that the bound is log p(y | pi) itself."""
 
     def local_elbo(s, y, key):
         up, down = s["pi"].log - 0.5 * (y - 1) ** 2, s["pi"].log1m - 0.5 * (y + 1) ** 2
@@ -81,7 +81,9 @@ def test_em_maximises_the_likelihood_monotonically():
     def minus_log_likelihood(p):
         return -np.sum(np.log(p * stats.norm.pdf(HILLS, 1) + (1 - p) * stats.norm.pdf(HILLS, -1)))
 
-    best = optimize.minimize_scalar(minus_log_likelihood, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-9})
+    best = optimize.minimize_scalar(
+        minus_log_likelihood, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-9}
+    )
     np.testing.assert_allclose(state.posterior["pi"].mode(), best.x, atol=2e-4)
     np.testing.assert_allclose(info.elbo[-1], -best.fun, rtol=1e-6)
     assert np.all(np.diff(info.elbo) > -2e-5)
@@ -99,7 +101,9 @@ def best_beta():
 
         return -(integrate.quad(integrand, 0, 1, epsabs=1e-11)[0] + q.entropy())
 
-    return np.exp(optimize.minimize(minus_elbo, [0.7, 0.3], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-10}).x)
+    return np.exp(
+        optimize.minimize(minus_elbo, [0.7, 0.3], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-10}).x
+    )
 
 
 def test_ssvi_converges_to_the_optimum_of_the_structured_elbo():
@@ -169,7 +173,7 @@ def test_composes_with_a_network_in_a_larger_scan():
 
     params = {"w1": jnp.ones((1, 4)) * jnp.arange(1, 5) * 0.3, "b1": jnp.zeros(4), "w2": jnp.ones(4) * 0.1}
     carry = alg.init(jax.random.key(0)), params, optimizer.init(params)
-    carry, (elbo, losses) = jax.jit(lambda c: jax.lax.scan(body, c, jax.random.split(jax.random.key(1), 200)))(carry)
+    carry, (_, losses) = jax.jit(lambda c: jax.lax.scan(body, c, jax.random.split(jax.random.key(1), 200)))(carry)
     np.testing.assert_allclose(carry[0].posterior["bias"].alpha, 8.0, rtol=1e-4)
     assert float(losses[-1]) < 0.01 * float(losses[0])
 
@@ -191,7 +195,9 @@ def test_a_fit_is_differentiable_in_a_prior_hyperparameter():
 
         def fitted_mean(a):
             alg = vi.cavi(two_hills(a, jnp.float64(1.0)))
-            state = jax.lax.fori_loop(0, 30, lambda i, s: alg.step(jax.random.key(0), s, y)[0], alg.init(jax.random.key(0)))
+            state = jax.lax.fori_loop(
+                0, 30, lambda i, s: alg.step(jax.random.key(0), s, y)[0], alg.init(jax.random.key(0))
+            )
             return state.posterior["pi"].mean()
 
         a, h = jnp.float64(1.5), 1e-5
@@ -241,7 +247,7 @@ def test_non_finite_steps_are_skipped_counted_and_stop_the_fit():
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match=r"learn: expected names among \[\], got \['gamma'\]"):
         vi.svi(coin(), learn=("gamma",))
-    with pytest.raises(ValueError, match="batch: expected a vijax.Minibatch"):
+    with pytest.raises(ValueError, match=r"batch: expected a vijax\.Minibatch"):
         vi.svi(coin()).step(jax.random.key(0), vi.svi(coin()).init(jax.random.key(0)), FLIPS)
     with pytest.raises(ValueError, match="batch_size: expected an integer from 1 to the 8 groups"):
         vi.fit(vi.svi(coin()), FLIPS, key=jax.random.key(0), num_steps=1, batch_size=9)

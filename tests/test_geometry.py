@@ -18,7 +18,7 @@ def problem():
 
 
 def proximal_objective(q, current, target, rho):
-    """<-grad_mu ELBO, mu(q)> + D(q || current) (1 - rho) / rho, with grad_mu ELBO = target - lambda: seed 001, eq. 9."""
+    """<-grad_mu ELBO, mu(q)> + D(q || current) (1 - rho) / rho, grad_mu ELBO = target - lambda: seed 001, eq. 9."""
     r = (1 - rho) / rho
     # h = KL(q || prior + message) is the linearised objective, up to a constant.
     return q.kl(target) + r * q.kl(current)
@@ -51,8 +51,8 @@ def test_retraction_replaces_exactly_what_left_the_domain_and_counts_it():
     prior = vi.Product({"p": vi.Dirichlet.from_concentration(jnp.full((2, 3), 0.1))})
     q = vi.Product({"p": vi.Dirichlet.from_concentration(jnp.ones((2, 3)))})
     proposal = q.with_naturals([jnp.array([[0.5, -1.0, 2.0], [jnp.nan, 0.2, 1.0]])])
-    posterior, count = vi.geometry.retract(proposal, q, prior, 0.25)
+    posterior, retractions = vi.geometry.retract(proposal, q, prior, 0.25)
     fallback = 0.75 * 1.0 + 0.25 * 0.1
     expected = [[0.5, fallback, 2.0], [fallback, 0.2, 1.0]]
     np.testing.assert_allclose(posterior["p"].concentration, expected, rtol=1e-6)
-    assert int(count) == 2
+    assert int(retractions) == 2

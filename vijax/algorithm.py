@@ -189,7 +189,7 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         hyper, opt_state = _learn(optimizer, theta_grad, theta, state)
         ok = tree.all_finite((moved.posterior, message.value, hyper))
         new = _advance(ok, state, moved.posterior, hyper, opt_state)._replace(penalty=penalty)
-        return new, _info(message, penalty, rho, moved.count, ok)
+        return new, _info(message, penalty, rho, moved.retractions, ok)
 
     return step
 
@@ -236,9 +236,11 @@ def _learn(
 
 def _advance(ok: Bool[Array, ""], state: State, posterior: Product, hyper: Hyper, opt_state: PyTree) -> State:
     """The new state, or the last good one with the step counted as bad."""
-    kept = tree.select(ok, (posterior, hyper, opt_state), (state.posterior, state.hyper, state.opt_state))
+    posterior, hyper, opt_state = tree.select(
+        ok, (posterior, hyper, opt_state), (state.posterior, state.hyper, state.opt_state)
+    )
     bad_steps = jnp.where(ok, 0, state.bad_steps + 1)
-    return State(*kept, penalty=state.penalty, step=state.step + 1, bad_steps=bad_steps)
+    return State(posterior, hyper, opt_state, state.penalty, state.step + 1, bad_steps)
 
 
 def _info(message: Any, penalty: Array, rho: Array, retractions: Array, ok: Array) -> Info:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 
@@ -20,7 +21,7 @@ class Minibatch(NamedTuple):
     """
 
     data: PyTree
-    num_groups: Float[Array, ""] | float | None
+    num_groups: Float[Array, ""] | np.floating | float | None
     weights: Float[Array, " groups"] | None = None
 
 

@@ -7,7 +7,7 @@ import enum
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -142,7 +142,7 @@ def fit(
 def _num_steps(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:
     if (num_epochs is None) == (num_steps is None):
         raise ValueError("num_epochs, num_steps: expected exactly one of the two.")
-    total = num_steps if num_steps is not None else round(num_epochs * loader.steps_per_epoch)
+    total = round(num_epochs * loader.steps_per_epoch) if num_epochs is not None else num_steps or 0
     if total < 1:
         raise ValueError(f"num_epochs, num_steps: expected at least one step, got {total}.")
     return total
@@ -187,7 +187,7 @@ class _Chunks:
         return {"step": np.arange(done - count, done), **trace}
 
 
-def _prefetched(inputs: Iterator) -> Iterator:
+def _prefetched(inputs: Iterator) -> Generator:
     from vijax.data import prefetch
 
     return prefetch(inputs, size=1)

@@ -37,7 +37,7 @@ class Retracted(NamedTuple):
     couples them) had to be brought back."""
 
     posterior: Product
-    count: Int[Array, ""]
+    retractions: Int[Array, ""]
 
 
 def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]) -> Retracted:
@@ -48,5 +48,5 @@ def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]
     """
     ok = proposal.in_domain()
     fallback = tree.mix(rho, q, prior)
-    count = sum(jnp.sum(~mask) for mask in jax.tree.leaves(ok))
-    return Retracted(jax.tree.map(jnp.where, ok, proposal, fallback), count)
+    retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in jax.tree.leaves(ok)]))
+    return Retracted(jax.tree.map(jnp.where, ok, proposal, fallback), retractions)

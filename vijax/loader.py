@@ -15,17 +15,19 @@ from vijax.model import Model
 
 
 class Loader(Protocol):
-    """Fixed-shape minibatches of a data set.
+    """Fixed-shape minibatches of a data set."""
 
-    Attributes:
-      num_groups: N.
-      steps_per_epoch: minibatches in one pass.
-      num_words: tokens in the whole set, where that means anything, else None.
-    """
+    @property
+    def num_groups(self) -> int:
+        """N."""
 
-    num_groups: int
-    steps_per_epoch: int
-    num_words: int | None
+    @property
+    def num_words(self) -> int | None:
+        """Tokens in the whole set, where that means anything, else None."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Minibatches in one pass."""
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """Batches of steps start, ..., stop - 1."""
@@ -67,7 +69,8 @@ class ArrayLoader:
         rows = order[i * self.batch_size : (i + 1) * self.batch_size]
         weights = (np.arange(self.batch_size) < len(rows)).astype(np.float32)
         rows = np.pad(rows, (0, self.batch_size - len(rows)))
-        return Minibatch(jax.tree.map(lambda x: np.asarray(x)[rows], self.data), np.float32(self.num_groups), weights)
+        data = jax.tree.map(lambda x: np.asarray(x)[rows], self.data)
+        return Minibatch(data, np.float32(self.num_groups), weights)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,12 +124,11 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
         corpus = read(data)
         _check_batch_size(batch_size, corpus.num_documents)
         return CorpusLoader(corpus, batch_size or corpus.num_documents, seed)
-    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else None for leaf in jax.tree.leaves(data)}
-    if len(lengths) != 1 or lengths & {None, 0}:
-        raise ValueError(
-            f"data: expected arrays of one common, positive leading length, got {sorted(map(str, lengths))}."
-        )
-    (total,) = lengths
+    lengths = [int(np.shape(leaf)[0]) if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)] or [0]
+    total = min(lengths)
+    if total == 0 or total != max(lengths):
+        got = sorted(set(lengths))
+        raise ValueError(f"data: expected arrays of one common, positive leading length, got {got}.")
     _check_batch_size(batch_size, total)
     return ArrayLoader(data, batch_size or total, seed)
 

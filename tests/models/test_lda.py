@@ -36,7 +36,9 @@ def batch_of(counts, num_groups=None):
     ids = np.pad(np.tile(np.arange(words), (docs, 1)), ((0, 1), (0, 2)))
     values = np.pad(counts, ((0, 1), (0, 2))).astype(np.float32)
     bucket = vi.Documents(
-        jnp.asarray(ids, jnp.int32), jnp.asarray(values), jnp.asarray(np.arange(docs + 1) < docs, jnp.float32),
+        jnp.asarray(ids, jnp.int32),
+        jnp.asarray(values),
+        jnp.asarray(np.arange(docs + 1) < docs, jnp.float32),
         int(counts.sum(1).max()),
     )
     return vi.Minibatch((bucket,), jnp.float32(num_groups or docs))
@@ -138,9 +140,9 @@ def test_cavi_never_decreases_the_elbo(rng):
     counts = counts_matrix(rng, docs=30, mean=25)
     alg = vi.cavi(vi.models.lda(K, V, ALPHA, ETA, estep=vi.estep.mean_field(max_iters=500, tol=1e-6)))
     batch = batch_of(counts)
-    _, info = jax.jit(
-        lambda s: jax.lax.scan(lambda s, _: alg.step(jax.random.key(0), s, batch), s, length=40)
-    )(alg.init(jax.random.key(2)))
+    _, info = jax.jit(lambda s: jax.lax.scan(lambda s, _: alg.step(jax.random.key(0), s, batch), s, length=40))(
+        alg.init(jax.random.key(2))
+    )
     assert np.all(np.diff(info.elbo) > -1e-5 * np.abs(info.elbo[1:]))
     assert info.elbo[-1] > info.elbo[0] + 10
 
@@ -151,8 +153,15 @@ def test_one_svi_step_equals_scikit_learn(rng):
     counts = counts_matrix(rng, docs=20, mean=30)
     start = rng.gamma(100.0, 0.01, size=(K, V))
     peer = decomposition.LatentDirichletAllocation(
-        K, doc_topic_prior=ALPHA, topic_word_prior=ETA, learning_decay=0.7, learning_offset=4.0, total_samples=500,
-        max_doc_update_iter=500, mean_change_tol=1e-6, random_state=0,
+        K,
+        doc_topic_prior=ALPHA,
+        topic_word_prior=ETA,
+        learning_decay=0.7,
+        learning_offset=4.0,
+        total_samples=500,
+        max_doc_update_iter=500,
+        mean_change_tol=1e-6,
+        random_state=0,
     )
     peer._init_latent_vars(V, dtype=np.float64)
     peer.n_batch_iter_ = 1

@@ -71,7 +71,7 @@ class Minibatches:
 
 
 def minibatches(
-    corpus: Corpus, batch_size: int, seed: int, start: int = 0, num_steps: int | None = None, num_buckets: int = 6
+    corpus: Corpus, batch_size: int, seed: int, start: int = 0, num_steps: int | None = None, num_buckets: int = 4
 ) -> Minibatches:
     """An iterable of minibatches of about `batch_size` documents, all of the same shapes.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
 
-def prefetch(items: Iterable[Item], size: int = 2) -> Iterator[Item]:
+def prefetch(items: Iterable[Item], size: int = 2) -> Generator[Item, None, None]:
     """The same items in the same order, up to `size` of them made ahead of time.
 
     An exception in making an item is raised where that item was to come. Closing the generator, or leaving it by an

@@ -229,7 +229,7 @@ def event_size(shape: tuple[int, ...], event_ndim: int) -> int:
     return math.prod(shape[len(shape) - event_ndim :])
 
 
-def domain_mask(ok: Bool[Array, ...], q: Family) -> Family:
+def domain_mask(ok: Bool[Array, ...], q: F) -> F:
     """One boolean per event, in the structure of `q` and broadcastable to each of its leaves."""
     masks = [ok.reshape(ok.shape + (1,) * n) for n in q.event_ndims]
     return q.with_naturals(masks)

@@ -1,7 +1,7 @@
 """Beta distributions: q(x; a, b) = 1 / (x (1 - x))  exp{a log x + b log(1 - x) - A}.
 
-A beta is the first component of a Dirichlet of two: every computation here is that Dirichlet's, the pair (x, 1 - x)
-drawn as two log-gammas, so that neither logarithm is ever taken of a rounded 1 - x.
+A beta is the first component of a Dirichlet of two, and most computations here are that Dirichlet's: the pair
+(x, 1 - x) is drawn as two log-gammas, so that neither logarithm is ever taken of a rounded 1 - x.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple, Self
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, family, require
 from vijax.families.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
 
@@ -80,10 +81,15 @@ class Beta(Family):
         """alpha = beta = 1."""
         return type(self)(jnp.ones_like(self.alpha), jnp.ones_like(self.beta))
 
-    # --- closed forms, all of the Dirichlet of two ------------------------------------------------------------
+    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> BetaStats:
-        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta))."""
-        return _unstack(self.as_dirichlet().expected_stats())
+        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)); right also where one is nearly nought."""
+        a, b = self.alpha, self.beta
+        total = special.log_minus_digamma(a + b)
+        return BetaStats(
+            total - special.log_minus_digamma(a) - jnp.log1p(b / a),
+            total - special.log_minus_digamma(b) - jnp.log1p(a / b),
+        )
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy with respect to dx."""
@@ -120,4 +126,11 @@ def _stack(stats: BetaStats) -> DirichletStats:
 
 
 def _unstack(stats: DirichletStats) -> BetaStats:
-    return BetaStats(stats.log[..., 0], stats.log[..., 1])
+    """The two logarithms, the one nearer to nought taken from the other: log(1 - x) = log1p(-x)."""
+    log, log1m = stats.log[..., 0], stats.log[..., 1]
+    return BetaStats(_from_complement(log, log1m), _from_complement(log1m, log))
+
+
+def _from_complement(log: Float[Array, "*batch"], log1m: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    nearer = log1m < log
+    return jnp.where(nearer, jnp.log1p(-jnp.exp(jnp.where(nearer, log1m, -1.0))), log)

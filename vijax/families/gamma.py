@@ -97,9 +97,9 @@ class Gamma(Family):
         """g(a') - g(a) + a' [e(a) - e(a') + m - 1 - log m], m = (a/b) / (a'/b') the ratio of the means and
         e(a) = log a - psi(a): no difference of log-gammas of large shapes."""
         a, a2 = self.shape, other.shape
-        excess = self.mean() / other.mean() - 1.0
         spread = special.log_minus_digamma(a) - special.log_minus_digamma(a2)
-        return special.legendre_gap(a2) - special.legendre_gap(a) + a2 * (spread + excess - jnp.log1p(excess))
+        scale = _excess_over_log(self.mean() / other.mean())
+        return special.legendre_gap(a2) - special.legendre_gap(a) + a2 * (spread + scale)
 
     def fisher_solve(self, cotangent: GammaStats) -> Self:
         """F^-1 g in closed form: det F = r / (w b^2), with w = 1 / psi'(a) and r = a - w."""
@@ -125,7 +125,7 @@ class Gamma(Family):
         offset = lax.optimization_barrier(sample_offset(key, self.shape))
         stats = self._stats_of_offset(offset)
 
-        def v(eta: GammaStats) -> Self:
+        def v(eta: GammaStats):
             w, r = special.inverse_trigamma(self.shape), special.trigamma_deficit(self.shape)
             c = (eta.log + stats.value * eta.value) / r
             shape = w * elasticity_minus_one(self.shape, offset) * c
@@ -136,3 +136,9 @@ class Gamma(Family):
     def _stats_of_offset(self, offset: Float[Array, "*shape"]) -> GammaStats:
         log_x = log_gamma_from_offset(self.shape, offset) - jnp.log(self.rate)
         return GammaStats(log_x, jnp.exp(log_x))
+
+
+def _excess_over_log(m: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """m - 1 - log m, for m near 1 and for m that vanishes beside 1."""
+    near = jnp.abs(m - 1.0) < 0.5
+    return m - 1.0 - jnp.where(near, jnp.log1p(jnp.where(near, m - 1.0, 0.0)), jnp.log(m))

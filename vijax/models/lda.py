@@ -21,11 +21,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import estep as esteps
+from vijax import tree
 from vijax.batch import Documents, Minibatch
 from vijax.estep import Locals
 from vijax.families import Dirichlet, Product
 from vijax.families.base import as_float, require
-from vijax.gather import docs_per_chunk, merge_chunks, split_chunks, sum_over_rows
+from vijax.gather import merge_chunks, split_chunks, sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
 
 # exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a float32 can see, and
@@ -87,9 +88,9 @@ def completion_score(hyper: Hyper, posterior: Product, data: Any, key: PRNGKeyAr
 def near_uniform(key: PRNGKeyArray, prior: Product) -> Product:
     """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each
     topic, and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too)."""
-    topics = prior["topics"].concentration
-    noise = jax.random.gamma(key, 100.0, topics.shape, topics.dtype) / 100.0
-    return Product({"topics": Dirichlet(topics + noise)})
+    topics = prior["topics"]
+    noise = jax.tree.map(lambda c: jax.random.gamma(key, 100.0, c.shape, c.dtype) / 100.0, topics)
+    return Product({"topics": tree.add(topics, noise)})
 
 
 def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
@@ -104,14 +105,15 @@ def _local_elbo(
 ) -> LocalElbo:
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     table, log_scale = likelihood_table(stats["topics"].log)
-    chunks = [split_chunks(docs, docs_per_chunk(docs.words.shape[1], num_topics)) for docs in batch.data]
+    chunks = [split_chunks(docs, estep.docs_per_chunk(docs.words.shape[1], num_topics)) for docs in batch.data]
     total, aux = sum_over_rows(functools.partial(_chunk_elbo, estep), table, alpha, chunks, key)
     sizes = [docs.weights.shape[0] for docs in batch.data]
     bounds, gammas = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
     scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
     total += sum(jnp.vdot(docs.weights, scale) for docs, scale in zip(batch.data, scales, strict=True))
     per_group = tuple(bound + scale for bound, scale in zip(bounds, scales, strict=True))
-    return LocalElbo(total, sum(jnp.sum(docs.weights) for docs in batch.data), per_group, gammas)
+    num_groups = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in batch.data]))
+    return LocalElbo(total, num_groups, per_group, gammas)
 
 
 def likelihood_table(log_beta: Float[Array, "K V"]) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
@@ -136,9 +138,11 @@ def membership_bound(
 ) -> Float[Array, " D"]:
     """l_d at q(theta_d) = Dirichlet(gamma_d) and optimal responsibilities (seed 002, section 4.3)."""
     q = Dirichlet(gamma)
-    weight = jnp.exp(q.expected_stats().log)
-    mixed = jnp.einsum("dnk,dk->dn", rows, weight)
-    likelihood = jnp.sum(counts * jnp.log(jnp.where(counts > 0, mixed, 1.0)), axis=1)
+    log_weight = q.expected_stats().log
+    # The largest weight is 1, so that small alpha cannot underflow them all.
+    largest = jnp.max(log_weight, axis=1, keepdims=True)
+    mixed = jnp.einsum("dnk,dk->dn", rows, jnp.exp(log_weight - largest), precision="highest")
+    likelihood = jnp.sum(counts * (jnp.log(jnp.where(counts > 0, mixed, 1.0)) + largest), axis=1)
     return likelihood - q.kl(Dirichlet(jnp.broadcast_to(alpha, gamma.shape)))
 
 
