@@ -7,7 +7,7 @@
 | `cavi` | mean field | 1 | full |
 | `svi` | mean field | Robbins-Monro | minibatches |
 | `ssvi_a` | sample, V = I | Robbins-Monro | minibatches |
-| `ssvi` | sample, V | Robbins-Monro, ramp | minibatches |
+| `ssvi` | sample, V (damped) | Robbins-Monro | minibatches |
 
 Each takes `estep`, `step_size` and the other keyword arguments of `compose`. The stochastic ones, whose reported ELBO
 is an estimate anyway, evaluate its KL term at every tenth step.
@@ -58,11 +58,14 @@ def svi(model: Model, *, estep: Any = None, step_size: Schedule | None = None, *
 def ssvi_a(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
     """Structured SVI with V approximated by the identity (seed 000, eq. 10).
 
-    The default schedule is (t + 1)^-0.75: on minibatches the first steps, of size near one, matter; SSVI-A needs
-    hundreds of updates, and on full data a schedule that holds rho near 1 first (`hold_then_decay`).
+    The default schedule is (t + 1)^-0.6. SSVI-A needs hundreds of updates and keeps improving while steps are large: on
+    AP (K = 100, eta = 0.1) it scores -7.753, -7.719 after 12, 35 passes, against -7.781, -7.745 with (t + 1)^-0.75. On
+    full data it wants a schedule that holds rho near 1 first (`hold_then_decay`).
     """
     choices = {"penalty_every": 10, **choices}
-    return compose(model, message=message.ssvi_a(), estep=estep, step_size=step_size or robbins_monro(), **choices)
+    return compose(
+        model, message=message.ssvi_a(), estep=estep, step_size=step_size or robbins_monro(kappa=0.6), **choices
+    )
 
 
 def ssvi(
@@ -80,8 +83,10 @@ def ssvi(
     Args:
       model: what is inferred.
       estep: how local variables are treated.
-      step_size: rho_t; by default (t + 1)^-0.75.
-      damping: tau in (1 - tau) I + tau V.
+      step_size: rho_t; by default (t + 1)^-0.6, as for SSVI-A.
+      damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.message.ssvi`. By measurement: on AP
+        tau = 0.3 comes within 0.01 nats per word of SSVI-A, undamped V stays 0.08 behind after 35 passes, its noise
+        outweighing the bias that it removes. Where locals are few and exact, tau = 1 is the unbiased choice.
       control_variate: eq. (9); less noise, same expectation.
       sweeps_of_ramp: N_t = min(t, N) reaches N after this many passes (Algorithm 1); 0 switches the ramp off.
       **choices: the other arguments of `compose`.
@@ -90,7 +95,7 @@ def ssvi(
     growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
     choices.setdefault("ramp", growth)
     choices = {"penalty_every": 10, **choices}
-    return compose(model, message=rule, estep=estep, step_size=step_size or robbins_monro(), **choices)
+    return compose(model, message=rule, estep=estep, step_size=step_size or robbins_monro(kappa=0.6), **choices)
 
 
 def _full(choices: dict[str, Any]) -> dict[str, Any]:
