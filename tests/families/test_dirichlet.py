@@ -156,6 +156,38 @@ def test_moments_of_draws() -> None:
     np.testing.assert_allclose(np.exp(log_x).sum(-1), 1.0, rtol=1e-5)
 
 
+@pytest.mark.parametrize("by", ["sample axes", "vmap"])
+@pytest.mark.parametrize("shape", [(3, 2), (7, 5), (3, 4)])
+def test_many_draws_of_a_small_law_under_jit(by: str, shape: tuple[int, ...]) -> None:
+    """With a plain sum in the place of `_sum_of_draws` XLA miscompiles these: most draws come out wrong."""
+    n, c = 20_000, jnp.asarray(np.random.default_rng(0).gamma(1.0, 5.0, shape) + 1.0, jnp.float32)
+    keys = jax.random.split(jax.random.key(0), n if by == "vmap" else 1)
+    many = lambda f: jax.jit(lambda keys: jax.vmap(f)(keys) if by == "vmap" else f(keys[0]))(keys)
+    axes = () if by == "vmap" else (n,)
+    log_x = np.asarray(many(lambda key: Dirichlet(c).sample_stats(key, axes).log))
+    offset = np.asarray(many(lambda key: sample_offset(key, c, axes)))
+    np.testing.assert_allclose(log_x, scipy.special.log_softmax(offset + np.log(c + 2 / 3), axis=-1), atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (7, 5)])
+def test_v_of_many_draws_of_a_small_law_under_vmap(shape: tuple[int, ...]) -> None:
+    c = jnp.asarray(np.random.default_rng(0).gamma(1.0, 5.0, shape) + 1.0, jnp.float32)
+    eta = DirichletStats(jnp.asarray(np.random.default_rng(1).normal(size=(20_000, *shape)), jnp.float32))
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    step = lambda key, eta: (
+        sample_offset(key, c),
+        Dirichlet(c).pathwise_sample(key)[1](eta),
+        Dirichlet(c).fisher_solve(eta),
+    )
+    offset, v, solved = jax.jit(jax.vmap(step))(keys, eta)
+    few = slice(None, None, 97)
+    wide = np.broadcast_to(np.float64(c), eta.log.shape)[few]
+    want = v_in_float64(wide, np.float64(offset)[few], np.float64(eta.log)[few])
+    np.testing.assert_allclose(v.concentration[few], want, atol=1e-3 * np.abs(want).max())
+    one_by_one = np.stack([Dirichlet(c).fisher_solve(DirichletStats(e)).concentration for e in eta.log[few]])
+    np.testing.assert_allclose(solved.concentration[few], one_by_one, atol=1e-4 * np.abs(one_by_one).max())
+
+
 # --- edges ------------------------------------------------------------------------------------------------------------
 def test_mode_on_the_boundary_and_its_statistics() -> None:
     q = Dirichlet(jnp.array([[0.5, 1.0, 0.2], [0.5, 2.0, 4.0], [1.0, 1.0, 1.0]]))
