@@ -68,8 +68,8 @@ class Fit(NamedTuple):
         infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
         stats = spec.message.point(self.posterior)
         gammas, rows = [], []
-        for batch, order in document_batches(corpus, batch_size):
-            said = infer(self.state.hyper, stats, batch, key, estep=spec.estep)
+        for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):
+            said = infer(self.state.hyper, stats, batch, jax.random.fold_in(key, i), estep=spec.estep)
             gammas.append(np.concatenate([np.asarray(gamma) for gamma in said.local]))
             rows.append(order)
         gamma = in_order(np.concatenate(gammas), np.concatenate(rows))

@@ -34,7 +34,7 @@ def ssvi(damping: float = 0.3, control_variate: bool = True) -> MessageRule:
         small, 0 is SSVI-A. V multiplies the message of a coordinate by noise of mean and, where lambda is small, spread
         one; a step of size one would follow it out of the domain, hence the factor 1 - rho_t.
       control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose spread vanishes at
-        the fixed point; still unbiased, since E[V] = I.
+        the fixed point; the same expectation, since E[V] = I.
 
     Raises:
       ValueError: `damping` outside [0, 1].
