@@ -1,6 +1,6 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-from vijax import estep, geometry, message, models, step_size
+from vijax import estep, geometry, init, message, models, reference, step_size
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
@@ -17,6 +17,7 @@ from vijax.families import (
 )
 from vijax.fit import DivergedError, Progress, Status, fit
 from vijax.model import LocalElbo, Model, model
+from vijax.models.energy import conditional, energy_model
 from vijax.result import Fit
 
 __version__ = "0.1.0"
@@ -45,14 +46,18 @@ __all__ = [
     "Status",
     "cavi",
     "compose",
+    "conditional",
     "em",
+    "energy_model",
     "estep",
     "fit",
     "geometry",
+    "init",
     "map",
     "message",
     "model",
     "models",
+    "reference",
     "ssvi",
     "ssvi_a",
     "step_size",

@@ -129,7 +129,7 @@ def fit(
     loader = as_loader(data, alg.spec.model, batch_size, seed)
     total = _num_steps(num_epochs, num_steps, loader)
     # Chunks donate their state: the caller keeps his, and no two leaves may share a buffer.
-    state = jax.tree.map(jnp.copy, alg.init(key_init) if state is None else state)
+    state = jax.tree.map(jnp.copy, _start(alg, loader, key_init) if state is None else state)
     length = min(total, steps_per_chunk or (50 if loader.steps_per_epoch == 1 else 10))
     chunks = _Chunks(alg, loader, key_run, max(1, length), total)
     status, traces = _run(chunks, state, callbacks, tol, max_bad_steps)
@@ -137,6 +137,12 @@ def fit(
     if throw and status is Status.DIVERGED:
         raise DivergedError(result)
     return result
+
+
+def _start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> State:
+    """Where a run begins; the first batch is there for models whose start depends on the data."""
+    batch = next(iter(loader.batches(0, 1)))
+    return alg.init(key, batch)
 
 
 def _num_steps(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:

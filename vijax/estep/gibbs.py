@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from vijax.estep.base import Locals, check_count
+from vijax.estep.conditionals import Conditionals, Factors, Stats, gibbs_sweeps
 from vijax.gather import docs_per_chunk
 
 NO_TOPIC = jnp.iinfo(jnp.int32).max  # out of range, so that adding to its count changes nothing
@@ -27,6 +28,10 @@ class Gibbs:
 
     num_sweeps: int
     burn_in: int
+
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> tuple[Factors, Stats]:
+        """Locals of a model written as an energy (`vijax.estep.conditionals`): sweeps of draws."""
+        return gibbs_sweeps(problem, key, self.num_sweeps, self.burn_in)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """Enough documents to fill vectors and to hide what each step costs."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.estep.base import Locals, check_count, check_positive
+from vijax.estep.conditionals import Conditionals, Factors, Stats, coordinate_ascent
 from vijax.families.special import digamma
 from vijax.gather import docs_per_chunk
 
@@ -19,6 +20,11 @@ class MeanField:
 
     max_iters: int
     tol: float
+
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> tuple[Factors, Stats]:
+        """Locals of a model written as an energy (`vijax.estep.conditionals`): coordinate ascent."""
+        del key
+        return coordinate_ascent(problem, self.max_iters, self.tol)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """So few documents that the likelihood stays in a core's cache over the iterations."""

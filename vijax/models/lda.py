@@ -85,9 +85,10 @@ def completion_score(hyper: Hyper, posterior: Product, data: Any, key: PRNGKeyAr
     return document_completion(posterior["topics"].mean(), hyper["alpha"], data, key)
 
 
-def near_uniform(key: PRNGKeyArray, prior: Product) -> Product:
+def near_uniform(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
     """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each
     topic, and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too)."""
+    del hyper, batch
     topics = prior["topics"]
     noise = jax.tree.map(lambda c: jax.random.gamma(key, 100.0, c.shape, c.dtype) / 100.0, topics)
     return Product({"topics": tree.add(topics, noise)})
