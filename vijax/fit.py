@@ -18,6 +18,7 @@ from jaxtyping import PRNGKeyArray
 from vijax.algorithm import Algorithm, Info, State
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
+from vijax.restarts import Many, best, many, of_run
 from vijax.result import Fit
 
 
@@ -84,6 +85,7 @@ def fit(
     num_steps: int | None = None,
     batch_size: int | None = None,
     state: State | None = None,
+    restarts: int = 1,
     callbacks: Sequence[Callback] = (),
     steps_per_chunk: int | None = None,
     tol: float | None = None,
@@ -102,6 +104,9 @@ def fit(
       batch_size: groups a step; None takes the whole data set at every step.
       state: where to go on from; None starts afresh. With the same key and arguments, a run in two parts equals a run
         in one, bit for bit.
+      restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
+        returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
+        shape (steps, restarts). It takes so many times the memory.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
       steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the numbers.
       tol: stop when the relative change of the objective over a chunk falls below it (full data).
@@ -128,15 +133,35 @@ def fit(
     seed = int(jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max))
     loader = as_loader(data, alg.spec.model, batch_size, seed)
     total = _num_steps(num_epochs, num_steps, loader)
+    _check_restarts(restarts, state)
+    runs = alg if restarts == 1 else many(alg, restarts)
     # Chunks donate their state: the caller keeps his, and no two leaves may share a buffer.
-    state = jax.tree.map(jnp.copy, _start(alg, loader, key_init) if state is None else state)
+    state = jax.tree.map(jnp.copy, _start(runs, loader, key_init) if state is None else state)
     length = min(total, steps_per_chunk or (50 if loader.steps_per_epoch == 1 else 10))
-    chunks = _Chunks(alg, loader, key_run, max(1, length), total)
+    chunks = _Chunks(runs, loader, key_run, max(1, length), total)
     status, traces = _run(chunks, state, callbacks, tol, max_bad_steps)
-    result = Fit(alg, chunks.state, _joined(traces), status)
+    result = Fit(alg, *_view(chunks.state, _joined(traces)), status)
     if throw and status is Status.DIVERGED:
         raise DivergedError(result)
     return result
+
+
+def _check_restarts(restarts: int, state: State | None) -> None:
+    if restarts < 1:
+        raise ValueError(f"restarts: expected an integer >= 1, got {restarts}.")
+    if restarts > 1 and state is not None:
+        raise ValueError(
+            f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out."
+        )
+
+
+def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
+    """One run's state and trace: the best one's of several."""
+    if not isinstance(state, Many):
+        return state, trace
+    elbo = trace["elbo"]
+    state, trace = of_run(best(trace), state, trace)
+    return state, {**trace, "restart_elbo": elbo}
 
 
 def _start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> State:
@@ -189,7 +214,7 @@ class _Chunks:
     def _trace(self, infos: Info, done: int, count: int) -> dict[str, np.ndarray]:
         scalars = infos._replace(per_group=None)._asdict()
         trace = {k: np.asarray(v)[:count] for k, v in scalars.items() if v is not None}
-        self.groups_seen += float(trace["num_groups"].sum())
+        self.groups_seen += float(trace["num_groups"].sum()) / trace["num_groups"][0].size
         return {"step": np.arange(done - count, done), **trace}
 
 
@@ -235,18 +260,19 @@ def _verdict(
 
 def _settled(traces: list[dict[str, np.ndarray]], tol: float) -> bool:
     """The objective at the end of this chunk against the end of the last one."""
-    ends = [float(trace["elbo"][-1]) for trace in traces[-2:]]
-    return len(ends) == 2 and abs(ends[1] - ends[0]) <= tol * abs(ends[1])
+    ends = [np.asarray(trace["elbo"][-1]) for trace in traces[-2:]]
+    return len(ends) == 2 and bool(np.all(np.abs(ends[1] - ends[0]) <= tol * np.abs(ends[1])))
 
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
     loader = chunks.loader
+    state, trace = _view(chunks.state, trace)
     words = None if loader.num_words is None else chunks.groups_seen / loader.num_groups * loader.num_words
     return Progress(
         done,
         chunks.total,
         loader.steps_per_epoch,
-        chunks.state,
+        state,
         trace,
         chunks.groups_seen,
         words,

@@ -337,3 +337,36 @@ def test_mixed_refuses_ssvi_and_unknown_names():
         vi.message.mixed(vi.message.ssvi(), mu=vi.message.mean_field())
     with pytest.raises(ValueError, match=r"names among the globals .*got \['nu'\]"):
         vi.cavi(mixture(), points=("nu",)).init(jax.random.key(0))
+
+
+def test_restarts_keep_the_best_run():
+    """Each run of several is a run of its own; from diverse starts they differ, and the best is what comes back."""
+    rng = np.random.default_rng(3)
+    y = np.concatenate([rng.normal(c, 1, 30) for c in (-6, 0, 6)]).astype(np.float32)
+
+    def energy(s, y):
+        fit = y * s["mu"].value - 0.5 * s["mu"].square - 0.5 * y**2
+        return jnp.vdot(s["z"].one_hot, s["weights"].log + fit)
+
+    model = vi.energy_model(
+        globals={
+            "mu": vi.Normal.from_mean_variance(jnp.zeros(4), 100.0),
+            "weights": vi.Dirichlet.from_concentration(0.1 * jnp.ones(4)),
+        },
+        locals={"z": vi.Categorical.from_probs(jnp.ones(4) / 4)},
+        energy=energy,
+        example=0.0,
+        init=vi.init.random_responsibilities(0.1),
+    )
+    seen = []
+    fit = vi.fit(vi.cavi(model), y, num_steps=40, restarts=6, key=jax.random.key(0), callbacks=[seen.append])
+    ends = fit.trace["restart_elbo"][-1]
+    assert fit.trace["restart_elbo"].shape == (40, 6)
+    assert np.ptp(ends) > 1e-3
+    assert fit.trace["elbo"][-1] == ends.max()
+    assert fit.state.posterior["mu"].mean().shape == seen[-1].state.posterior["mu"].mean().shape == (4,)
+    np.testing.assert_allclose(
+        fit.locals(y, key=jax.random.key(1))["z"].probs.sum(0) + 0.1, fit.posterior["weights"].concentration, rtol=1e-3
+    )
+    with pytest.raises(ValueError, match="restarts: expected 1 where a run goes on"):
+        vi.fit(vi.cavi(model), y, num_steps=41, restarts=2, state=fit.state, key=jax.random.key(0))
