@@ -130,6 +130,8 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
         got = sorted(set(lengths))
         raise ValueError(f"data: expected arrays of one common, positive leading length, got {got}.")
     _check_batch_size(batch_size, total)
+    if model.check_data is not None:
+        model.check_data(data)
     return ArrayLoader(data, batch_size or total, seed)
 
 

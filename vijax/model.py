@@ -58,6 +58,7 @@ class Model:
         at once.
       init_local: (hyper, minibatch) -> where the E-step starts on full data, carried in the state from then on, so
         that coordinate ascent never loses ground; None where locals are found afresh at each step.
+      check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it.
       energy: the `vijax.models.energy.Energy` that the model was made from, where it was.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
@@ -75,6 +76,7 @@ class Model:
     blocks: tuple[tuple[str, ...], ...] | None = None
     init_local: Callable[[Hyper, Minibatch], PyTree] | None = None
     energy: Any = None
+    check_data: Callable[[PyTree], None] | None = None
 
 
 def model(

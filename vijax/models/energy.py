@@ -86,6 +86,8 @@ def energy_model(
     order: Sequence[str] | None = None,
     init: starts.Init | None = None,
     estep: Any = None,
+    check_data: Callable[[PyTree], None] | None = None,
+    score: Callable[[Hyper, Product, PyTree, PRNGKeyArray], Any] | None = None,
 ) -> Model:
     """A model from its log joint (level 2 of the design).
 
@@ -104,6 +106,8 @@ def energy_model(
         Variables that share no term are updated together.
       init: where the posterior starts (`vijax.init`); by default at the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
+      check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once.
+      score: (hyper, posterior, data, key) -> held-out score, for `Fit.score`.
 
     Returns:
       A `Model`, for every algorithm.
@@ -145,6 +149,8 @@ def energy_model(
         blocks=spec.global_blocks,
         init_local=None if len(spec.local_blocks) < 2 else lambda h, batch: initial_locals(spec, batch),
         energy=spec,
+        check_data=check_data,
+        score=score,
     )
 
 
