@@ -18,8 +18,10 @@ from vijax.families import (
     Dirichlet,
     Family,
     Gamma,
+    Multinomial,
     MultivariateNormal,
     Normal,
+    Poisson,
     Product,
 )
 
@@ -38,8 +40,10 @@ class Case:
     """f(x) of one value and E_q[f(x)] of one member: a closed form that no family uses."""
     support: str | None = None
     """'real', 'positive' or 'unit' where log_prob can be integrated by quadrature."""
-    num_values: int | None = None
-    """How many values a discrete x can take."""
+    values: Any = None
+    """All values of a discrete x (of an unbounded one, all that have a probability), with a batch axis of length 1."""
+    has_flat: bool = True
+    """Whether some member is constant in x; `flat` raises NotImplementedError elsewhere."""
     invalid: tuple[tuple[Callable[..., Family], Mapping[str, Any], str], ...] = ()
     """Constructor, arguments, and the argument that the ValueError must name."""
     outside: tuple[tuple[Any, ...], ...] = ()
@@ -78,6 +82,12 @@ def symmetrised(q: MultivariateNormal, v: MultivariateNormal) -> MultivariateNor
 
 def centred(q: Categorical, v: Categorical) -> Categorical:
     return Categorical(v.logits - jnp.sum(q.probs * v.logits, -1, keepdims=True))
+
+
+def compositions(total: int, parts: int) -> np.ndarray:
+    """All tuples of `parts` counts that sum to `total`."""
+    counts = np.stack(np.meshgrid(*[np.arange(total + 1)] * parts, indexing="ij"), -1).reshape(-1, parts)
+    return counts[counts.sum(-1) == total]
 
 
 def discrete(probs: np.ndarray) -> Any:
@@ -223,7 +233,7 @@ FAMILIES = [
         constructor=Categorical.from_probs,
         params={"probs": array([0.1, 0.2, 0.7], [1 / 3, 1 / 3, 1 / 3], [0.6, 0.39, 0.01])},
         reference=discrete,
-        num_values=3,
+        values=np.arange(3)[:, None],
         gauge=centred,
         invalid=(
             (Categorical.from_probs, {"probs": [0.5, 0.6]}, "probs"),
@@ -245,7 +255,7 @@ FAMILIES = [
         constructor=Bernoulli.from_probs,
         params={"probs": array(0.2, 0.5, 0.99)},
         reference=lambda probs: sps.bernoulli(probs),
-        num_values=2,
+        values=np.arange(2)[:, None],
         invalid=(
             (Bernoulli.from_probs, {"probs": 1.5}, "probs"),
             (Bernoulli.from_probs, {"probs": NAN}, "probs"),
@@ -257,6 +267,51 @@ FAMILIES = [
         "bernoulli_extreme",
         constructor=Bernoulli.from_logit,
         params={"logit": array(-1e4, 60.0, -40.0)},
+        extreme=True,
+    ),
+    Case(
+        "poisson",
+        constructor=Poisson.from_rate,
+        params={"rate": array(0.01, 1.7, 60.0)},
+        reference=lambda rate: sps.poisson(rate),
+        values=np.arange(250)[:, None],
+        has_flat=False,
+        invalid=(
+            (Poisson.from_rate, {"rate": 0.0}, "rate"),
+            (Poisson.from_rate, {"rate": NAN}, "rate"),
+            (Poisson.from_log_rate, {"log_rate": float("inf")}, "log_rate"),
+        ),
+        outside=((NAN,), (float("inf"),)),
+    ),
+    Case(
+        "poisson_extreme",
+        constructor=Poisson.from_rate,
+        params={"rate": array(1e-6, 1e4, 1e6)},
+        has_flat=False,
+        extreme=True,
+    ),
+    Case(
+        "multinomial",
+        constructor=lambda probs: Multinomial.from_probs(probs, 5),
+        params={"probs": array([0.1, 0.2, 0.7], [1 / 3, 1 / 3, 1 / 3], [0.6, 0.39, 0.01])},
+        reference=lambda probs: sps.multinomial(5, probs),
+        values=compositions(5, 3)[:, None],
+        gauge=lambda q, v: dataclasses.replace(v, logits=centred(q, v).logits),
+        has_flat=False,
+        invalid=(
+            (Multinomial.from_probs, {"probs": [0.5, 0.6], "total": 3}, "probs"),
+            (Multinomial.from_probs, {"probs": [0.5, 0.5], "total": 0}, "total"),
+            (Multinomial.from_logits, {"logits": [0.0, 0.0], "total": 1.5}, "total"),
+            (Multinomial.from_logits, {"logits": [0.0, NAN], "total": 1}, "logits"),
+        ),
+        outside=(([0.0, NAN, 0.0],), ([0.0, -float("inf"), 0.0],)),
+    ),
+    Case(
+        "multinomial_extreme",
+        constructor=lambda logits: Multinomial.from_logits(logits, 100_000),
+        params={"logits": array([0.0, -1.0, -3.0], [-20.0, 0.0, 0.0], [0.0, 0.0, -80.0])},
+        gauge=lambda q, v: dataclasses.replace(v, logits=centred(q, v).logits),
+        has_flat=False,
         extreme=True,
     ),
     Case(

@@ -11,8 +11,10 @@ from vijax.families import (
     Dirichlet,
     Family,
     Gamma,
+    Multinomial,
     MultivariateNormal,
     Normal,
+    Poisson,
     Product,
 )
 from vijax.fit import DivergedError, Progress, Status, fit
@@ -36,8 +38,10 @@ __all__ = [
     "LocalElbo",
     "Minibatch",
     "Model",
+    "Multinomial",
     "MultivariateNormal",
     "Normal",
+    "Poisson",
     "Product",
     "Progress",
     "Result",

@@ -6,8 +6,10 @@ from vijax.families.beta import Beta, BetaStats
 from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.multinomial import Multinomial, MultinomialStats
 from vijax.families.multivariate_normal import MultivariateNormal, MultivariateNormalStats
 from vijax.families.normal import Normal, NormalStats
+from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.product import Product
 
 __all__ = [
@@ -22,9 +24,13 @@ __all__ = [
     "Family",
     "Gamma",
     "GammaStats",
+    "Multinomial",
+    "MultinomialStats",
     "MultivariateNormal",
     "MultivariateNormalStats",
     "Normal",
     "NormalStats",
+    "Poisson",
+    "PoissonStats",
     "Product",
 ]
