@@ -18,11 +18,16 @@ from vijax.families import (
     Dirichlet,
     Family,
     Gamma,
+    InverseGamma,
+    InverseWishart,
     Multinomial,
     MultivariateNormal,
     Normal,
+    NormalGamma,
+    NormalWishart,
     Poisson,
     Product,
+    Wishart,
 )
 
 
@@ -36,6 +41,8 @@ class Case:
     """Arguments of the constructor, float64; properties of the same names must give them back."""
     reference: Callable[..., Any] | None = None
     """SciPy's frozen distribution for one member, from the constructor's arguments."""
+    reference_entropy: bool = True
+    """Whether that distribution's entropy is right."""
     moment: tuple[Callable, Callable] | None = None
     """f(x) of one value and E_q[f(x)] of one member: a closed form that no family uses."""
     support: str | None = None
@@ -75,9 +82,10 @@ def spd(seed: int, size: int, dim: int) -> np.ndarray:
     return root @ root.swapaxes(-1, -2) + 0.3 * np.eye(dim)
 
 
-def symmetrised(q: MultivariateNormal, v: MultivariateNormal) -> MultivariateNormal:
-    matrix = v.negative_half_precision
-    return dataclasses.replace(v, negative_half_precision=0.5 * (matrix + jnp.swapaxes(matrix, -1, -2)))
+def symmetrised(q: Family, v: Family) -> Family:
+    """A direction in which every leaf that is a square matrix is symmetric."""
+    leaves = zip(jax.tree.leaves(v), v.event_ndims, strict=True)
+    return v.with_naturals([0.5 * (x + jnp.swapaxes(x, -1, -2)) if n == 2 else x for x, n in leaves])
 
 
 def centred(q: Categorical, v: Categorical) -> Categorical:
@@ -101,6 +109,13 @@ def product(**parts: Mapping[str, Any]) -> Product:
         "weights": MultivariateNormal.from_mean_cov(**parts["weights"]),
     }
     return Product(factors, batch_ndim=1)
+
+
+def tilted_gamma(law: Gamma, strength: Any, location: Any) -> Any:
+    """E[exp(-tau (1 + mu + mu^2 / 2))]: a Gaussian integral over mu, then a gamma's over tau."""
+    k, m = strength, location
+    exponent = 1 + 0.5 * (k * m**2 - (k * m - 1) ** 2 / (k + 1))
+    return jnp.sqrt(k / (k + 1)) * (law.rate / (law.rate + exponent)) ** law.shape
 
 
 NAN = float("nan")
@@ -139,6 +154,45 @@ MULTIVARIATE_NORMAL = {
         lambda x: jnp.cos(jnp.sum(x)),
         lambda q: jnp.exp(-jnp.sum(q.cov) / 2) * jnp.cos(jnp.sum(q.mean())),
     ),
+    "gauge": symmetrised,
+}
+
+INVERSE_GAMMA = {
+    "constructor": InverseGamma.from_shape_scale,
+    "reference": lambda shape, scale: sps.invgamma(shape, scale=scale),
+    "moment": (lambda x: jnp.exp(-1 / x), lambda q: (q.scale / (q.scale + 1)) ** q.shape),
+}
+NORMAL_GAMMA = {
+    "constructor": NormalGamma.from_parameters,
+    "peaked": lambda q: q.shape >= 0.5,
+    "moment": (  # exp<v, t(x)>, whose mean is exp(A(lambda + v) - A(lambda))
+        lambda x: jnp.exp(-x.precision * (1 + x.mean + 0.5 * x.mean**2)),
+        lambda q: tilted_gamma(q.precision_law(), q.strength, q.location),
+    ),
+}
+WISHART = {
+    "constructor": Wishart.from_degrees_scale,
+    "reference": lambda degrees, scale: sps.wishart(degrees, scale),
+    "peaked": lambda q: q.degrees >= q.dim + 1,
+    "moment": (
+        lambda x: jnp.exp(-0.5 * jnp.sum(x)),
+        lambda q: (1 + jnp.sum(q.scale)) ** (-q.half_degrees),
+    ),
+    "gauge": symmetrised,
+}
+INVERSE_WISHART = {
+    "constructor": InverseWishart.from_degrees_scale,
+    "reference": lambda degrees, scale: sps.invwishart(degrees, scale),
+    "reference_entropy": False,  # SciPy 1.17 adds (D + 1) log 2 where D > 1
+    "moment": (
+        lambda x: jnp.exp(-0.5 * jnp.linalg.inv(x)[0, 0]),
+        lambda q: (1 + jnp.linalg.inv(q.scale)[0, 0]) ** (0.5 * -q.degrees),
+    ),
+    "gauge": symmetrised,
+}
+NORMAL_WISHART = {
+    "constructor": NormalWishart.from_parameters,
+    "peaked": lambda q: q.degrees >= q.dim,
     "gauge": symmetrised,
 }
 
@@ -268,6 +322,123 @@ FAMILIES = [
         constructor=Bernoulli.from_logit,
         params={"logit": array(-1e4, 60.0, -40.0)},
         extreme=True,
+    ),
+    Case(
+        "inverse_gamma",
+        params={"shape": array(1.7, 3.0, 30.0), "scale": array(3.0, 0.5, 20.0)},
+        support="positive",
+        invalid=(
+            (InverseGamma.from_shape_scale, {"shape": 0.0, "scale": 1.0}, "shape"),
+            (InverseGamma.from_shape_scale, {"shape": 1.0, "scale": NAN}, "scale"),
+        ),
+        outside=((1.0, -1.0), (-1.0, 0.0)),
+        **INVERSE_GAMMA,
+    ),
+    Case(
+        "inverse_gamma_extreme",
+        params={"shape": array(1.02, 1e6, 40.0), "scale": array(1e-4, 1e4, 1e6)},
+        extreme=True,
+        **INVERSE_GAMMA,
+    ),
+    Case(
+        "normal_gamma",
+        params={
+            "location": array(-1.0, 0.3, 2.0),
+            "strength": array(0.5, 3.0, 1.0),
+            "shape": array(0.8, 2.0, 30.0),
+            "rate": array(3.0, 0.5, 20.0),
+        },
+        invalid=tuple(
+            (
+                NormalGamma.from_parameters,
+                {**dict.fromkeys(("location", "strength", "shape", "rate"), 1.0), name: bad},
+                name,
+            )
+            for name, bad in (("location", NAN), ("strength", 0.0), ("shape", -1.0), ("rate", float("inf")))
+        ),
+        outside=((0.0, 0.0, -1.0, 1.0), (2.0, -0.5, -1.0, 1.0), (0.0, -0.5, -1.0, 0.0)),
+        **NORMAL_GAMMA,
+    ),
+    Case(
+        "normal_gamma_extreme",
+        params={
+            "location": array(3.0, 0.0, -1.0),
+            "strength": array(1e5, 1e-4, 1e-2),
+            "shape": array(1e5, 0.05, 1e3),
+            "rate": array(1e5, 10.0, 1e6),
+        },
+        extreme=True,
+        **{**NORMAL_GAMMA, "moment": None},
+    ),
+    Case(
+        "wishart",
+        params={"degrees": array(4.5, 30.0), "scale": spd(2, 2, 3) / 5},
+        invalid=(
+            (Wishart.from_degrees_scale, {"degrees": 1.0, "scale": np.eye(2)}, "degrees"),
+            (Wishart.from_degrees_scale, {"degrees": 3.0, "scale": [[1.0, 2.0], [2.0, 1.0]]}, "scale"),
+            (Wishart.from_degrees_scale, {"degrees": 3.0, "scale": 1.0}, "scale"),
+        ),
+        outside=((-np.eye(3), 1.0), (np.eye(3), 3.0), (np.zeros((3, 3)), 3.0)),
+        **WISHART,
+    ),
+    Case(
+        "wishart_extreme",
+        params={
+            "degrees": array(2.01, 1e5),
+            "scale": np.stack([np.diag([1e-3, 1.0, 1e2]) + 1e-4, 1e-4 * (np.eye(3) + 0.9)]),
+        },
+        extreme=True,
+        **{**WISHART, "reference": None},  # SciPy refuses draws that are singular when rounded to float32
+    ),
+    Case(
+        "inverse_wishart",
+        params={"degrees": array(6.0, 30.0), "scale": spd(3, 2, 3)},
+        invalid=(
+            (InverseWishart.from_degrees_scale, {"degrees": 1.0, "scale": np.eye(2)}, "degrees"),
+            (InverseWishart.from_degrees_scale, {"degrees": 3.0, "scale": [[1.0, 0.5], [0.0, 1.0]]}, "scale"),
+        ),
+        outside=((-np.eye(3), -1.0), (np.eye(3), -3.0)),
+        **INVERSE_WISHART,
+    ),
+    Case(
+        "normal_wishart",
+        params={
+            "location": array([1.0, -0.5, 0.3], [0.0, 2.0, -1.0]),
+            "strength": array(0.7, 5.0),
+            "degrees": array(4.5, 30.0),
+            "scale": spd(4, 2, 3) / 5,
+        },
+        invalid=tuple(
+            (
+                NormalWishart.from_parameters,
+                {"location": [0.0, 0.0], "strength": 1.0, "degrees": 3.0, "scale": np.eye(2), name: bad},
+                name,
+            )
+            for name, bad in (
+                ("location", [NAN, 0.0]),
+                ("location", [0.0] * 3),
+                ("strength", 0.0),
+                ("degrees", 1.0),
+                ("scale", -np.eye(2)),
+            )
+        ),
+        outside=(
+            (np.zeros(3), -np.eye(3), -1.0, 0.9),
+            (np.zeros(3), -np.eye(3), 0.0, 3.0),
+            (np.full(3, 3.0), -np.eye(3), -1.0, 3.0),
+        ),
+        **NORMAL_WISHART,
+    ),
+    Case(
+        "normal_wishart_extreme",
+        params={
+            "location": array([1.0, -0.5, 0.3], [0.0, 0.0, 1e-3]),
+            "strength": array(1e-2, 1e5),
+            "degrees": array(2.5, 1e5),
+            "scale": np.stack([np.diag([1e-2, 1.0, 10.0]) + 1e-3, 1e-4 * (np.eye(3) + 0.9)]),
+        },
+        extreme=True,
+        **NORMAL_WISHART,
     ),
     Case(
         "poisson",

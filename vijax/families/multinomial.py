@@ -33,7 +33,7 @@ class Multinomial(Family):
     integral (`vijax.families.log_factorial`), and `flat` is an error.
 
     >>> q = Multinomial.from_probs([0.5, 0.25, 0.25], 4)
-    >>> print(q.mean(), q.mode(), q.entropy().round(4))
+    >>> print(q.mean(), q.mode(), f"{q.entropy():.4f}")
     [2. 1. 1.] [2 1 1] 2.3726
     """
 

@@ -101,6 +101,12 @@ def relative_trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape
     return excess / (1.0 + excess)
 
 
+def legendre_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """k(x, x') = g(x') - g(x) + x' (psi(x') - psi(x)) = log Gamma(x') - log Gamma(x) - (x' - x) psi(x) + x' - x with
+    g = `legendre_gap`: the part of a divergence between gammas that log-gamma makes, less x' - x."""
+    return legendre_gap(x2) - legendre_gap(x) + x2 * (digamma(x2) - digamma(x))
+
+
 def expm1_minus_identity(y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """exp(y) - 1 - y, which is not negative, accurate for small y too."""
     near = jnp.clip(y, -0.5, 0.5)
