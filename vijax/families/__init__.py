@@ -6,9 +6,16 @@ from vijax.families.beta import Beta, BetaStats
 from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.inverse_gamma import InverseGamma, InverseGammaStats
+from vijax.families.inverse_wishart import InverseWishart, InverseWishartStats
+from vijax.families.multinomial import Multinomial, MultinomialStats
 from vijax.families.multivariate_normal import MultivariateNormal, MultivariateNormalStats
 from vijax.families.normal import Normal, NormalStats
+from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
+from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
+from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.product import Product
+from vijax.families.wishart import Wishart, WishartStats
 
 __all__ = [
     "Bernoulli",
@@ -22,9 +29,24 @@ __all__ = [
     "Family",
     "Gamma",
     "GammaStats",
+    "InverseGamma",
+    "InverseGammaStats",
+    "InverseWishart",
+    "InverseWishartStats",
+    "MeanPrecision",
+    "Multinomial",
+    "MultinomialStats",
     "MultivariateNormal",
     "MultivariateNormalStats",
     "Normal",
+    "NormalGamma",
+    "NormalGammaStats",
     "NormalStats",
+    "NormalWishart",
+    "NormalWishartStats",
+    "Poisson",
+    "PoissonStats",
     "Product",
+    "Wishart",
+    "WishartStats",
 ]

@@ -149,6 +149,10 @@ class Product(Family, Mapping[str, Family]):
         """Sum of the factors' log h_i."""
         return self._total(lambda q, t: q.log_base_measure(t), stats=stats)
 
+    def expected_log_base_measure(self) -> Float[Array, "*batch"]:
+        """Sum of the factors' E[log h_i]."""
+        return self._total(lambda q: q.expected_log_base_measure())
+
     def expected_stats(self) -> dict[str, tuple]:
         """Each factor's mean parameters."""
         return self._map(lambda q: q.expected_stats())
