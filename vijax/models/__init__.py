@@ -1,6 +1,9 @@
 """Ready models: each a function that returns a `vijax.Model`."""
 
+from vijax.models import emission
+from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
 from vijax.models.lda import lda
+from vijax.models.mixture import mixture
 
-__all__ = ["factor_analysis", "lda"]
+__all__ = ["dp_mixture", "emission", "factor_analysis", "lda", "mixture"]

@@ -1,4 +1,5 @@
-"""Factor analysis, probabilistic principal components and matrix factorisation, missing entries allowed (seed 000, 2.1).
+"""Factor analysis, probabilistic principal components and matrix factorisation, missing entries allowed (seed 000,
+section 2.1).
 
     x_n ~ N(0, I_K),   y_nd ~ N(w_d' x_n + m_d, 1 / tau_d),   (w_d, m_d) ~ N(0, I / loading_precision),
     tau_d ~ Gamma(shape, rate), one for all d where the noise is isotropic
@@ -44,8 +45,8 @@ def factor_analysis(
       shape, rate: of the gamma prior of the noise precisions.
 
     Returns:
-      A `Model` with globals `loadings`, a multivariate normal for each column over (w_d, m_d), and `noise`, and the local
-      `x`. Data: an array (N, D); NaN marks a missing entry.
+      A `Model` with globals `loadings`, a multivariate normal for each column over (w_d, m_d), and `noise`, and the
+      local `x`. Data: an array (N, D); NaN marks a missing entry.
 
     Raises:
       ValueError: an argument out of its range.
@@ -87,7 +88,7 @@ def factor_analysis(
         scale = variance if batch else jnp.mean(variance)
         start = {
             "loadings": MultivariateNormal.from_mean_precision(loadings, precision),
-            "noise": Gamma.from_shape_rate(10.0, 10.0 * scale),
+            "noise": Gamma.from_shape_rate(jnp.full_like(scale, 10.0), 10.0 * scale),
         }
         return context.energy.prior(context.hyper).replace(start)
 
