@@ -22,6 +22,7 @@ from vijax.families import (
     InverseWishart,
     Multinomial,
     MultivariateNormal,
+    MultivariateNormalGamma,
     Normal,
     NormalGamma,
     NormalWishart,
@@ -399,6 +400,37 @@ FAMILIES = [
         ),
         outside=((-np.eye(3), -1.0), (np.eye(3), -3.0)),
         **INVERSE_WISHART,
+    ),
+    Case(
+        "multivariate_normal_gamma",
+        constructor=MultivariateNormalGamma.from_parameters,
+        params={
+            "location": array([1.0, -0.5, 0.3], [0.0, 2.0, -1.0]),
+            "strength": spd(5, 2, 3),
+            "shape": array(0.8, 6.0),
+            "rate": array(2.0, 3.0),
+        },
+        peaked=lambda q: q.shape + 0.5 * q.dim >= 1,
+        gauge=symmetrised,
+        invalid=tuple(
+            (
+                MultivariateNormalGamma.from_parameters,
+                {"location": [0.0, 0.0], "strength": np.eye(2), "shape": 1.0, "rate": 1.0, name: bad},
+                name,
+            )
+            for name, bad in (
+                ("location", [NAN, 0.0]),
+                ("location", [0.0] * 3),
+                ("strength", -np.eye(2)),
+                ("shape", 0.0),
+                ("rate", -1.0),
+            )
+        ),
+        outside=(
+            (np.zeros(3), np.eye(3), -1.0, 1.0),
+            (np.zeros(3), -np.eye(3), 0.0, 1.0),
+            (np.zeros(3), -np.eye(3), -1.0, 0.0),
+        ),
     ),
     Case(
         "normal_wishart",

@@ -10,6 +10,11 @@ from vijax.families.inverse_gamma import InverseGamma, InverseGammaStats
 from vijax.families.inverse_wishart import InverseWishart, InverseWishartStats
 from vijax.families.multinomial import Multinomial, MultinomialStats
 from vijax.families.multivariate_normal import MultivariateNormal, MultivariateNormalStats
+from vijax.families.multivariate_normal_gamma import (
+    CoefficientsPrecision,
+    MultivariateNormalGamma,
+    MultivariateNormalGammaStats,
+)
 from vijax.families.normal import Normal, NormalStats
 from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
 from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
@@ -24,6 +29,7 @@ __all__ = [
     "BetaStats",
     "Categorical",
     "CategoricalStats",
+    "CoefficientsPrecision",
     "Dirichlet",
     "DirichletStats",
     "Family",
@@ -37,6 +43,8 @@ __all__ = [
     "Multinomial",
     "MultinomialStats",
     "MultivariateNormal",
+    "MultivariateNormalGamma",
+    "MultivariateNormalGammaStats",
     "MultivariateNormalStats",
     "Normal",
     "NormalGamma",
