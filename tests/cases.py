@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from scipy import stats as sps
 
 from vijax.families import (
@@ -20,6 +21,7 @@ from vijax.families import (
     Gamma,
     InverseGamma,
     InverseWishart,
+    MarkovChain,
     Multinomial,
     MultivariateNormal,
     MultivariateNormalGamma,
@@ -99,6 +101,29 @@ def compositions(total: int, parts: int) -> np.ndarray:
     return counts[counts.sum(-1) == total]
 
 
+def paths(num_states: int, num_steps: int) -> np.ndarray:
+    """All sequences of states."""
+    grid = np.meshgrid(*[np.arange(num_states)] * num_steps, indexing="ij")
+    return np.stack(grid, -1).reshape(-1, num_steps)
+
+
+def in_range_of_fisher(q: Family, v: Family) -> Family:
+    """The part of v that F does not map to zero, by the eigenvectors of the Hessian of A."""
+
+    def one(q: Family, v: Family) -> Family:
+        vector, unravel = ravel_pytree(q)
+        values, vectors = jnp.linalg.eigh(jax.hessian(lambda x: unravel(x).log_normalizer())(vector))
+        kept = jnp.where(values > 1e-5, 1.0, 0.0)
+        return unravel(vectors @ (kept * (vectors.T @ ravel_pytree(v)[0])))
+
+    return jax.jit(jax.vmap(one))(q, v)
+
+
+def potentials(seed: int, size: int, scale: float, **shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: scale * rng.normal(size=(size, *shape)) for name, shape in shapes.items()}
+
+
 def discrete(probs: np.ndarray) -> Any:
     return sps.rv_discrete(values=(np.arange(len(probs)), probs))
 
@@ -120,6 +145,7 @@ def tilted_gamma(law: Gamma, strength: Any, location: Any) -> Any:
 
 
 NAN = float("nan")
+EYE = np.eye(2)
 
 GAMMA = {
     "constructor": Gamma.from_shape_rate,
@@ -516,6 +542,35 @@ FAMILIES = [
         gauge=lambda q, v: dataclasses.replace(v, logits=centred(q, v).logits),
         has_flat=False,
         extreme=True,
+    ),
+    Case(
+        "markov_chain",
+        constructor=MarkovChain.from_potentials,
+        params=potentials(5, 2, 1.0, initial=(3,), transition=(3, 3), unary=(4, 3)),
+        values=paths(3, 4)[:, None],
+        gauge=in_range_of_fisher,
+        invalid=(
+            (MarkovChain.from_potentials, {"initial": [0.0, NAN], "transition": EYE, "unary": EYE}, "initial"),
+            (MarkovChain.from_potentials, {"initial": [0.0, 0.0], "transition": EYE[:1], "unary": EYE}, "transition"),
+            (MarkovChain.from_potentials, {"initial": [0.0, 0.0], "transition": EYE, "unary": EYE[0]}, "unary"),
+            (MarkovChain.from_probs, {"initial": [1.0, 0.0], "transition": EYE, "num_steps": 0}, "num_steps"),
+            (MarkovChain.from_probs, {"initial": [1.0, 0.0], "transition": EYE + 1, "num_steps": 1}, "probs"),
+        ),
+        outside=((np.full(3, NAN), np.zeros((3, 3)), np.zeros((4, 3))),),
+    ),
+    Case(
+        "markov_chain_extreme",
+        constructor=MarkovChain.from_potentials,
+        params=potentials(6, 2, 30.0, initial=(3,), transition=(3, 3), unary=(4, 3)),
+        gauge=in_range_of_fisher,
+        extreme=True,
+    ),
+    Case(
+        "markov_chain_by_step",
+        constructor=MarkovChain.from_potentials,
+        params=potentials(7, 2, 1.0, initial=(2,), transition=(2, 2, 2), unary=(3, 2)),
+        values=paths(2, 3)[:, None],
+        gauge=in_range_of_fisher,
     ),
     Case(
         "product",

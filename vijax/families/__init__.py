@@ -8,6 +8,7 @@ from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.gamma import Gamma, GammaStats
 from vijax.families.inverse_gamma import InverseGamma, InverseGammaStats
 from vijax.families.inverse_wishart import InverseWishart, InverseWishartStats
+from vijax.families.markov_chain import MarkovChain, MarkovChainStats
 from vijax.families.multinomial import Multinomial, MultinomialStats
 from vijax.families.multivariate_normal import MultivariateNormal, MultivariateNormalStats
 from vijax.families.multivariate_normal_gamma import (
@@ -39,6 +40,8 @@ __all__ = [
     "InverseGammaStats",
     "InverseWishart",
     "InverseWishartStats",
+    "MarkovChain",
+    "MarkovChainStats",
     "MeanPrecision",
     "Multinomial",
     "MultinomialStats",
