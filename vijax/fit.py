@@ -221,7 +221,13 @@ class _Chunks:
 def _prefetched(inputs: Iterator) -> Generator:
     from vijax.data import prefetch
 
-    return prefetch(inputs, size=1)
+    return prefetch(_in_precision(inputs, jnp.result_type(float) == np.float64), size=1)
+
+
+def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
+    """`with jax.enable_x64()` holds in one thread only, and the data are put on the device in another."""
+    with jax.enable_x64(x64):
+        yield from inputs
 
 
 def _run(
