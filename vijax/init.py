@@ -44,6 +44,10 @@ class Context(NamedTuple):
             )
         return self.batch
 
+    def templates(self) -> dict[str, Family]:
+        """The local families of one group."""
+        return self.energy.locals(jax.tree.map(lambda x: jnp.asarray(x[0]), self.data().data))
+
     def implied_by(self, local_stats: PyTree) -> Product:
         """The globals' conditional at given statistics of the locals of every group."""
         batch = self.data()
@@ -94,9 +98,10 @@ def random_responsibilities(concentration: float = 1.0) -> Init:
             return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
 
         _require_class(context)
-        keys = jax.random.split(key, len(context.energy.locals))
+        templates = context.templates()
+        keys = jax.random.split(key, len(templates))
         return context.implied_by(
-            {name: draw(name, q, k) for (name, q), k in zip(context.energy.locals.items(), keys, strict=True)}
+            {name: draw(name, q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
         )
 
     return start
@@ -123,12 +128,12 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
         name = _require_class(context)
-        template, batch = context.energy.locals[name], context.data()
+        templates, batch = context.templates(), context.data()
         points = jax.vmap(read)(jax.tree.map(jnp.asarray, batch.data)).astype(jnp.result_type(float))
         weights = jnp.ones(len(points)) if batch.weights is None else jnp.asarray(batch.weights)
-        labels = nearest_labels(key, points, weights, template.num_classes, num_iters)
-        local = {n: _repeated(q.expected_stats(), len(points)) for n, q in context.energy.locals.items()}
-        return context.implied_by({**local, name: template.stats(labels)})
+        labels = nearest_labels(key, points, weights, jax.tree.leaves(templates[name])[0].shape[-1], num_iters)
+        local = {n: _repeated(q.expected_stats(), len(points)) for n, q in templates.items()}
+        return context.implied_by({**local, name: templates[name].stats(labels)})
 
     return start
 
@@ -166,8 +171,9 @@ def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[A
 
 def _require_class(context: Context) -> str:
     """The name of the first categorical local."""
-    names = [name for name, q in context.energy.locals.items() if isinstance(q, Categorical)]
-    found = {name: type(q).__name__ for name, q in context.energy.locals.items()}
+    templates = context.templates()
+    names = [name for name, q in templates.items() if isinstance(q, Categorical)]
+    found = {name: type(q).__name__ for name, q in templates.items()}
     require(names, "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
     return names[0]
 

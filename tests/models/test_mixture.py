@@ -1,4 +1,4 @@
-"""Mixtures of every emission: evidence by enumeration, scikit-learn, predictive densities by quadrature; DP mixtures."""
+"""Mixtures of every emission: evidence by enumeration, scikit-learn, predictive densities as ratios; DP mixtures."""
 
 import functools
 import itertools

@@ -64,7 +64,10 @@ def test_minibatches_reach_the_same_coefficients():
     [
         (X, r"a pair \(x, y\), got ndarray"),
         ((X, Y[:3]), r"x of shape \(N, 4\) and y of shape \(N,\), got \(40, 4\) and \(3,\)"),
-        ((np.where(np.arange(40)[:, None] == 7, np.nan, X), Y), r"finite numbers, got 1 rows that are not, the first row 7"),
+        (
+            (np.where(np.arange(40)[:, None] == 7, np.nan, X), Y),
+            r"got 1 rows that are not, the first row 7",
+        ),
     ],
 )
 def test_bad_data(data, message):

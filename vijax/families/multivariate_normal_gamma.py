@@ -10,6 +10,7 @@ difference of natural parameters: centre y where it is far from zero.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -146,7 +147,7 @@ class MultivariateNormalGamma(Family):
     def flat(self) -> Self:
         """a = 1 - D / 2, the others zero."""
         zeros = jax.tree.map(jnp.zeros_like, self)
-        return type(self)(*jax.tree.leaves(zeros)[:3], jnp.full_like(self.shape, 1.0 - 0.5 * self.dim))
+        return dataclasses.replace(zeros, shape=jnp.full_like(self.shape, 1.0 - 0.5 * self.dim))
 
     # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> MultivariateNormalGammaStats:

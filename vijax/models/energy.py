@@ -57,14 +57,14 @@ class Energy:
       fn: (stats, group, hyper) -> scalar.
       prior: hyper -> prior of the globals; for hierarchical ones a reference that `prior_fn` takes out again.
       prior_fn: (stats, hyper) -> scalar, terms of globals alone; None where there are none.
-      locals: templates of the local families, by name, for one group.
+      locals: group -> templates of its local families, by name.
       global_blocks, local_blocks: names that may be updated at once, in order.
     """
 
     fn: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
     prior: Callable[[Hyper], Product]
     prior_fn: Callable[[Stats, Hyper], Float[Array, ""]] | None
-    locals: dict[str, Family]
+    locals: Callable[[PyTree], dict[str, Family]]
     global_blocks: tuple[tuple[str, ...], ...]
     local_blocks: tuple[tuple[str, ...], ...]
 
@@ -72,7 +72,8 @@ class Energy:
         """The complete conditionals of the locals named, given the statistics of all other variables."""
         part = {name: stats[name] for name in block}
         naturals = jax.grad(lambda part: self.fn({**stats, **part}, group, hyper))(part)
-        return {name: self.locals[name].with_naturals(naturals[name]) for name in block}
+        templates = self.locals(group)
+        return {name: templates[name].with_naturals(naturals[name]) for name in block}
 
 
 def energy_model(
@@ -80,7 +81,7 @@ def energy_model(
     globals: Mapping[str, Family | Conditional] | Callable[[Hyper], Mapping[str, Family | Conditional]],
     energy: EnergyFn,
     example: PyTree,
-    locals: Mapping[str, Family] | None = None,
+    locals: Mapping[str, Family] | Callable[[PyTree], Mapping[str, Family]] | None = None,
     prior_energy: EnergyFn | None = None,
     hyper: Hyper | None = None,
     order: Sequence[str] | None = None,
@@ -99,7 +100,7 @@ def energy_model(
         is ours. With `hyper`, it is called with (stats, group, hyper).
       example: the data of one group, for shapes, and for the check that the energy is multilinear.
       locals: the families of the group's local variables by name; the values of their natural parameters are where
-        iterative E-steps start. Their whole density belongs to the energy.
+        iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others; with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
       order: names of globals and locals in the order in which coordinate ascent visits them; by default as given.
@@ -131,12 +132,13 @@ def energy_model(
     >>> print(fit.posterior["mu"].mean().round(1), fit.posterior["weights"].concentration.round(1))
     [-2.4  3.7] [3. 2.]
     """
-    hyper, local = dict(hyper or {}), dict(locals or {})
+    hyper, given = dict(hyper or {}), locals or {}
+    local = lambda group: dict(given(group) if callable(given) else given)
     prior, references = _prior(globals, hyper)
-    _check_names(prior(hyper), local)
+    _check_names(prior(hyper), local(example), fixed=not callable(given))
     fn = (lambda s, y, h: energy(s, y, h)) if hyper else (lambda s, y, h: energy(s, y))
     prior_fn = _prior_fn(prior_energy, references, bool(hyper))
-    blocks = _blocks(fn, prior_fn, prior(hyper), local, example, hyper, order)
+    blocks = _blocks(fn, prior_fn, prior(hyper), local(example), example, hyper, order)
     spec = Energy(fn, prior, prior_fn, local, *blocks)
     start = init or starts.prior()
     return Model(
@@ -175,9 +177,8 @@ def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: 
 
 
 def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
-    """The templates, once for every group."""
-    size = _num_groups(batch)
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *jnp.shape(x))), spec.locals)
+    """The templates of every group."""
+    return jax.vmap(spec.locals, out_axes=0)(batch.data)
 
 
 def _num_groups(batch: Minibatch) -> int:
@@ -216,10 +217,10 @@ def _prior_fn(
     return terms
 
 
-def _check_names(prior: Product, local: Mapping[str, Family]) -> None:
+def _check_names(prior: Product, local: Mapping[str, Family], fixed: bool) -> None:
     both = sorted(set(prior) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
-    for name, q in local.items():
+    for name, q in local.items() if fixed else ():  # a function may return what acts like a family
         require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
 
 

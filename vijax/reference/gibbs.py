@@ -17,7 +17,7 @@ from vijax import tree
 from vijax.batch import as_minibatch
 from vijax.families.base import require
 from vijax.model import Model
-from vijax.models.energy import Energy, initial_locals
+from vijax.models.energy import Energy
 
 
 class Draws(NamedTuple):
@@ -80,7 +80,7 @@ def _chain(
     hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
     key_start, key_globals, key_locals, key = jax.random.split(key, 4)
     posterior = model.init(hyper, key_start, spec.prior(hyper), batch)
-    local = {name: jax.vmap(lambda q: q.expected_stats())(q) for name, q in initial_locals(spec, batch).items()}
+    local = jax.vmap(lambda y: {name: q.expected_stats() for name, q in spec.locals(y).items()})(data)
     state = posterior.sample_stats(key_globals), local
     state = _draw_locals(spec, hyper, data, *state, key_locals)[0]
 
