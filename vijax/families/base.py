@@ -24,6 +24,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from vijax.tree import register
+
 F = TypeVar("F", bound="Family")
 Statistics = Any
 """A family's own NamedTuple of statistics (of a `Product`, a dictionary of them)."""
@@ -31,23 +33,8 @@ Statistics = Any
 
 @dataclass_transform(frozen_default=True)
 def family(cls: type[F]) -> type[F]:
-    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters.
-
-    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes with equally many
-    fields compare equal, and once in a while `jit` hands a normal the function that it compiled for a beta.
-    """
-    cls = dataclasses.dataclass(frozen=True)(cls)
-    names = tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-    keys = tuple(map(jax.tree_util.GetAttrKey, names))
-
-    def flatten(q: Any) -> tuple[tuple, None]:
-        return tuple(getattr(q, name) for name in names), None
-
-    def flatten_with_keys(q: Any) -> tuple[tuple, None]:
-        return tuple(zip(keys, flatten(q)[0], strict=True)), None
-
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, lambda _, leaves: cls(*leaves), flatten)
-    return cls
+    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters."""
+    return register(dataclasses.dataclass(frozen=True)(cls))
 
 
 def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
