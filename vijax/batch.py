@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
+
+from vijax.tree import register
 
 
 class Minibatch(NamedTuple):
@@ -27,7 +28,7 @@ class Minibatch(NamedTuple):
     local: PyTree = None
 
 
-@jax.tree_util.register_dataclass
+@register
 @dataclasses.dataclass(frozen=True)
 class Documents:
     """Documents of similar length as padded rows of unique words.

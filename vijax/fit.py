@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 import signal
 import threading
 import time
@@ -293,9 +294,20 @@ def _joined(traces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([t[name] for t in traces]) for name in traces[0]} if traces else {}
 
 
+FINISHING = "interrupted: finishing the current chunk; press again to stop at once"
+
+
+def _say_at_once(line: str) -> None:
+    """To standard error by the bare system call: a signal may have come in the middle of a print, which cannot be
+    entered again."""
+    start = "\n" if os.isatty(2) else ""  # below a progress bar
+    with contextlib.suppress(OSError):
+        os.write(2, f"{start}{line}\n".encode())
+
+
 @contextlib.contextmanager
 def _interrupt_flag() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C, which lets the current chunk finish; a second one interrupts at once."""
+    """Set by the first Ctrl-C, which lets the current chunk finish, and says so; a second one interrupts at once."""
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag
@@ -305,6 +317,8 @@ def _interrupt_flag() -> Iterator[threading.Event]:
     def handle(signum: int, frame: Any) -> None:
         if flag.is_set() and callable(before):
             before(signum, frame)
+        if not flag.is_set():
+            _say_at_once(FINISHING)
         flag.set()
 
     signal.signal(signal.SIGINT, handle)

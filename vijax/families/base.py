@@ -24,6 +24,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from vijax.tree import register
+
 F = TypeVar("F", bound="Family")
 Statistics = Any
 """A family's own NamedTuple of statistics (of a `Product`, a dictionary of them)."""
@@ -31,28 +33,8 @@ Statistics = Any
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def family(cls: type[F]) -> type[F]:
-    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters.
-
-    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes with equally many
-    fields compare equal, and once in a while `jit` hands a normal the function that it compiled for a beta.
-    """
-    cls = dataclasses.dataclass(frozen=True)(cls)
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    names, statics = (tuple(f.name for f in fields if f.metadata.get("static", False) is s) for s in (False, True))
-    keys = tuple(map(jax.tree_util.GetAttrKey, names))
-
-    def flatten(q: Any) -> tuple[tuple, tuple]:
-        return tuple(getattr(q, name) for name in names), tuple(getattr(q, name) for name in statics)
-
-    def flatten_with_keys(q: Any) -> tuple[tuple, tuple]:
-        leaves, aux = flatten(q)
-        return tuple(zip(keys, leaves, strict=True)), aux
-
-    def unflatten(aux: tuple, leaves: Any) -> Any:
-        return cls(*leaves, *aux)
-
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
-    return cls
+    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters."""
+    return register(dataclasses.dataclass(frozen=True)(cls))
 
 
 def static_field() -> Any:

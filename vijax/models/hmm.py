@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import init as starts
+from vijax import tree
 from vijax.families import Dirichlet, MarkovChainStats, Product, chains
 from vijax.families.base import require
 from vijax.model import Model
@@ -26,22 +27,13 @@ from vijax.models.emission import Emission
 from vijax.models.energy import energy_model
 
 
-@jax.tree_util.register_pytree_node_class
+@tree.register
 @dataclasses.dataclass(frozen=True)
 class Path:
     """q of the states of one sequence: a `MarkovChain` with a mask, padded steps of which count nowhere."""
 
     potentials: MarkovChainStats
     mask: Bool[Array, " T"]
-
-    def tree_flatten(self) -> tuple[tuple, None]:
-        """All arrays."""
-        return (self.potentials, self.mask), None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, children: Any) -> Path:
-        """From them."""
-        return cls(*children)
 
     def with_naturals(self, leaves: PyTree) -> Path:
         """Other potentials, the same mask."""
