@@ -158,22 +158,49 @@ def energy_model(
 
 def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     """The bound of each group, its locals found by the E-step and held constant."""
-    size = _num_groups(batch)
-    fixed_hyper, fixed_stats = jax.lax.stop_gradient((dict(hyper), dict(stats)))
+    keys = jax.random.split(key, _num_groups(batch))
     start = initial_locals(spec, batch) if batch.local is None else batch.local
-
-    def infer(group, start, key):
-        given = lambda block, local: spec.conditionals(block, {**fixed_stats, **local}, group, fixed_hyper)
-        q, means = estep.conditionals(Conditionals(start, given, spec.local_blocks), key)
-        gaps = [jnp.sum(q[name].log_normalizer() - q[name].dot(means[name])) for name in q]
-        return q, means, sum(gaps, jnp.zeros(()))
-
-    keys = jax.random.split(key, size)
-    local, means, gap = jax.lax.stop_gradient(jax.vmap(infer)(batch.data, start, keys))
-    value = jax.vmap(lambda group, means: spec.fn({**stats, **means}, group, hyper))(batch.data, means)
-    per_group = value + gap
-    weights = jnp.ones(size, per_group.dtype) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
+    bound = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
+    one = lambda group, start, key: bound(spec, hyper, stats, group, start, key, estep)
+    per_group, local = jax.vmap(one)(batch.data, start, keys)
+    weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
     return LocalElbo(jnp.vdot(weights, per_group), jnp.sum(weights), jax.lax.stop_gradient(per_group), local)
+
+
+def _independent_locals(
+    spec: Energy, hyper: Hyper, stats: Stats, group: PyTree, start: Any, key: PRNGKeyArray, estep: Any
+) -> tuple[Float[Array, ""], Any]:
+    """Bound of one group whose energy is affine in its locals together, E = E_0 + <l, t(z)>: one evaluation gives E_0
+    and l, and both are differentiated, so that nothing is computed twice."""
+    templates = spec.locals(group)
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype),
+        jax.eval_shape(lambda: {name: q.expected_stats() for name, q in templates.items()}),
+    )
+    value, naturals = jax.value_and_grad(lambda local: spec.fn({**stats, **local}, group, hyper))(zeros)
+    fixed = jax.lax.stop_gradient(naturals)
+    exact = {name: q.with_naturals(fixed[name]) for name, q in templates.items()}
+    problem = Conditionals(start, lambda block, local: exact, spec.local_blocks)
+    local, means, gap = _inferred(problem, key, estep)
+    terms = jax.tree.map(jnp.vdot, naturals, means)
+    return value + sum(jax.tree.leaves(terms), gap), local
+
+
+def _coupled_locals(
+    spec: Energy, hyper: Hyper, stats: Stats, group: PyTree, start: Any, key: PRNGKeyArray, estep: Any
+) -> tuple[Float[Array, ""], Any]:
+    """Bound of one group whose locals depend on each other: E at the means that the E-step has found."""
+    fixed_hyper, fixed_stats = jax.lax.stop_gradient((dict(hyper), dict(stats)))
+    given = lambda block, local: spec.conditionals(block, {**fixed_stats, **local}, group, fixed_hyper)
+    local, means, gap = _inferred(Conditionals(start, given, spec.local_blocks), key, estep)
+    return spec.fn({**stats, **means}, group, hyper) + gap, local
+
+
+def _inferred(problem: Conditionals, key: PRNGKeyArray, estep: Any) -> tuple[Any, Any, Float[Array, ""]]:
+    """The locals' factors, their statistics, and sum_z A(l) - <l, mu>: entropy and base measure; all constants."""
+    q, means = estep.conditionals(problem, key)
+    gaps = [jnp.sum(q[name].log_normalizer() - q[name].dot(means[name])) for name in q]
+    return jax.lax.stop_gradient((q, means, sum(gaps, jnp.zeros(()))))
 
 
 def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
