@@ -13,6 +13,7 @@ from vijax.families import (
     Gamma,
     InverseGamma,
     InverseWishart,
+    LinearGaussianChain,
     MarkovChain,
     Multinomial,
     MultivariateNormal,
@@ -21,6 +22,7 @@ from vijax.families import (
     NormalWishart,
     Poisson,
     Product,
+    TruncatedNormal,
     Wishart,
 )
 from vijax.fit import DivergedError, Progress, Status, fit
@@ -43,6 +45,7 @@ __all__ = [
     "Info",
     "InverseGamma",
     "InverseWishart",
+    "LinearGaussianChain",
     "LocalElbo",
     "MarkovChain",
     "Minibatch",
@@ -58,6 +61,7 @@ __all__ = [
     "Result",
     "State",
     "Status",
+    "TruncatedNormal",
     "Wishart",
     "cavi",
     "compose",
