@@ -94,8 +94,8 @@ def test_transport_and_reparameterised_derivatives_differ_by_mean_zero() -> None
 def test_the_gradient_of_the_statistics_is_right_under_vmap() -> None:
     """In float32: x x' as a product of broadcast arrays has a gradient that XLA's CPU backend miscompiles."""
     rng = np.random.default_rng(0)
-    x, a, b = rng.normal(size=(5000, 3, 2)), rng.normal(size=(3, 2)), rng.normal(size=(3, 2, 2))
-    q = MultivariateNormal(jnp.zeros((3, 2)), -0.5 * jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
+    x, a, b = rng.normal(size=(5000, 4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(4, 2, 2))
+    q = MultivariateNormal(jnp.zeros((4, 2)), -0.5 * jnp.broadcast_to(jnp.eye(2), (4, 2, 2)))
     eta = jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), MultivariateNormalStats(a, b))
     pullback = jax.jit(jax.vmap(lambda x: jax.vjp(q.stats, x)[1](eta)[0]))
     want = a + np.einsum("kij,nkj->nki", b + b.swapaxes(-1, -2), x)
