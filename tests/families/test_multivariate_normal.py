@@ -102,6 +102,15 @@ def test_the_gradient_of_the_statistics_is_right_under_vmap() -> None:
     np.testing.assert_allclose(pullback(jnp.asarray(x, jnp.float32)), want, rtol=1e-4, atol=1e-4)
 
 
+def test_the_dot_product_of_many_draws_is_right() -> None:
+    """In float32, 5000 draws: a sum of products of broadcast arrays is miscompiled there too."""
+    rng = np.random.default_rng(0)
+    x, q = rng.normal(size=(5000, 4, 2)), MultivariateNormal.from_mean_cov(rng.normal(size=(4, 2)), np.eye(2))
+    dot = jax.jit(lambda q, x: q.dot(q.stats(x)))(q, jnp.asarray(x, jnp.float32))
+    want = np.sum(x * np.asarray(q.mean()), -1) - 0.5 * np.sum(x * x, -1)
+    np.testing.assert_allclose(dot, want, rtol=1e-4, atol=1e-4)
+
+
 def test_a_second_derivative_exists(x64) -> None:
     q = example(2)
     hessian = jax.hessian(lambda m: MultivariateNormal(m, q.negative_half_precision).log_normalizer())
