@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.scipy.special import log_ndtr
 from scipy import stats as sps
 
 from vijax.families import (
@@ -21,6 +22,7 @@ from vijax.families import (
     Gamma,
     InverseGamma,
     InverseWishart,
+    LinearGaussianChain,
     MarkovChain,
     Multinomial,
     MultivariateNormal,
@@ -30,6 +32,7 @@ from vijax.families import (
     NormalWishart,
     Poisson,
     Product,
+    TruncatedNormal,
     Wishart,
 )
 
@@ -62,6 +65,8 @@ class Case:
     """Removes from natural parameters the directions in which F is zero."""
     peaked: Callable[[Any], Any] = lambda q: True
     """Which members have a bounded density, hence a mode that nothing exceeds."""
+    optimise: bool = False
+    """Compile the draws of V with optimisation: without it XLA's CPU backend (jaxlib 0.10.2) never returns."""
     extreme: bool = False
     """Finite, and right in float64; too ill-conditioned for float32 Fisher solves and for quadrature."""
 
@@ -124,6 +129,13 @@ def potentials(seed: int, size: int, scale: float, **shapes: tuple[int, ...]) ->
     return {name: scale * rng.normal(size=(size, *shape)) for name, shape in shapes.items()}
 
 
+def gaussian_potentials(seed: int, size: int, steps: int, dim: int) -> dict[str, np.ndarray]:
+    """Diagonal blocks that outweigh the couplings."""
+    out = potentials(seed, size, 0.5, linear=(steps, dim), coupling=(steps - 1, dim, dim))
+    blocks = spd(seed, size * steps, dim).reshape(size, steps, dim, dim)
+    return {**out, "negative_half_precision": -0.5 * (blocks + 3 * np.eye(dim))}
+
+
 def discrete(probs: np.ndarray) -> Any:
     return sps.rv_discrete(values=(np.arange(len(probs)), probs))
 
@@ -146,6 +158,24 @@ def tilted_gamma(law: Gamma, strength: Any, location: Any) -> Any:
 
 NAN = float("nan")
 EYE = np.eye(2)
+CHAIN = {
+    "linear": np.zeros((3, 2)),
+    "negative_half_precision": np.broadcast_to(-0.5 * EYE, (3, 2, 2)),
+    "coupling": np.zeros((2, 2, 2)),
+}
+DYNAMICS = {"initial_mean": np.zeros(2), "initial_cov": EYE, "transition": EYE, "noise_cov": EYE, "num_steps": 3}
+
+
+def end_to_end_variance(q: LinearGaussianChain) -> Any:
+    """Var(x_{1,1} + x_{3,2}), by the dense joint precision of three steps."""
+    rows = [[jnp.zeros((2, 2))] * 3 for _ in range(3)]
+    for t in range(3):
+        rows[t][t] = -(q.negative_half_precision[t] + q.negative_half_precision[t].T)
+    for t in range(2):
+        rows[t][t + 1], rows[t + 1][t] = -q.coupling[t], -q.coupling[t].T
+    a = jnp.array([1.0, 0, 0, 0, 0, 1.0])
+    return a @ jnp.linalg.solve(jnp.block(rows), a)
+
 
 GAMMA = {
     "constructor": Gamma.from_shape_rate,
@@ -221,6 +251,21 @@ NORMAL_WISHART = {
     "constructor": NormalWishart.from_parameters,
     "peaked": lambda q: q.degrees >= q.dim,
     "gauge": symmetrised,
+}
+
+TRUNCATED_NORMAL = {
+    "constructor": TruncatedNormal.from_mean_variance,
+    "reference_entropy": False,  # SciPy's is NaN for an infinite end
+    "reference": lambda location, spread: sps.truncnorm(-location / spread**0.5, np.inf, location, spread**0.5),
+    "moment": (
+        lambda x: jnp.exp(-x),
+        lambda q: jnp.exp(
+            0.5 * q.spread
+            - q.location
+            + log_ndtr((q.location - q.spread) / jnp.sqrt(q.spread))
+            - log_ndtr(q.location / jnp.sqrt(q.spread))
+        ),
+    ),
 }
 
 FAMILIES = [
@@ -571,6 +616,45 @@ FAMILIES = [
         params=potentials(7, 2, 1.0, initial=(2,), transition=(2, 2, 2), unary=(3, 2)),
         values=paths(2, 3)[:, None],
         gauge=in_range_of_fisher,
+    ),
+    Case(
+        "linear_gaussian_chain",
+        constructor=LinearGaussianChain.from_potentials,
+        params=gaussian_potentials(8, 2, 3, 2),
+        optimise=True,
+        moment=(
+            lambda x: jnp.cos(x[0, 0] + x[2, 1]),
+            lambda q: jnp.exp(-0.5 * end_to_end_variance(q)) * jnp.cos(q.mean()[0, 0] + q.mean()[2, 1]),
+        ),
+        gauge=lambda q, v: dataclasses.replace(
+            v, negative_half_precision=0.5 * (v.negative_half_precision + v.negative_half_precision.swapaxes(-1, -2))
+        ),
+        invalid=(
+            (LinearGaussianChain.from_potentials, {**CHAIN, "linear": np.full((3, 2), NAN)}, "linear"),
+            (LinearGaussianChain.from_potentials, {**CHAIN, "coupling": np.zeros((3, 2, 2))}, "coupling"),
+            (LinearGaussianChain.from_potentials, {**CHAIN, "coupling": np.ones((2, 2, 2))}, "negative_half_precision"),
+            (LinearGaussianChain.from_dynamics, {**DYNAMICS, "num_steps": 0}, "num_steps"),
+            (LinearGaussianChain.from_dynamics, {**DYNAMICS, "noise_cov": -EYE}, "noise_cov"),
+            (LinearGaussianChain.from_dynamics, {**DYNAMICS, "transition": [[1.0]]}, "transition"),
+        ),
+        outside=((np.zeros((3, 2)), np.zeros((3, 2, 2)), np.zeros((2, 2, 2))),),
+    ),
+    Case(
+        "truncated_normal",
+        params={"location": array(-2.0, 0.3, 3.0), "spread": array(0.5, 1.0, 4.0)},
+        support="positive",
+        invalid=(
+            (TruncatedNormal.from_mean_variance, {"location": 0.0, "spread": 0.0}, "spread"),
+            (TruncatedNormal.from_mean_variance, {"location": NAN, "spread": 1.0}, "location"),
+        ),
+        outside=((0.0, 0.0), (0.0, 1.0), (0.0, -float("inf"))),
+        **TRUNCATED_NORMAL,
+    ),
+    Case(
+        "truncated_normal_extreme",
+        params={"location": array(-40.0, 40.0, -10.0), "spread": array(1.0, 1.0, 0.01)},
+        extreme=True,
+        **{**TRUNCATED_NORMAL, "reference": None},  # SciPy has no such tails
     ),
     Case(
         "product",

@@ -13,6 +13,7 @@ from vijax.families import (
     Gamma,
     InverseGamma,
     InverseWishart,
+    LinearGaussianChain,
     MarkovChain,
     Multinomial,
     MultivariateNormal,
@@ -22,6 +23,7 @@ from vijax.families import (
     NormalWishart,
     Poisson,
     Product,
+    TruncatedNormal,
     Wishart,
 )
 from vijax.fit import DivergedError, Progress, Status, fit
@@ -45,6 +47,7 @@ __all__ = [
     "Info",
     "InverseGamma",
     "InverseWishart",
+    "LinearGaussianChain",
     "LocalElbo",
     "MarkovChain",
     "Minibatch",
@@ -61,6 +64,7 @@ __all__ = [
     "Result",
     "State",
     "Status",
+    "TruncatedNormal",
     "Wishart",
     "cavi",
     "compose",

@@ -107,7 +107,6 @@ def draws(q: Family, has_flat: bool) -> dict[str, Any]:
     }
 
 
-@jit
 def slopes_of_draws(q: Family, v: Family, eta: tuple) -> dict[str, Any]:
     """Pathwise derivatives draw by draw: of the statistics along v, and V eta."""
 
@@ -117,6 +116,9 @@ def slopes_of_draws(q: Family, v: Family, eta: tuple) -> dict[str, Any]:
         return {"stats": stats, "along_v": along_v, "pathwise_stats": pathwise_stats, "v_eta": v_product(eta)}
 
     return jax.vmap(one)(jax.random.split(jax.random.key(1), NUM_DRAWS // 4))
+
+
+unoptimised_slopes_of_draws = jit(slopes_of_draws)
 
 
 @functools.partial(jit, static_argnums=2)
@@ -168,7 +170,8 @@ def drawn(name: str) -> dict[str, Any]:
 def drawn_slopes(name: str) -> dict[str, Any]:
     q = named(name).build()
     v = named(name).gauge(q, direction(q))
-    return jax.tree.map(np.asarray, slopes_of_draws(q, v, q.as_stats(v)))
+    compiled = jax.jit(slopes_of_draws) if named(name).optimise else unoptimised_slopes_of_draws
+    return jax.tree.map(np.asarray, compiled(q, v, q.as_stats(v)))
 
 
 def named(name: str) -> Case:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from vijax.families import MultivariateNormal, Normal
+from vijax.families import MultivariateNormal, MultivariateNormalStats, Normal
 
 
 @pytest.fixture
@@ -89,6 +89,26 @@ def test_transport_and_reparameterised_derivatives_differ_by_mean_zero() -> None
 
     draws = np.asarray(jax.jit(jax.vmap(gap))(jax.random.split(jax.random.key(2), 4000)), np.float64)
     assert np.all(np.abs(draws.mean(0)) < 6 * draws.std(0) / np.sqrt(4000) + 1e-6)
+
+
+def test_the_gradient_of_the_statistics_is_right_under_vmap() -> None:
+    """In float32: x x' as a product of broadcast arrays has a gradient that XLA's CPU backend miscompiles."""
+    rng = np.random.default_rng(0)
+    x, a, b = rng.normal(size=(5000, 4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(4, 2, 2))
+    q = MultivariateNormal(jnp.zeros((4, 2)), -0.5 * jnp.broadcast_to(jnp.eye(2), (4, 2, 2)))
+    eta = jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), MultivariateNormalStats(a, b))
+    pullback = jax.jit(jax.vmap(lambda x: jax.vjp(q.stats, x)[1](eta)[0]))
+    want = a + np.einsum("kij,nkj->nki", b + b.swapaxes(-1, -2), x)
+    np.testing.assert_allclose(pullback(jnp.asarray(x, jnp.float32)), want, rtol=1e-4, atol=1e-4)
+
+
+def test_the_dot_product_of_many_draws_is_right() -> None:
+    """In float32, 5000 draws: a sum of products of broadcast arrays is miscompiled there too."""
+    rng = np.random.default_rng(0)
+    x, q = rng.normal(size=(5000, 4, 2)), MultivariateNormal.from_mean_cov(rng.normal(size=(4, 2)), np.eye(2))
+    dot = jax.jit(lambda q, x: q.dot(q.stats(x)))(q, jnp.asarray(x, jnp.float32))
+    want = np.sum(x * np.asarray(q.mean()), -1) - 0.5 * np.sum(x * x, -1)
+    np.testing.assert_allclose(dot, want, rtol=1e-4, atol=1e-4)
 
 
 def test_a_second_derivative_exists(x64) -> None:

@@ -8,6 +8,7 @@ from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.gamma import Gamma, GammaStats
 from vijax.families.inverse_gamma import InverseGamma, InverseGammaStats
 from vijax.families.inverse_wishart import InverseWishart, InverseWishartStats
+from vijax.families.linear_gaussian_chain import LinearGaussianChain, LinearGaussianChainStats
 from vijax.families.markov_chain import MarkovChain, MarkovChainStats
 from vijax.families.multinomial import Multinomial, MultinomialStats
 from vijax.families.multivariate_normal import MultivariateNormal, MultivariateNormalStats
@@ -21,6 +22,7 @@ from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaS
 from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
 from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.product import Product
+from vijax.families.truncated_normal import TruncatedNormal, TruncatedNormalStats
 from vijax.families.wishart import Wishart, WishartStats
 
 __all__ = [
@@ -40,6 +42,8 @@ __all__ = [
     "InverseGammaStats",
     "InverseWishart",
     "InverseWishartStats",
+    "LinearGaussianChain",
+    "LinearGaussianChainStats",
     "MarkovChain",
     "MarkovChainStats",
     "MeanPrecision",
@@ -58,6 +62,8 @@ __all__ = [
     "Poisson",
     "PoissonStats",
     "Product",
+    "TruncatedNormal",
+    "TruncatedNormalStats",
     "Wishart",
     "WishartStats",
 ]

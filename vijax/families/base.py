@@ -45,7 +45,16 @@ def static_field() -> Any:
 def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
     """<a, b> summed over leaves and over each leaf's trailing event axes; batch axes are kept."""
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), event_ndims, strict=True)
-    return functools.reduce(jnp.add, [jnp.sum(x * y, axis=tuple(range(-n, 0))) for x, y, n in pairs])
+    return functools.reduce(jnp.add, [_dot(x, y, n) for x, y, n in pairs])
+
+
+def _dot(x: Array, y: Array, event_ndim: int) -> Array:
+    """<x, y> over the trailing axes, as a matrix product: `jnp.sum(x * y, axis=-1)` is miscompiled by XLA's CPU backend
+    (jaxlib 0.10.2) in float32 where one of them has more axes, some 5,000 draws, and the last axis is small."""
+    if event_ndim == 0:
+        return x * y
+    flat = lambda z: jnp.reshape(z, (*jnp.shape(z)[: jnp.ndim(z) - event_ndim], -1))
+    return jnp.einsum("...i,...i->...", flat(x), flat(y), precision=jax.lax.Precision.HIGHEST)
 
 
 class Family(abc.ABC):

@@ -38,8 +38,18 @@ def matvec(matrix: Array, x: Array) -> Array:
 
 
 def outer(x: Array, y: Array) -> Array:
-    """x y'."""
+    """x y'; `outer_statistic` where a gradient will be taken."""
     return x[..., :, None] * y[..., None, :]
+
+
+def outer_statistic(x: Array, y: Array) -> Array:
+    """x y', safe to differentiate in reverse.
+
+    Not `x[..., :, None] * y[..., None, :]`: the gradient of that is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler
+    (jaxlib 0.10.2) gets wrong in float32 where y has more axes than g, by `vmap`, and the last axis is small. The
+    gradient of an einsum is a matrix product, which it gets right.
+    """
+    return jnp.einsum("...i,...j->...ij", x, y)
 
 
 def half_log_det(factor: Array) -> Array:

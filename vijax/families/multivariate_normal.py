@@ -22,6 +22,7 @@ from vijax.families.matrices import (
     inverse,
     matvec,
     outer,
+    outer_statistic,
     positive_definite,
     solve,
     solve_lower,
@@ -95,7 +96,7 @@ class MultivariateNormal(Family):
     def stats(self, x: Any) -> MultivariateNormalStats:
         """(x, x x')."""
         x = as_float(x)
-        return MultivariateNormalStats(x, outer(x, x))
+        return MultivariateNormalStats(x, outer_statistic(x, x))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch D"]:
         """m + L'^-1 e, e standard normal: pathwise differentiable."""
