@@ -68,6 +68,7 @@ class Info(NamedTuple):
       step_size: rho_t.
       retractions: natural parameters brought back into their domain.
       result: a `Result` code.
+      num_words: tokens in the batch, of models of documents.
     """
 
     elbo: Float[Array, ""]
@@ -78,6 +79,7 @@ class Info(NamedTuple):
     step_size: Float[Array, ""]
     retractions: Int[Array, ""]
     result: Int[Array, ""]
+    num_words: Float[Array, ""] | None = None
 
 
 class Spec(NamedTuple):
@@ -254,4 +256,5 @@ def _info(message: Any, penalty: Array, rho: Array, retractions: Array, ok: Arra
         step_size=rho,
         retractions=retractions,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
+        num_words=said.num_words,
     )

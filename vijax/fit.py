@@ -185,6 +185,7 @@ class _Chunks:
         scalars = infos._replace(per_group=None)._asdict()
         trace = {k: np.asarray(v)[:count] for k, v in scalars.items() if v is not None}
         self.groups_seen += float(trace["num_groups"].sum())
+        self.words_seen += float(trace["num_words"].sum()) if "num_words" in trace else 0.0
         return {"step": np.arange(done - count, done), **trace}
 
 
@@ -236,7 +237,6 @@ def _settled(traces: list[dict[str, np.ndarray]], tol: float) -> bool:
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
     loader = chunks.loader
-    words = None if loader.num_words is None else chunks.groups_seen / loader.num_groups * loader.num_words
     return Progress(
         done,
         chunks.total,
@@ -244,7 +244,7 @@ def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping:
         chunks.state,
         trace,
         chunks.groups_seen,
-        words,
+        chunks.words_seen or None,
         elapsed,
         loader.num_words,
         chunks.alg,

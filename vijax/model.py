@@ -32,12 +32,14 @@ class LocalElbo(NamedTuple):
       num_groups: S, how many groups the minibatch holds (padding excluded).
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
+      num_words: tokens in the minibatch, where the groups are documents.
     """
 
     total: Float[Array, ""]
     num_groups: Float[Array, ""]
     per_group: PyTree
     local: PyTree
+    num_words: Float[Array, ""] | None = None
 
 
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]

@@ -111,6 +111,7 @@ def test_messages_are_counts_of_every_token(rng, estep):
     np.testing.assert_allclose(message.sum(0), counts.sum(0), rtol=1e-4, atol=1e-3)
     assert np.all(message >= 0)
     assert float(said.num_groups) == len(counts)
+    assert float(said.num_words) == counts.sum()
     assert said.per_group[0][-1] == 0.0
 
 

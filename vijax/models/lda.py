@@ -123,7 +123,8 @@ def _local_elbo(
     total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(batch.data, rest, strict=True))
     per_group = tuple(jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True))
     num_groups = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in batch.data]))
-    return LocalElbo(total, num_groups, per_group, gammas)
+    num_words = jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in batch.data]))
+    return LocalElbo(total, num_groups, per_group, gammas, num_words)
 
 
 def likelihood_table(log_beta: Float[Array, "K V"]) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
