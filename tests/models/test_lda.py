@@ -9,6 +9,7 @@ import pytest
 from scipy.special import digamma, gammaln, logsumexp
 
 import vijax as vi
+from vijax.families import DirichletStats
 
 K, V = 3, 7
 ALPHA, ETA = 0.4, 0.3
@@ -207,3 +208,32 @@ def test_small_eta_makes_no_denormals_and_no_nan(rng):
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         vi.models.lda(**{"num_topics": K, "vocab_size": V, **arguments})
+
+
+# --- learnt hyperparameters -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("alpha", [0.4, [0.2, 0.5, 0.9]], ids=["scalar", "vector"])
+def test_gradient_in_alpha_is_that_of_the_optimised_bound(rng, alpha):
+    """Envelope theorem: the partial derivative at fixed locals is the total one, by central differences in float64."""
+    with jax.enable_x64(True):
+        beta, alpha = topics(rng), jnp.asarray(alpha, jnp.float64)
+        estep = vi.estep.mean_field(max_iters=3000, tol=1e-13)
+        model = vi.models.lda(K, V, alpha, ETA, estep=estep)
+        batch = batch_of(counts_matrix(rng))
+        stats = {"topics": DirichletStats(jnp.log(beta))}
+        total = jax.jit(lambda a: model.local_elbo({"alpha": a}, stats, batch, jax.random.key(0), estep).total)
+        slope = jax.grad(total)(alpha).ravel()
+        steps = 1e-5 * jnp.eye(alpha.size).reshape(-1, *alpha.shape)
+        differences = [(total(alpha + h) - total(alpha - h)) / 2e-5 for h in steps]
+        np.testing.assert_allclose(slope, differences, rtol=1e-6)
+
+
+@pytest.mark.parametrize("eta", [0.3, np.linspace(0.1, 0.7, V)], ids=["scalar", "vector"])
+def test_gradient_in_eta_is_that_of_the_penalty(rng, eta):
+    with jax.enable_x64(True):
+        eta = jnp.asarray(eta, jnp.float64)
+        model = vi.models.lda(K, V, ALPHA, eta)
+        q = vi.Product({"topics": vi.Dirichlet(jnp.asarray(rng.gamma(2.0, size=(K, V))))})
+        kl = jax.jit(lambda e: jnp.sum(q["topics"].kl(model.prior({"eta": e})["topics"])))
+        steps = 1e-5 * jnp.eye(eta.size).reshape(-1, *eta.shape)
+        differences = [(kl(eta + h) - kl(eta - h)) / 2e-5 for h in steps]
+        np.testing.assert_allclose(jax.grad(kl)(eta).ravel(), differences, rtol=1e-6)
