@@ -56,6 +56,7 @@ class Model:
       init: (key, prior) -> where the posterior starts.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
+      vocab_size: V of a model of documents: the ids of their words are below it.
       score: (hyper, posterior, data, key) -> held-out score, where the field has one better than the bound.
     """
 
@@ -65,6 +66,7 @@ class Model:
     init: Callable[[PRNGKeyArray, Product], Product]
     estep: Any = None
     reads_documents: bool = False
+    vocab_size: int | None = None
     score: Callable[[Hyper, Product, Any, PRNGKeyArray], Any] | None = None
 
 

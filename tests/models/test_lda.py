@@ -201,6 +201,7 @@ def test_small_eta_makes_no_denormals_and_no_nan(rng):
     ("arguments", "message"),
     [
         ({"num_topics": 0}, "num_topics: expected an integer >= 1, got 0"),
+        ({"num_topics": 2.5}, r"num_topics: expected an integer >= 1, got 2\.5"),
         ({"vocab_size": 0}, "vocab_size: expected an integer >= 1, got 0"),
         ({"alpha": 0.0}, "alpha: expected positive finite numbers"),
         ({"eta": -1.0}, "eta: expected positive finite numbers"),

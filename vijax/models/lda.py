@@ -62,8 +62,8 @@ def lda(
     >>> model.prior(model.hyper)["topics"].concentration.shape
     (5, 100)
     """
-    require(num_topics >= 1, "num_topics", "an integer >= 1", num_topics)
-    require(vocab_size >= 1, "vocab_size", "an integer >= 1", vocab_size)
+    for name, size in (("num_topics", num_topics), ("vocab_size", vocab_size)):
+        require(isinstance(size, int | np.integer) and size >= 1, name, "an integer >= 1", repr(size))
     hyper = {
         "alpha": _concentration("alpha", alpha, num_topics),
         "eta": _concentration("eta", eta, vocab_size),
@@ -75,7 +75,14 @@ def lda(
 
     bound = functools.partial(_local_elbo, num_topics)
     return Model(
-        hyper, prior, bound, near_uniform, estep or esteps.mean_field(), reads_documents=True, score=completion_score
+        hyper,
+        prior,
+        bound,
+        near_uniform,
+        estep or esteps.mean_field(),
+        reads_documents=True,
+        vocab_size=int(vocab_size),
+        score=completion_score,
     )
 
 
@@ -108,6 +115,8 @@ def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
 def _local_elbo(
     num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
+    ours = callable(getattr(estep, "mixed_membership", None))
+    require(ours, "estep", "what vijax.estep.mean_field(), cvb0() or gibbs() returns", repr(estep))
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     table, log_scale = likelihood_table(stats["topics"].log)
     chunks = [split_chunks(docs, estep.docs_per_chunk(docs.words.shape[1], num_topics)) for docs in batch.data]
