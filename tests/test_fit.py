@@ -4,9 +4,11 @@ import signal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.data import Corpus
 from vijax.fit import FINISHING
 
 COIN = vi.model(
@@ -46,3 +48,22 @@ def test_a_second_interrupt_stops_at_once(capfd):
         fit(interrupt)
     assert capfd.readouterr().err == FINISHING + "\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# --- what cannot be fitted --------------------------------------------------------------------------------------------
+CORPUS = Corpus.from_counts(np.ones((4, 6), int))
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "arguments", "choices", "message"),
+    [
+        (5, {}, {}, r"data: expected word ids below the model's vocab_size=5, got a corpus over 6 words"),
+        (6, {"batch_size": 2.5}, {}, r"batch_size: expected an integer from 1 to the 4 groups"),
+        (6, {}, {"estep": "gibs"}, r"estep: expected what vijax\.estep\.mean_field\(\), .*, got 'gibs'"),
+        (6, {}, {"estep": vi.estep.gibbs}, r"estep: expected what vijax\.estep\.mean_field\(\)"),
+    ],
+)
+def test_what_cannot_be_fitted_is_named(vocab_size, arguments, choices, message):
+    alg = vi.svi(vi.models.lda(2, vocab_size), **choices)
+    with pytest.raises(ValueError, match=message):
+        vi.fit(alg, CORPUS, key=jax.random.key(0), num_steps=1, **{"batch_size": 2} | arguments)

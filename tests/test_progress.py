@@ -9,7 +9,12 @@ import pytest
 
 from vijax.progress import Printer, elbo_per_word
 
-TRACE = {"num_groups": np.full(2, 50.0), "local_elbo": np.full(2, -4000.0), "penalty": np.full(2, 1000.0)}
+TRACE = {
+    "num_groups": np.full(2, 50.0),
+    "num_words": np.array([500.0, 1000.0]),
+    "local_elbo": np.array([-4000.0, -8000.0]),
+    "penalty": np.full(2, 1000.0),
+}
 
 
 def seen(step, stopping=False, **changes):
@@ -34,10 +39,12 @@ class Clock:
         return self.now
 
 
-def test_elbo_per_word_is_of_the_whole_data_set():
-    # N = 1000 groups, S = 50: 20 x -4000 - 1000 over 10,000 words
-    np.testing.assert_allclose(elbo_per_word(seen(2)), -8.1)
-    assert elbo_per_word(seen(2, num_words=None, num_words_seen=None)) is None
+def test_elbo_per_word_is_over_the_words_of_each_batch():
+    """-8 a word in batches of 500 and of 1,000 words, and a penalty of 1000 for the 10,000 words of the whole set."""
+    np.testing.assert_allclose(elbo_per_word(seen(2)), [-8.1, -8.1])
+    assert elbo_per_word(seen(2, num_words=None)) is None
+    without = {name: values for name, values in TRACE.items() if name != "num_words"}
+    assert elbo_per_word(seen(2, trace=without)) is None
 
 
 def test_a_log_gets_lines_at_a_fixed_cadence_and_always_the_last():

@@ -71,6 +71,7 @@ class Info(NamedTuple):
       step_size: rho_t.
       retractions: natural parameters brought back into their domain.
       result: a `Result` code.
+      num_words: tokens in the batch, of models of documents.
     """
 
     elbo: Float[Array, ""]
@@ -81,6 +82,7 @@ class Info(NamedTuple):
     step_size: Float[Array, ""]
     retractions: Int[Array, ""]
     result: Int[Array, ""]
+    num_words: Float[Array, ""] | None = None
 
 
 class Spec(NamedTuple):
@@ -306,4 +308,5 @@ def _info(message: Message, penalty: Array, rho: Array, retractions: Array, ok: 
         step_size=rho,
         retractions=retractions,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
+        num_words=said.num_words,
     )

@@ -215,7 +215,9 @@ class _Chunks:
     def _trace(self, infos: Info, done: int, count: int) -> dict[str, np.ndarray]:
         scalars = infos._replace(per_group=None)._asdict()
         trace = {k: np.asarray(v)[:count] for k, v in scalars.items() if v is not None}
-        self.groups_seen += float(trace["num_groups"].sum()) / trace["num_groups"][0].size
+        share = 1 / trace["num_groups"][0].size  # restarts read the same groups
+        self.groups_seen += share * float(trace["num_groups"].sum())
+        self.words_seen += share * float(trace["num_words"].sum()) if "num_words" in trace else 0.0
         return {"step": np.arange(done - count, done), **trace}
 
 
@@ -274,7 +276,6 @@ def _settled(traces: list[dict[str, np.ndarray]], tol: float) -> bool:
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
     loader = chunks.loader
     state, trace = _view(chunks.state, trace)
-    words = None if loader.num_words is None else chunks.groups_seen / loader.num_groups * loader.num_words
     return Progress(
         done,
         chunks.total,
@@ -282,7 +283,7 @@ def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping:
         state,
         trace,
         chunks.groups_seen,
-        words,
+        chunks.words_seen or None,
         elapsed,
         loader.num_words,
         chunks.alg,

@@ -114,7 +114,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
       seed: of the order of the batches.
 
     Raises:
-      ValueError: leading axes that differ, an empty set, or a batch larger than the set.
+      ValueError: leading axes that differ, an empty set, a batch larger than the set, or more words than the model has.
     """
     if hasattr(data, "batches"):
         return data
@@ -123,6 +123,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
 
         corpus = read(data)
         _check_batch_size(batch_size, corpus.num_documents)
+        _check_words(corpus.vocab_size, model.vocab_size)
         return CorpusLoader(corpus, batch_size or corpus.num_documents, seed)
     if model.check_data is not None:
         model.check_data(data)
@@ -135,8 +136,17 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
     return ArrayLoader(data, batch_size or total, seed)
 
 
+def _check_words(got: int, vocab_size: int | None) -> None:
+    """Ids beyond the model's topics would be looked up all the same, and give numbers that mean nothing."""
+    if vocab_size is not None and got > vocab_size:
+        raise ValueError(
+            f"data: expected word ids below the model's vocab_size={vocab_size}, got a corpus over {got} words. "
+            f"Make the model with vocab_size={got}."
+        )
+
+
 def _check_batch_size(batch_size: int | None, total: int) -> None:
-    if batch_size is not None and not 1 <= batch_size <= total:
+    if batch_size is not None and not (isinstance(batch_size, int | np.integer) and 1 <= batch_size <= total):
         raise ValueError(
             f"batch_size: expected an integer from 1 to the {total} groups of the data, got {batch_size}. "
             "Leave it out to take all the data at every step."

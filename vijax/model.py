@@ -32,12 +32,14 @@ class LocalElbo(NamedTuple):
       num_groups: S, how many groups the minibatch holds (padding excluded).
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
+      num_words: tokens in the minibatch, where the groups are documents.
     """
 
     total: Float[Array, ""]
     num_groups: Float[Array, ""]
     per_group: PyTree
     local: PyTree
+    num_words: Float[Array, ""] | None = None
 
 
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
@@ -62,6 +64,7 @@ class Model:
       energy: the `vijax.models.energy.Energy` that the model was made from, where it was.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
+      vocab_size: V of a model of documents: the ids of their words are below it.
       score: (hyper, posterior, data, key) -> held-out score, where the field has one better than the bound.
     """
 
@@ -71,6 +74,7 @@ class Model:
     init: Callable[[Hyper, PRNGKeyArray, Product, Minibatch | None], Product]
     estep: Any = None
     reads_documents: bool = False
+    vocab_size: int | None = None
     score: Callable[[Hyper, Product, Any, PRNGKeyArray], Any] | None = None
     global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
     blocks: tuple[tuple[str, ...], ...] | None = None

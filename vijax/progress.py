@@ -97,15 +97,15 @@ class Printer:
 
 
 def elbo_per_word(seen: Any) -> np.ndarray | None:
-    """The full-data bound of each step since the last call, over the number of words; None where there are no words.
+    """The bound of each step since the last call, per word; None where there are no words.
 
-    It is scaled to all N groups also while a ramp (N_t < N) is on, so that its curve is of one objective.
+    The documents' part is over the words of the very batch it is of, the penalty over those of the whole data set. So
+    a batch of longer documents is not a better one, and a ramp (N_t < N) leaves the curve of one objective.
     """
-    if not seen.num_words_seen:
+    if not seen.num_words or "num_words" not in seen.trace:
         return None
-    num_groups = seen.num_groups_seen * seen.num_words / seen.num_words_seen
-    scale = num_groups / np.maximum(seen.trace["num_groups"], 1.0)
-    return (scale * seen.trace["local_elbo"] - seen.trace["penalty"]) / seen.num_words
+    words = np.maximum(seen.trace["num_words"], 1.0)
+    return seen.trace["local_elbo"] / words - seen.trace["penalty"] / seen.num_words
 
 
 def _rate(before: Mark, now: Mark) -> float:

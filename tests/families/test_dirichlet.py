@@ -55,6 +55,21 @@ def test_v_in_float32_against_float64(name: str) -> None:
     assert np.max(error) < 1e-4
 
 
+@pytest.mark.parametrize("total", [1e2, 1e6, 1e8])
+def test_v_of_the_same_small_count_on_every_rare_word(total: float) -> None:
+    """V eta is here w sum(h rho) / D, thousands of terms of mean nought and size 0.3, whose sum in some draws is nought
+    by chance (0.04 where 26 is usual): there 1e-4 of that draw's own V eta would ask for an h good to 1e-9, and float32
+    gives 1e-7. The error is held against the size of V eta over draws."""
+    c = np.full((32, 8000), 0.01)
+    c[:, :200] = np.random.default_rng(0).gamma(1.0, 1.0, 200)
+    c[:, :200] *= total / c[:, :200].sum(1, keepdims=True)
+    c, eta = np.float32(c), np.where(c > 0.01, 0.0, 0.3).astype(np.float32)
+    offset, got = v_in_float32(jax.random.key(0), c, eta)
+    want = v_in_float64(np.float64(c), np.float64(offset), np.float64(eta))
+    error = np.linalg.norm(got - want, axis=-1)
+    assert np.max(error) < 1e-4 * np.sqrt(np.mean(np.sum(want**2, axis=-1)))
+
+
 def test_v_agrees_with_automatic_differentiation_and_a_dense_solve() -> None:
     with jax.enable_x64(True):
         q = Dirichlet(jnp.array([[0.05, 0.1, 0.3, 1.0, 4.0, 50.0], [0.2, 0.3, 0.1, 0.03, 0.02, 0.01]]))
