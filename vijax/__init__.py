@@ -1,6 +1,6 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-from vijax import estep, geometry, message, models, step_size
+from vijax import estep, expectation, geometry, likelihood, message, models, sites, step_size
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
@@ -17,6 +17,7 @@ from vijax.families import (
 )
 from vijax.fit import DivergedError, Progress, Status, fit
 from vijax.model import LocalElbo, Model, model
+from vijax.proximal import pg_svi
 from vijax.result import Fit
 
 __version__ = "0.1.0"
@@ -47,12 +48,16 @@ __all__ = [
     "compose",
     "em",
     "estep",
+    "expectation",
     "fit",
     "geometry",
+    "likelihood",
     "map",
     "message",
     "model",
     "models",
+    "pg_svi",
+    "sites",
     "ssvi",
     "ssvi_a",
     "step_size",

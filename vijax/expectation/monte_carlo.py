@@ -58,7 +58,7 @@ def _sampled(num_samples: int, rule: Rule) -> Expectation:
         noise = jax.random.normal(key, (*jnp.shape(m), num_samples), jnp.result_type(m))
 
         def one(y: Any, m: Array, v: Array, noise: Array) -> Moments:
-            sd = jnp.sqrt(v)
+            sd = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)
             three = jax.vmap(lambda e: derivatives(log_lik, y, m + sd * e))(noise)
             return rule(noise, sd, *three)
 

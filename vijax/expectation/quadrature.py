@@ -126,7 +126,7 @@ def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) ->
     """Where to evaluate, and with what weights, for one site. In standard units throughout, so that a small variance
     at a large mean loses no digits; the nodes are constants, z = m + sqrt(v) x is not."""
     t, w = np.polynomial.legendre.leggauss(num_nodes)
-    scale = jnp.sqrt(v)
+    scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)  # a predictor may have no variance at all
     edges = jax.lax.stop_gradient(_breaks((likelihood.kinks(y) - m) / scale, likelihood.width / scale))
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (edges[1:] - edges[:-1])
     x = (middle[:, None] + half[:, None] * jnp.asarray(t, scale.dtype)).ravel()
