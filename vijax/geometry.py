@@ -12,7 +12,8 @@ would land, so that -grad ELBO = F(lambda) (lambda - target), and rho is the ste
 | `mirror` | KL(q || q'), Bregman of A | 0 | beta | mu' = mu + beta F (target - lambda) |
 | `symmetric_kl` | <lambda' - lambda, mu' - mu> | 0 | beta | lambda' = lambda + beta (target - lambda) / 2 |
 
-`symmetric_kl` is closed to first order in beta. `kl` never leaves the domain with messages inside it; of the others a step that would is halved until it does not
+`symmetric_kl` is closed to first order in beta. `kl` never leaves the domain with messages inside it; of the others a
+step that would is halved until it does not
 (`mirror`), or is retracted by the algorithm.
 """
 
