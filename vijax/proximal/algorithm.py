@@ -28,7 +28,7 @@ from vijax.families.base import require
 from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, Model
 from vijax.models.predictors import PredictorModel
-from vijax.proximal import safeguard
+from vijax.proximal import block, safeguard
 from vijax.proximal.messages import Batch, first_bad, memory_target, minibatch_target, site_message
 from vijax.proximal.state import PGInfo, PGState
 from vijax.sites import Factor, Prior, SitePosterior, Sites
@@ -44,6 +44,7 @@ class Spec(NamedTuple):
     geometry: geometries.Geometry
     step_size: Schedule | Backtracking
     memory: bool
+    inner_steps: int
     mean: str
     learn: tuple[str, ...]
     penalty_every: int
@@ -57,6 +58,7 @@ def pg_svi(
     divergence: geometries.Geometry = geometries.kl,
     step_size: Schedule | Backtracking | None = None,
     memory: bool = False,
+    inner_steps: int = 1,
     mean: str = "current",
     learn: tuple[str, ...] = (),
     hyper_optimizer: optax.GradientTransformation | None = None,
@@ -75,6 +77,8 @@ def pg_svi(
         predictor models, under which full-data steps never lower the ELBO.
       memory: keep every site's last message and replace those of the batch, instead of estimating all of them from the
         batch; the noise then vanishes at the optimum, and large steps with small batches converge.
+      inner_steps: with `memory`, how many steps of size rho to take on the batch's sites, the others held, before the
+        whole posterior is factorised again: towards block coordinate ascent.
       mean: "current" linearises f in the mean parameters (natural gradient); "exact" in (m, V), the exact-m form of
         appendix D, which has the same fixed points and is undamped while the sites are weak.
       learn: names of `model.hyper` to learn, by gradient steps on the bound in their logarithms.
@@ -104,6 +108,9 @@ def pg_svi(
     require(not choices, "pg_svi", "no argument that only a vijax.Model reads", sorted(choices))
     require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
     require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
+    require(inner_steps >= 1, "inner_steps", "an integer >= 1", inner_steps)
+    plain = memory and divergence is geometries.kl
+    require(inner_steps == 1 or plain, "inner_steps", "1, unless memory=True with KL divergence", inner_steps)
     require(penalty_every >= 1, "penalty_every", "an integer >= 1", penalty_every)
     require(set(learn) <= set(model.hyper), "learn", f"names among {sorted(model.hyper)}", learn)
     spec = Spec(
@@ -112,6 +119,7 @@ def pg_svi(
         divergence,
         step_size or backtracking(),
         memory,
+        inner_steps,
         mean,
         tuple(learn),
         1 if learn else penalty_every,
@@ -151,7 +159,7 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         batch = as_batch(batch, spec.model, state.posterior.linear.dtype)
         factor = state.prior.condition(state.posterior)
         moments, m = _moments(spec, state.hyper, state.prior, factor, batch, key)
-        move = _mover(spec, state, batch, moments, m)
+        move = _mover(spec, state, batch, factor, moments, m, key)
         trial, backtracks, next_rho = _sized(spec, state, batch, key, move)
         penalty = _penalty(spec, state, factor)
         hyper, opt_state = _learnt(spec, optimizer, state, batch, key)
@@ -194,9 +202,11 @@ def _moments(
 
 
 def _mover(
-    spec: Spec, state: PGState, batch: Batch, moments: Moments, m: Array
+    spec: Spec, state: PGState, batch: Batch, factor: Factor, moments: Moments, m: Array, key: PRNGKeyArray
 ) -> Callable[[Float[Array, ""]], safeguard.Trial]:
     """rho -> the sites after a step of that size."""
+    if spec.inner_steps > 1:
+        return _block_mover(spec, state, batch, factor, m, key)
     land = memory_target if spec.memory else minibatch_target
 
     def move(rho: Float[Array, ""]) -> safeguard.Trial:
@@ -205,6 +215,21 @@ def _mover(
         q = SitePosterior(state.posterior, state.prior)
         proposal = spec.geometry(q, SitePosterior(target, state.prior), rho)  # type: ignore[arg-type]
         return safeguard.retract(proposal.sites, state.posterior, target, state.prior, rho)  # type: ignore[attr-defined]
+
+    return move
+
+
+def _block_mover(
+    spec: Spec, state: PGState, batch: Batch, factor: Factor, m: Array, key: PRNGKeyArray
+) -> Callable[[Float[Array, ""]], safeguard.Trial]:
+    """rho -> the sites after `inner_steps` steps of that size on the batch's."""
+    cov = state.prior.covariance(factor, batch.rows)
+    lik = spec.model.likelihood(state.hyper)
+    expect = lambda m, v: spec.expectation(lik, batch.y, m, v, key)
+
+    def move(rho: Float[Array, ""]) -> safeguard.Trial:
+        proposal = block.ascend(state.posterior, batch, m, cov, expect, rho, spec.inner_steps)
+        return safeguard.retract(proposal, state.posterior, proposal, state.prior, rho)
 
     return move
 

@@ -72,8 +72,8 @@ class Prior(Protocol):
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of new predictors, in the prior's own terms."""
 
-    def covariance(self, factor: Factor) -> Float[Array, "sites sites"]:
-        """V, for whoever needs all of it."""
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """The block of V that belongs to these sites."""
 
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
         """Whether every site is finite and K^-1 + diag(g) positive definite (or, stricter, g >= 0)."""

@@ -42,9 +42,9 @@ class FeatureForm:  # type: ignore[type-var]
         whitened = solve_triangular(factor.cholesky, new.T, lower=True)
         return new @ factor.weights, jnp.sum(whitened**2, 0)
 
-    def covariance(self, factor: Factor) -> Float[Array, "sites sites"]:
-        """V = X P^-1 X'."""
-        whitened = solve_triangular(factor.cholesky, self.features.T, lower=True)
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """X P^-1 X', of these rows."""
+        whitened = solve_triangular(factor.cholesky, self.features[rows].T, lower=True)
         return whitened.T @ whitened
 
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:

@@ -55,11 +55,11 @@ class KernelForm:  # type: ignore[type-var]
         whitened = solve_triangular(factor.cholesky, root[:, None] * cross, lower=True)
         return cross.T @ alpha, variance - jnp.sum(whitened**2, 0)
 
-    def covariance(self, factor: Factor) -> Float[Array, "sites sites"]:
-        """V."""
-        root = factor.weights[1]
-        whitened = solve_triangular(factor.cholesky, root[:, None] * self.kernel, lower=True)
-        return self.kernel - whitened.T @ whitened
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """See `Prior`."""
+        root, cross = factor.weights[1], self.kernel[:, rows]
+        whitened = solve_triangular(factor.cholesky, root[:, None] * cross, lower=True)
+        return cross[rows] - whitened.T @ whitened
 
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
         """g >= 0."""

@@ -106,7 +106,7 @@ class SitePosterior(Family):
 
     def _mean_cov(self) -> tuple[Array, Array]:
         factor = self.condition()
-        return self._mean(factor), self.prior.covariance(factor)
+        return self._mean(factor), self.prior.covariance(factor, jnp.arange(self.prior.num_sites))
 
 
 def kl_to_prior(factor: Factor, sites: Sites, v: Float[Array, " sites"]) -> Float[Array, ""]:

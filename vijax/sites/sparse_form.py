@@ -56,10 +56,10 @@ class SparseFeatureForm:  # type: ignore[type-var]
         block = inverse[columns[:, :, None], columns[:, None, :]]
         return jnp.sum(values * factor.weights[columns], 1), jnp.einsum("ni,nij,nj->n", values, block, values)
 
-    def covariance(self, factor: Factor) -> Float[Array, "sites sites"]:
-        """V = X P^-1 X'."""
-        dense = jnp.zeros((self.num_sites, len(self.unit)), self.values.dtype)
-        dense = dense.at[jnp.arange(self.num_sites)[:, None], self.columns].add(self.values)
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """X P^-1 X', of these rows."""
+        dense = jnp.zeros((len(rows), len(self.unit)), self.values.dtype)
+        dense = dense.at[jnp.arange(len(rows))[:, None], self.columns[rows]].add(self.values[rows])
         return dense @ cho_solve((factor.cholesky, True), dense.T)
 
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
