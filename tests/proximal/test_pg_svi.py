@@ -304,8 +304,15 @@ def test_bad_input_is_named():
             call()
 
 
-def test_inner_steps_maximise_the_bound_over_the_sites_of_the_batch():
-    """After many of them the ELBO has no slope left in the batch's sites, and only those have moved."""
+def gap_to_messages(model, sites):
+    m, v = model.posterior(sites).marginals()
+    moments = model.expectation(vi.likelihood.bernoulli_logit(), model.y, m, v, None)
+    message = (moments.slope - m * moments.curvature, -moments.curvature)
+    return np.stack([message[0] - sites.linear, message[1] - sites.precision])
+
+
+def test_inner_steps_solve_the_problem_of_the_batch():
+    """After many of them the batch's sites equal their own messages, and only those have moved."""
     rows, padded = np.array([4, 1]), np.array([4, 1, 0])
     with jax.enable_x64(True):
         model = classifier()
@@ -313,10 +320,10 @@ def test_inner_steps_maximise_the_bound_over_the_sites_of_the_batch():
         start = jax.jit(vi.pg_svi(model).step)(None, vi.pg_svi(model).init(None), model.data)[0].posterior
         batch = vi.Minibatch({"site": padded, "y": Y[padded]}, N, np.array([1.0, 1.0, 0.0]))
         state, _ = jax.jit(alg.step)(None, alg.init(None)._replace(posterior=start), batch)
-        before, after = (np.asarray(jax.grad(model.elbo)(s).linear) for s in (start, state.posterior))
+        before, after = (gap_to_messages(model, s) for s in (start, state.posterior))
         change = np.flatnonzero(np.asarray(state.posterior.precision) != np.asarray(start.precision))
-    assert np.max(np.abs(before[rows])) > 1e-3
-    np.testing.assert_allclose(after[rows], 0.0, atol=1e-9)
+    assert np.max(np.abs(before[:, rows])) > 1e-2
+    np.testing.assert_allclose(after[:, rows], 0.0, atol=1e-9)
     assert change.tolist() == sorted(rows)
     with pytest.raises(ValueError, match="inner_steps"):
         vi.pg_svi(classifier(), inner_steps=3)

