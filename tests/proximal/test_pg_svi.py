@@ -75,6 +75,17 @@ def test_batch_reaches_the_optimum_of_brute_force_and_never_falls(choices):
     assert np.all(fit.trace["result"] == 0)
 
 
+@pytest.mark.parametrize("name", ["euclidean", "mirror"])
+def test_other_divergences_climb(name):
+    """Both take F(lambda) (target - lambda): slow where the prior variance is large, never downhill."""
+    with jax.enable_x64(True):
+        model = classifier()
+        alg = vi.pg_svi(model, divergence=vi.geometry.GEOMETRIES[name], step_size=backtracking(1e-3))
+        fit = run(alg, model, 60)
+    assert np.all(np.diff(fit.trace["elbo"]) > -1e-9)
+    assert fit.trace["elbo"][-1] > fit.trace["elbo"][0] + 0.8 * (brute_optimum()[1] - fit.trace["elbo"][0])
+
+
 def test_step_is_the_natural_gradient_in_the_full_mean_parameters():
     """lambda + rho dELBO/d(m, V + m m'), by autodiff in the N + N^2 mean parameters of the full Gaussian."""
     rho = 0.4

@@ -2,6 +2,7 @@
 
 from vijax.likelihood.base import Likelihood, LogLik, Moments, as_likelihood
 from vijax.likelihood.binary import bernoulli_logit, bernoulli_probit
+from vijax.likelihood.categorical import VectorLikelihood, softmax
 from vijax.likelihood.counts import negative_binomial, poisson_log
 from vijax.likelihood.ordinal import ordinal_logit
 from vijax.likelihood.real import gaussian, student_t
@@ -10,6 +11,7 @@ __all__ = [
     "Likelihood",
     "LogLik",
     "Moments",
+    "VectorLikelihood",
     "as_likelihood",
     "bernoulli_logit",
     "bernoulli_probit",
@@ -17,5 +19,6 @@ __all__ = [
     "negative_binomial",
     "ordinal_logit",
     "poisson_log",
+    "softmax",
     "student_t",
 ]

@@ -86,7 +86,8 @@ def gp(
         if form == "kernel":
             return (cross, variance), jnp.zeros_like(variance)
         features = solve_triangular(jnp.linalg.cholesky(matrix(hyper)), cross, lower=True).T
-        return features, variance - jnp.sum(features**2, 1)
+        # At a training input nothing is left but rounding, of either sign.
+        return features, jnp.maximum(variance - jnp.sum(features**2, 1), 0.0)
 
     _check_kernel(kernel_of(values), x, size, matrix(values))
     return PredictorModel(

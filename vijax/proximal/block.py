@@ -1,9 +1,9 @@
 """Several steps on the sites of one batch, while the other sites stand for their likelihoods.
 
-They ascend the bound of the model p(z) prod_others exp(a z - g z^2 / 2) prod_batch p(y | z), whose optimum has the sites
-of the batch equal to their messages: the fixed points are those of the whole bound, in which the other sites are messages
-too. (No coordinate ascent on that bound, so no promise that it rises at every step; measured, it converges in far fewer
-passes. Where sites vary much by themselves, the inner steps settle them at O(M^3) each.)
+They ascend the bound of the model p(z) prod_others exp(a z - g z^2 / 2) prod_batch p(y | z), whose optimum has the
+sites of the batch equal to their messages: the fixed points are those of the whole bound, in which the other sites are
+messages too. It is no coordinate ascent on that bound, and does not promise that it rises at every step; measured, it
+converges in far fewer passes.
 
 Given the marginal N(m, V) of the batch's predictors, a change (da, dg) of their own sites changes it in closed form,
 
