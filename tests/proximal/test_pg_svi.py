@@ -175,7 +175,7 @@ def test_minibatches_with_memory_converge_to_the_optimum_with_large_steps():
 def test_plain_minibatches_need_small_steps_or_averages():
     _, best = brute_optimum()
     model = classifier()
-    alg = vi.pg_svi(model, step_size=robbins_monro(0.3, kappa=0.6), average_after=200)
+    alg = vi.pg_svi(model, average_after=200)
     fit = run(alg, model, 900, batch_size=2)
     assert abs(float(model.elbo(fit.state.average)) / best - 1) < 2e-3
     assert float(model.elbo(fit.state.average)) >= float(model.elbo(fit.posterior)) - 1e-3

@@ -33,7 +33,7 @@ from vijax.proximal.messages import Batch, first_bad, memory_target, minibatch_t
 from vijax.proximal.state import PGInfo, PGState
 from vijax.sites import Factor, Prior, SitePosterior, Sites
 from vijax.sites.posterior import kl_to_prior
-from vijax.step_size import Backtracking, Schedule, backtracking, robbins_monro
+from vijax.step_size import Backtracking, Schedule, backtracking, constant, robbins_monro
 
 
 class Spec(NamedTuple):
@@ -42,7 +42,7 @@ class Spec(NamedTuple):
     model: PredictorModel
     expectation: Expectation
     geometry: geometries.Geometry
-    step_size: Schedule | Backtracking
+    step_size: Schedule | Backtracking | None
     memory: bool
     inner_steps: int
     mean: str
@@ -73,8 +73,9 @@ def pg_svi(
         `vijax.Model`, whose message is then the Monte Carlo one of `vijax.message.monte_carlo`.
       expectation: E_q[log p(y | z)] and its derivatives (`vijax.expectation`); None takes the model's own.
       divergence: D (`vijax.geometry`).
-      step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta); or `backtracking()`, the default for
-        predictor models, under which full-data steps never lower the ELBO.
+      step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta), or `backtracking()`, the default on
+        full data, whose steps never lower the ELBO. With minibatches the default moves the batch's sites a third of the
+        way to their messages: rho = 1/3 with `memory`, else (S/N)/3, decaying as (1 + passes)^-0.6.
       memory: keep every site's last message and replace those of the batch, instead of estimating all of them from the
         batch; the noise then vanishes at the optimum, and large steps with small batches converge.
       inner_steps: with `memory`, how many steps of size rho to take on the batch's sites, the others held, before the
@@ -118,7 +119,7 @@ def pg_svi(
         model,
         expectation or model.expectation,
         divergence,
-        step_size or backtracking(),
+        step_size,
         memory,
         inner_steps,
         mean,
@@ -163,9 +164,9 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         move = _mover(spec, state, batch, factor, moments, m, key)
         trial, backtracks, next_rho = _sized(spec, state, batch, key, move)
         penalty = _penalty(spec, state, factor)
-        hyper, opt_state = _learnt(spec, optimizer, state, batch, key)
-        ok = tree.all_finite((trial.sites, _local(batch, moments), penalty, hyper))
-        new = _advance(spec, state, ok, trial, hyper, opt_state)._replace(step_size=next_rho, penalty=penalty)
+        learnt = _learnt(spec, optimizer, state, batch, key)
+        ok = tree.all_finite((trial.sites, _local(batch, moments), penalty, learnt.hyper, learnt.prior))
+        new = _advance(spec, state, ok, trial, learnt)._replace(step_size=next_rho, penalty=penalty)
         return new, _info(batch, moments, penalty, trial, backtracks, ok)
 
     return step
@@ -247,7 +248,7 @@ def _sized(
     spec: Spec, state: PGState, batch: Batch, key: PRNGKeyArray, move: Callable[[Array], safeguard.Trial]
 ) -> tuple[safeguard.Trial, Array, Array]:
     """The step at the size the rule finds; how many trials it refused; where its next search starts."""
-    rule = spec.step_size
+    rule = spec.step_size or _default_rule(spec, batch)
     if not isinstance(rule, Backtracking):
         rho = jnp.asarray(rule(state.step), state.step_size.dtype)
         return move(rho), jnp.int32(0), rho
@@ -255,6 +256,24 @@ def _sized(
     first = safeguard.first_rho(rule, state.step_size, state.step)
     trial, refused = safeguard.backtrack(move, objective, state.posterior, first, rule)
     return trial, refused, safeguard.next_rho(rule, trial.rho, refused)
+
+
+def _default_rule(spec: Spec, batch: Batch) -> Schedule | Backtracking:
+    """By whether the batch can be all of the data, and by what a step does with it."""
+    part = len(batch.rows) / spec.model.num_sites
+    if part >= 1:
+        return backtracking()
+    if spec.memory:
+        return constant(1 / 3)
+    return lambda t: part / 3 * (1.0 + part * t) ** -0.6
+
+
+class _Learnt(NamedTuple):
+    """Hyperparameters after a step on them, with what follows from them."""
+
+    hyper: Hyper
+    opt_state: PyTree
+    prior: Any
 
 
 def _objective(
@@ -281,23 +300,25 @@ def _penalty(spec: Spec, state: PGState, factor: Factor) -> Float[Array, ""]:
 
 def _learnt(
     spec: Spec, optimizer: optax.GradientTransformation, state: PGState, batch: Batch, key: PRNGKeyArray
-) -> tuple[Hyper, PyTree]:
+) -> _Learnt:
     """One ascent step in the logarithms of the learnt hyperparameters, at fixed sites."""
     if not spec.learn:
-        return state.hyper, state.opt_state
+        return _Learnt(state.hyper, state.opt_state, state.prior)
     theta = _logs(state.hyper, spec.learn)
 
     def bound(theta: PyTree) -> Float[Array, ""]:
         hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
         return _objective(spec, hyper, spec.model.prior(hyper), state.posterior, batch, key)
 
-    return _learn(optimizer, jax.grad(bound)(theta), theta, state)  # type: ignore[arg-type]
+    hyper, opt_state = _learn(optimizer, jax.grad(bound)(theta), theta, state)  # type: ignore[arg-type]
+    return _Learnt(hyper, opt_state, spec.model.prior(hyper))
 
 
-def _advance(spec: Spec, state: PGState, ok: Array, trial: safeguard.Trial, hyper: Hyper, opt_state: PyTree) -> PGState:
+def _advance(spec: Spec, state: PGState, ok: Array, trial: safeguard.Trial, learnt: _Learnt) -> PGState:
     """The new state, or the last good one with the step counted as bad."""
-    new, old = (trial.sites, hyper, opt_state), (state.posterior, state.hyper, state.opt_state)
-    sites, hyper, opt_state = tree.select(ok, new, old)
+    if spec.learn:
+        learnt = tree.select(ok, learnt, _Learnt(state.hyper, state.opt_state, state.prior))
+    sites = tree.select(ok, trial.sites, state.posterior)
     average = state.average
     if spec.average_after is not None:
         count = jnp.maximum(state.step - spec.average_after + 1, 1)
@@ -305,9 +326,9 @@ def _advance(spec: Spec, state: PGState, ok: Array, trial: safeguard.Trial, hype
     return state._replace(
         posterior=sites,
         average=average,
-        prior=spec.model.prior(hyper) if spec.learn else state.prior,
-        hyper=hyper,
-        opt_state=opt_state,
+        prior=learnt.prior,
+        hyper=learnt.hyper,
+        opt_state=learnt.opt_state,
         step=state.step + 1,
         bad_steps=jnp.where(ok, 0, state.bad_steps + 1),
     )
