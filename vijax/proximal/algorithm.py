@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -22,33 +21,18 @@ from vijax import geometry as geometries
 from vijax import message as messages_of
 from vijax import tree
 from vijax.algorithm import Algorithm, Result, _learn, _logs, compose
-from vijax.batch import as_minibatch
 from vijax.expectation import Expectation
 from vijax.families.base import require
 from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, Model
 from vijax.models.predictors import PredictorModel
-from vijax.proximal import block, safeguard
-from vijax.proximal.messages import Batch, first_bad, memory_target, minibatch_target, site_message
-from vijax.proximal.state import PGInfo, PGState
-from vijax.sites import Factor, Prior, SitePosterior, Sites
-from vijax.sites.posterior import kl_to_prior
+from vijax.proximal import objective, safeguard
+from vijax.proximal.batch import Batch, as_batch
+from vijax.proximal.messages import first_bad
+from vijax.proximal.moves import mover
+from vijax.proximal.state import PGInfo, PGState, Spec
+from vijax.sites import Factor, Prior, Sites
 from vijax.step_size import Backtracking, Schedule, backtracking, constant, robbins_monro
-
-
-class Spec(NamedTuple):
-    """The choices a proximal-gradient algorithm is composed of."""
-
-    model: PredictorModel
-    expectation: Expectation
-    geometry: geometries.Geometry
-    step_size: Schedule | Backtracking | None
-    memory: bool
-    inner_steps: int
-    mean: str
-    learn: tuple[str, ...]
-    penalty_every: int
-    average_after: int | None
 
 
 def pg_svi(
@@ -96,7 +80,7 @@ def pg_svi(
     Raises:
       ValueError: an argument that makes no sense; at a step, a batch of the wrong size.
 
-    >>> import vijax as vi
+    >>> import numpy as np, vijax as vi
     >>> x, y = np.linspace(-2.0, 2.0, 9)[:, None], np.sign(np.linspace(-2.0, 2.0, 9) + 0.1)
     >>> model = vi.models.glm(x, y, vi.likelihood.bernoulli_logit())
     >>> fit = vi.fit(vi.pg_svi(model), model.data, num_steps=20, key=jax.random.key(0))
@@ -137,7 +121,7 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         del key, batch
         hyper = {name: jnp.asarray(value) for name, value in spec.model.hyper.items()}
         prior = spec.model.prior(hyper)
-        dtype = jnp.result_type(jax.tree.leaves(prior)[-1])
+        dtype = jnp.result_type(jax.tree.leaves(prior)[-1])  # in every form an array of floats comes last
         zero = jnp.zeros((), dtype)
         n = spec.model.num_sites
         average = None if spec.average_after is None else Sites.zeros(n, dtype)
@@ -161,37 +145,15 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         batch = as_batch(batch, spec.model, state.posterior.linear.dtype)
         factor = state.prior.condition(state.posterior)
         moments, m = _moments(spec, state.hyper, state.prior, factor, batch, key)
-        move = _mover(spec, state, batch, factor, moments, m, key)
+        move = mover(spec, state, batch, factor, moments, m, key)
         trial, backtracks, next_rho = _sized(spec, state, batch, key, move)
-        penalty = _penalty(spec, state, factor)
+        penalty = objective.penalty(spec, state, factor)
         learnt = _learnt(spec, optimizer, state, batch, key)
-        ok = tree.all_finite((trial.sites, _local(batch, moments), penalty, learnt.hyper, learnt.prior))
+        ok = tree.all_finite((trial.sites, objective.local(batch, moments), penalty, learnt.hyper, learnt.prior))
         new = _advance(spec, state, ok, trial, learnt)._replace(step_size=next_rho, penalty=penalty)
         return new, _info(batch, moments, penalty, trial, backtracks, ok)
 
     return step
-
-
-def as_batch(batch: Any, model: PredictorModel, dtype: Any) -> Batch:
-    """The rows, observations and weights of a step, checked against the model as far as shapes can tell.
-
-    Raises:
-      ValueError: an empty batch, or one of a data set of another size than the model's.
-    """
-    given = as_minibatch(batch, model.num_sites, True)
-    expected = "{'site': rows, 'y': observations}, as model.data is"
-    require(isinstance(given.data, dict) and set(given.data) == {"site", "y"}, "batch", expected, type(given.data))
-    size = jnp.shape(given.data["site"])[0]
-    require(size > 0, "batch", "at least one site", size)
-    total = model.num_sites if given.num_groups is None else given.num_groups
-    if not isinstance(total, jax.core.Tracer):
-        require(int(total) == model.num_sites, "batch.num_groups", f"N = {model.num_sites} sites", total)
-    rows = given.data["site"]
-    if not isinstance(rows, jax.core.Tracer):
-        inside = (np.asarray(rows) >= 0) & (np.asarray(rows) < model.num_sites)
-        require(inside, "batch", f"sites from 0 to {model.num_sites - 1}", rows)
-    weights = jnp.ones(size, dtype) if given.weights is None else jnp.asarray(given.weights, dtype)
-    return Batch(jnp.asarray(rows), given.data["y"], weights, jnp.asarray(total, dtype))
 
 
 def _moments(
@@ -203,47 +165,6 @@ def _moments(
     return spec.expectation(lik, batch.y, m, v, key), m
 
 
-def _mover(
-    spec: Spec, state: PGState, batch: Batch, factor: Factor, moments: Moments, m: Array, key: PRNGKeyArray
-) -> Callable[[Float[Array, ""]], safeguard.Trial]:
-    """rho -> the sites after a step of that size."""
-    if spec.inner_steps > 1:
-        return _block_mover(spec, state, batch, factor, m, key)
-    land = memory_target if spec.memory else minibatch_target
-
-    def move(rho: Float[Array, ""]) -> safeguard.Trial:
-        center = m if spec.mean == "current" else _exact_mean(state, batch, moments, rho)
-        target = land(state.posterior, batch, site_message(moments, center))
-        q = SitePosterior(state.posterior, state.prior)
-        proposal = spec.geometry(q, SitePosterior(target, state.prior), rho)  # type: ignore[arg-type]
-        return safeguard.retract(proposal.sites, state.posterior, target, state.prior, rho)  # type: ignore[attr-defined]
-
-    return move
-
-
-def _block_mover(
-    spec: Spec, state: PGState, batch: Batch, factor: Factor, m: Array, key: PRNGKeyArray
-) -> Callable[[Float[Array, ""]], safeguard.Trial]:
-    """rho -> the sites after `inner_steps` steps of that size on the batch's."""
-    cov = state.prior.covariance(factor, batch.rows)
-    lik = spec.model.likelihood(state.hyper)
-    expect = lambda m, v: spec.expectation(lik, batch.y, m, v, key)
-
-    def move(rho: Float[Array, ""]) -> safeguard.Trial:
-        proposal = block.ascend(state.posterior, batch, m, cov, expect, rho, spec.inner_steps)
-        return safeguard.retract(proposal, state.posterior, proposal, state.prior, rho)
-
-    return move
-
-
-def _exact_mean(state: PGState, batch: Batch, moments: Moments, rho: Float[Array, ""]) -> Float[Array, " batch"]:
-    """m' = (K^-1 + (1 - rho) diag g)^-1 ((1 - rho) a - rho alpha): appendix D.3. With the message linearised at m' in
-    place of m, the sites' step (1 - rho) a + rho (gamma m' - alpha) has exactly this mean."""
-    slope = minibatch_target(state.posterior, batch, Sites(moments.slope, jnp.zeros_like(moments.slope)))
-    sites = tree.mix(rho, state.posterior, slope)
-    return state.prior.marginals(state.prior.condition(sites), batch.rows)[0]
-
-
 def _sized(
     spec: Spec, state: PGState, batch: Batch, key: PRNGKeyArray, move: Callable[[Array], safeguard.Trial]
 ) -> tuple[safeguard.Trial, Array, Array]:
@@ -252,9 +173,9 @@ def _sized(
     if not isinstance(rule, Backtracking):
         rho = jnp.asarray(rule(state.step), state.step_size.dtype)
         return move(rho), jnp.int32(0), rho
-    objective = lambda sites: _objective(spec, state.hyper, state.prior, sites, batch, key)
+    bound = lambda sites: objective.objective(spec, state.hyper, state.prior, sites, batch, key)
     first = safeguard.first_rho(rule, state.step_size, state.step)
-    trial, refused = safeguard.backtrack(move, objective, state.posterior, first, rule)
+    trial, refused = safeguard.backtrack(move, bound, state.posterior, first, rule)
     return trial, refused, safeguard.next_rho(rule, trial.rho, refused)
 
 
@@ -276,28 +197,6 @@ class _Learnt(NamedTuple):
     prior: Any
 
 
-def _objective(
-    spec: Spec, hyper: Hyper, prior: Prior, sites: Sites, batch: Batch, key: PRNGKeyArray
-) -> Float[Array, ""]:
-    """(N/S) sum over the batch of E l_n, minus KL(q || p)."""
-    factor = prior.condition(sites)
-    m, v = prior.marginals(factor, jnp.arange(spec.model.num_sites))
-    moments = spec.expectation(spec.model.likelihood(hyper), batch.y, m[batch.rows], v[batch.rows], key)
-    return batch.scale * _local(batch, moments) - kl_to_prior(factor, sites, v)
-
-
-def _penalty(spec: Spec, state: PGState, factor: Factor) -> Float[Array, ""]:
-    """KL(q || p), when it is due."""
-
-    def kl() -> Float[Array, ""]:
-        _, v = state.prior.marginals(factor, jnp.arange(spec.model.num_sites))
-        return kl_to_prior(factor, state.posterior, v)
-
-    if spec.penalty_every == 1:
-        return kl()
-    return jax.lax.cond(state.step % spec.penalty_every == 0, kl, lambda: state.penalty)
-
-
 def _learnt(
     spec: Spec, optimizer: optax.GradientTransformation, state: PGState, batch: Batch, key: PRNGKeyArray
 ) -> _Learnt:
@@ -308,7 +207,7 @@ def _learnt(
 
     def bound(theta: PyTree) -> Float[Array, ""]:
         hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
-        return _objective(spec, hyper, spec.model.prior(hyper), state.posterior, batch, key)
+        return objective.objective(spec, hyper, spec.model.prior(hyper), state.posterior, batch, key)
 
     hyper, opt_state = _learn(optimizer, jax.grad(bound)(theta), theta, state)  # type: ignore[arg-type]
     return _Learnt(hyper, opt_state, spec.model.prior(hyper))
@@ -334,15 +233,10 @@ def _advance(spec: Spec, state: PGState, ok: Array, trial: safeguard.Trial, lear
     )
 
 
-def _local(batch: Batch, moments: Moments) -> Float[Array, ""]:
-    """Sum of the batch's terms, padding left out whatever it holds."""
-    return batch.weights @ jnp.where(batch.weights > 0, moments.value, 0.0)
-
-
 def _info(
     batch: Batch, moments: Moments, penalty: Array, trial: safeguard.Trial, backtracks: Array, ok: Array
 ) -> PGInfo:
-    local = _local(batch, moments)
+    local = objective.local(batch, moments)
     return PGInfo(
         elbo=batch.scale * local - penalty,
         local_elbo=local,

@@ -9,34 +9,12 @@ by Bonnet and Price and the chain rule: the pseudo-observation that replaces the
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from vijax.likelihood import Moments
+from vijax.proximal.batch import Batch
 from vijax.sites import Sites
-
-
-class Batch(NamedTuple):
-    """Some of the N sites.
-
-    Attributes:
-      rows: which.
-      y: their observations.
-      weights: 1 for a site, 0 for padding.
-      total: N.
-    """
-
-    rows: Int[Array, " batch"]
-    y: Array
-    weights: Float[Array, " batch"]
-    total: Float[Array, ""]
-
-    @property
-    def scale(self) -> Float[Array, ""]:
-        """N / S."""
-        return self.total / jnp.maximum(jnp.sum(self.weights), 1)
 
 
 def site_message(moments: Moments, mean: Float[Array, " batch"]) -> Sites:

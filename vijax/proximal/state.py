@@ -1,4 +1,4 @@
-"""State and diagnostics of proximal-gradient steps on sites."""
+"""Choices, state and diagnostics of proximal-gradient steps on sites."""
 
 from __future__ import annotations
 
@@ -6,8 +6,27 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int, PyTree
 
+from vijax.expectation import Expectation
+from vijax.geometry import Geometry
 from vijax.model import Hyper
+from vijax.models.predictors import PredictorModel
 from vijax.sites import Sites
+from vijax.step_size import Backtracking, Schedule
+
+
+class Spec(NamedTuple):
+    """The choices a proximal-gradient algorithm is composed of."""
+
+    model: PredictorModel
+    expectation: Expectation
+    geometry: Geometry
+    step_size: Schedule | Backtracking | None
+    memory: bool
+    inner_steps: int
+    mean: str
+    learn: tuple[str, ...]
+    penalty_every: int
+    average_after: int | None
 
 
 class PGState(NamedTuple):
