@@ -84,7 +84,7 @@ def run_proximal(model: Any, choices: dict, minibatch: bool, passes: int, size: 
     """The ELBO before each pass and after the last, and the final sites."""
     n, y = model.num_sites, jnp.asarray(model.y)
     alg = vi.pg_svi(model, penalty_every=10**9, **choices)
-    elbo = jax.jit(model.elbo)
+    elbo = jax.jit(lambda state: model.elbo(state.posterior, state.hyper, prior=state.prior))
 
     @jax.jit
     def one_pass(key: jax.Array, state: Any) -> Any:
@@ -98,9 +98,9 @@ def run_proximal(model: Any, choices: dict, minibatch: bool, passes: int, size: 
 
     state, trace = alg.init(jax.random.key(seed)), []
     for epoch in range(passes):
-        trace.append(float(elbo(state.posterior)))
+        trace.append(float(elbo(state)))
         state = one_pass(jax.random.fold_in(jax.random.key(seed), epoch), state)
-    return [*trace, float(elbo(state.posterior))], state.posterior
+    return [*trace, float(elbo(state))], state.posterior
 
 
 def gaussian_elbo(model: Any, whitened: bool) -> Callable[..., jax.Array]:

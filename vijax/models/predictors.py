@@ -68,15 +68,17 @@ class PredictorModel:
         sites: Sites,
         hyper: Hyper | None = None,
         *,
+        prior: Prior | None = None,
         expectation: Expectation | None = None,
         key: PRNGKeyArray | None = None,
     ) -> Float[Array, ""]:
         """The bound on log p(y), differentiable in the sites and in the hyperparameters.
 
-        At the optimum of the sites its gradient in the hyperparameters is that of the optimised bound.
+        At the optimum of the sites its gradient in the hyperparameters is that of the optimised bound. Inside `jit` hand
+        over `prior`, as `state.prior` has it, lest the compiler work out the kernel of the data by itself.
         """
         hyper = self._hyper(hyper)
-        prior = self.prior(hyper)
+        prior = self.prior(hyper) if prior is None else prior
         factor = prior.condition(sites)
         m, v = prior.marginals(factor, jnp.arange(self.num_sites))
         moments = (expectation or self.expectation)(self.likelihood(hyper), self.y, m, v, key)
