@@ -74,8 +74,8 @@ class PredictorModel:
     ) -> Float[Array, ""]:
         """The bound on log p(y), differentiable in the sites and in the hyperparameters.
 
-        At the optimum of the sites its gradient in the hyperparameters is that of the optimised bound. Inside `jit` hand
-        over `prior`, as `state.prior` has it, lest the compiler work out the kernel of the data by itself.
+        At the optimum of the sites its gradient in the hyperparameters is that of the optimised bound. Inside
+        `jit` hand over `prior`, as `state.prior` has it, lest the compiler work out the kernel of the data by itself.
         """
         hyper = self._hyper(hyper)
         prior = self.prior(hyper) if prior is None else prior
