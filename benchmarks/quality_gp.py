@@ -5,7 +5,9 @@
     python benchmarks/quality_gp.py --data usps_3v5 --batch 20  # the larger problem
 
 Reads the data from the folder named by VIJAX_DATA. float64; kernel sigma^2 exp(-|x - x'|^2 / (2 l^2)), logistic
-likelihood, inputs as they are. A pass reads N sites. "gap" is |ELBO / best - 1| of the exact ELBO. Log-loss in bits.
+likelihood, inputs as they are. Run it under OPENBLAS_NUM_THREADS=1 where other work shares the cores: Cholesky
+factors of this size lose a factor of ten and more to threads that wait for each other.
+A pass reads N sites. "gap" is |ELBO / best - 1| of the exact ELBO. Log-loss in bits.
 """
 
 from __future__ import annotations
