@@ -1,8 +1,8 @@
 """Speed of LDA beside the libraries in common use, one core, CPU seconds, in one run.
 
-    python benchmarks/peers_lda.py [--passes 6] [--peers sklearn gensim] [--out peers.jsonl]
+    python benchmarks/peers_lda.py [--passes 6] [--peers sklearn gensim] [--eta 0.1] [--seed 0] [--out peers.jsonl]
 
-Reads the AP corpus from the folder named by VIJAX_DATA; K = 100, batch 256, alpha = eta = 0.1, (t + 1)^-0.75. The peers
+Reads the AP corpus from the folder named by VIJAX_DATA; K = 100, batch 256, alpha = 0.1, (t + 1)^-0.75. The peers
 are installed into build/peers, never into vijax's environment, and run there in a process of their own. Each method
 reports documents per CPU second after its first pass (compilation apart) and the CPU seconds, compilation included, by
 which document completion on the held-out tenth first reaches -7.92 nats per word. The last line is a cold start.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS}
-TOPICS, BATCH, ALPHA, ETA, TARGET = 100, 256, 0.1, 0.1, -7.92
+TOPICS, BATCH, ALPHA, TARGET = 100, 256, 0.1, -7.92
 OURS = {
     "vijax svi mean_field": ("svi", "mean_field"),
     "vijax ssvi_a cvb0": ("ssvi_a", "cvb0"),
@@ -31,16 +31,16 @@ OURS = {
 
 
 # --- in the peers' environment: needs no vijax ------------------------------------------------------------------------
-def sklearn_passes(counts, passes):
+def sklearn_passes(counts, passes, eta, seed):
     """Yields (cpu seconds of this pass, topics) of scikit-learn's online LDA."""
     import numpy as np
     from sklearn.decomposition import LatentDirichletAllocation
 
     lda = LatentDirichletAllocation(
-        TOPICS, doc_topic_prior=ALPHA, topic_word_prior=ETA, learning_decay=0.75, learning_offset=1.0,
-        total_samples=counts.shape[0], random_state=0,
+        TOPICS, doc_topic_prior=ALPHA, topic_word_prior=eta, learning_decay=0.75, learning_offset=1.0,
+        total_samples=counts.shape[0], random_state=seed,
     )  # fmt: skip
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for _ in range(passes):
         order = rng.permutation(counts.shape[0])
         started = time.process_time()
@@ -49,7 +49,7 @@ def sklearn_passes(counts, passes):
         yield time.process_time() - started, lda.components_ / lda.components_.sum(1, keepdims=True)
 
 
-def gensim_passes(counts, passes):
+def gensim_passes(counts, passes, eta, seed):
     """Yields (cpu seconds of this pass, topics) of gensim's online LDA."""
     import numpy as np
     from gensim.matutils import Sparse2Corpus
@@ -57,10 +57,10 @@ def gensim_passes(counts, passes):
 
     words = {i: str(i) for i in range(counts.shape[1])}
     lda = LdaModel(
-        num_topics=TOPICS, id2word=words, alpha=[ALPHA] * TOPICS, eta=ETA, decay=0.75, offset=1.0, chunksize=BATCH,
-        random_state=0, eval_every=None, iterations=100,
+        num_topics=TOPICS, id2word=words, alpha=[ALPHA] * TOPICS, eta=eta, decay=0.75, offset=1.0, chunksize=BATCH,
+        random_state=seed, eval_every=None, iterations=100,
     )  # fmt: skip
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for _ in range(passes):
         corpus = Sparse2Corpus(counts[rng.permutation(counts.shape[0])], documents_columns=False)
         started = time.process_time()
@@ -68,31 +68,32 @@ def gensim_passes(counts, passes):
         yield time.process_time() - started, lda.get_topics()
 
 
-def peer_worker(name: str, folder: Path, passes: int) -> None:
+def peer_worker(name: str, folder: Path, passes: int, eta: float, seed: int) -> None:
     import numpy as np
     import scipy.sparse
 
     counts = scipy.sparse.load_npz(folder / "train.npz").tocsr()
-    for i, (seconds, topics) in enumerate({"sklearn": sklearn_passes, "gensim": gensim_passes}[name](counts, passes)):
+    peer = {"sklearn": sklearn_passes, "gensim": gensim_passes}[name]
+    for i, (seconds, topics) in enumerate(peer(counts, passes, eta, seed)):
         np.save(folder / f"{name}-{i}.npy", topics)
         print(json.dumps({"seconds": seconds}), flush=True)
 
 
 # --- in vijax's environment -------------------------------------------------------------------------------------------
-def ours_worker(name: str, passes: int) -> None:
+def ours_worker(name: str, passes: int, eta: float, seed: int) -> None:
     import jax
 
     import vijax as vi
 
     algorithm, estep = OURS[name]
     train, test = corpora()
-    model = vi.models.lda(TOPICS, train.vocab_size, alpha=ALPHA, eta=ETA)
+    model = vi.models.lda(TOPICS, train.vocab_size, alpha=ALPHA, eta=eta)
     alg = getattr(vi, algorithm)(model, estep=getattr(vi.estep, estep)())
     state = None
     for i in range(passes):
         started = time.process_time()
         fit = vi.fit(
-            alg, train, key=jax.random.key(0), num_epochs=i + 1, batch_size=BATCH, state=state, steps_per_chunk=8
+            alg, train, key=jax.random.key(seed), num_epochs=i + 1, batch_size=BATCH, state=state, steps_per_chunk=8
         )
         seconds, state = time.process_time() - started, fit.state
         score = float(fit.score(test, key=jax.random.key(1)).mean)
@@ -176,12 +177,16 @@ def main() -> None:
     p.add_argument("--passes", type=int, default=6)
     p.add_argument("--peers", nargs="*", default=["sklearn", "gensim"])
     p.add_argument("--ours", nargs="*", default=list(OURS))
+    p.add_argument("--eta", type=float, default=0.1)
+    p.add_argument("--seed", type=int, default=0)
     p.add_argument("--out")
     p.add_argument("--worker", help=argparse.SUPPRESS)
     p.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.worker:
-        return ours_worker(a.worker, a.passes) if a.worker in OURS else peer_worker(a.worker, a.folder, a.passes)
+        if a.worker in OURS:
+            return ours_worker(a.worker, a.passes, a.eta, a.seed)
+        return peer_worker(a.worker, a.folder, a.passes, a.eta, a.seed)
 
     import scipy.sparse
 
@@ -189,7 +194,8 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         scipy.sparse.save_npz(Path(folder) / "train.npz", train.to_scipy())
-        base = [__file__, "--passes", str(a.passes), "--folder", folder, "--worker"]
+        chosen = ["--passes", str(a.passes), "--eta", str(a.eta), "--seed", str(a.seed)]
+        base = [__file__, *chosen, "--folder", folder, "--worker"]
         for name in a.peers:
             found = scored(name, Path(folder), lines_of([str(peers_python()), *base, name]))
             rows.append(summary(name, found, train.num_documents))

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from scipy import stats as sps
 
 from vijax.families import (
@@ -18,9 +19,18 @@ from vijax.families import (
     Dirichlet,
     Family,
     Gamma,
+    InverseGamma,
+    InverseWishart,
+    MarkovChain,
+    Multinomial,
     MultivariateNormal,
+    MultivariateNormalGamma,
     Normal,
+    NormalGamma,
+    NormalWishart,
+    Poisson,
     Product,
+    Wishart,
 )
 
 
@@ -34,12 +44,16 @@ class Case:
     """Arguments of the constructor, float64; properties of the same names must give them back."""
     reference: Callable[..., Any] | None = None
     """SciPy's frozen distribution for one member, from the constructor's arguments."""
+    reference_entropy: bool = True
+    """Whether that distribution's entropy is right."""
     moment: tuple[Callable, Callable] | None = None
     """f(x) of one value and E_q[f(x)] of one member: a closed form that no family uses."""
     support: str | None = None
     """'real', 'positive' or 'unit' where log_prob can be integrated by quadrature."""
-    num_values: int | None = None
-    """How many values a discrete x can take."""
+    values: Any = None
+    """All values of a discrete x (of an unbounded one, all that have a probability), with a batch axis of length 1."""
+    has_flat: bool = True
+    """Whether some member is constant in x; `flat` raises NotImplementedError elsewhere."""
     invalid: tuple[tuple[Callable[..., Family], Mapping[str, Any], str], ...] = ()
     """Constructor, arguments, and the argument that the ValueError must name."""
     outside: tuple[tuple[Any, ...], ...] = ()
@@ -71,13 +85,43 @@ def spd(seed: int, size: int, dim: int) -> np.ndarray:
     return root @ root.swapaxes(-1, -2) + 0.3 * np.eye(dim)
 
 
-def symmetrised(q: MultivariateNormal, v: MultivariateNormal) -> MultivariateNormal:
-    matrix = v.negative_half_precision
-    return dataclasses.replace(v, negative_half_precision=0.5 * (matrix + jnp.swapaxes(matrix, -1, -2)))
+def symmetrised(q: Family, v: Family) -> Family:
+    """A direction in which every leaf that is a square matrix is symmetric."""
+    leaves = zip(jax.tree.leaves(v), v.event_ndims, strict=True)
+    return v.with_naturals([0.5 * (x + jnp.swapaxes(x, -1, -2)) if n == 2 else x for x, n in leaves])
 
 
 def centred(q: Categorical, v: Categorical) -> Categorical:
     return Categorical(v.logits - jnp.sum(q.probs * v.logits, -1, keepdims=True))
+
+
+def compositions(total: int, parts: int) -> np.ndarray:
+    """All tuples of `parts` counts that sum to `total`."""
+    counts = np.stack(np.meshgrid(*[np.arange(total + 1)] * parts, indexing="ij"), -1).reshape(-1, parts)
+    return counts[counts.sum(-1) == total]
+
+
+def paths(num_states: int, num_steps: int) -> np.ndarray:
+    """All sequences of states."""
+    grid = np.meshgrid(*[np.arange(num_states)] * num_steps, indexing="ij")
+    return np.stack(grid, -1).reshape(-1, num_steps)
+
+
+def in_range_of_fisher(q: Family, v: Family) -> Family:
+    """The part of v that F does not map to zero, by the eigenvectors of the Hessian of A."""
+
+    def one(q: Family, v: Family) -> Family:
+        vector, unravel = ravel_pytree(q)
+        values, vectors = jnp.linalg.eigh(jax.hessian(lambda x: unravel(x).log_normalizer())(vector))
+        kept = jnp.where(values > 1e-5, 1.0, 0.0)
+        return unravel(vectors @ (kept * (vectors.T @ ravel_pytree(v)[0])))
+
+    return jax.jit(jax.vmap(one))(q, v)
+
+
+def potentials(seed: int, size: int, scale: float, **shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: scale * rng.normal(size=(size, *shape)) for name, shape in shapes.items()}
 
 
 def discrete(probs: np.ndarray) -> Any:
@@ -93,7 +137,15 @@ def product(**parts: Mapping[str, Any]) -> Product:
     return Product(factors, batch_ndim=1)
 
 
+def tilted_gamma(law: Gamma, strength: Any, location: Any) -> Any:
+    """E[exp(-tau (1 + mu + mu^2 / 2))]: a Gaussian integral over mu, then a gamma's over tau."""
+    k, m = strength, location
+    exponent = 1 + 0.5 * (k * m**2 - (k * m - 1) ** 2 / (k + 1))
+    return jnp.sqrt(k / (k + 1)) * (law.rate / (law.rate + exponent)) ** law.shape
+
+
 NAN = float("nan")
+EYE = np.eye(2)
 
 GAMMA = {
     "constructor": Gamma.from_shape_rate,
@@ -129,6 +181,45 @@ MULTIVARIATE_NORMAL = {
         lambda x: jnp.cos(jnp.sum(x)),
         lambda q: jnp.exp(-jnp.sum(q.cov) / 2) * jnp.cos(jnp.sum(q.mean())),
     ),
+    "gauge": symmetrised,
+}
+
+INVERSE_GAMMA = {
+    "constructor": InverseGamma.from_shape_scale,
+    "reference": lambda shape, scale: sps.invgamma(shape, scale=scale),
+    "moment": (lambda x: jnp.exp(-1 / x), lambda q: (q.scale / (q.scale + 1)) ** q.shape),
+}
+NORMAL_GAMMA = {
+    "constructor": NormalGamma.from_parameters,
+    "peaked": lambda q: q.shape >= 0.5,
+    "moment": (  # exp<v, t(x)>, whose mean is exp(A(lambda + v) - A(lambda))
+        lambda x: jnp.exp(-x.precision * (1 + x.mean + 0.5 * x.mean**2)),
+        lambda q: tilted_gamma(q.precision_law(), q.strength, q.location),
+    ),
+}
+WISHART = {
+    "constructor": Wishart.from_degrees_scale,
+    "reference": lambda degrees, scale: sps.wishart(degrees, scale),
+    "peaked": lambda q: q.degrees >= q.dim + 1,
+    "moment": (
+        lambda x: jnp.exp(-0.5 * jnp.sum(x)),
+        lambda q: (1 + jnp.sum(q.scale)) ** (-q.half_degrees),
+    ),
+    "gauge": symmetrised,
+}
+INVERSE_WISHART = {
+    "constructor": InverseWishart.from_degrees_scale,
+    "reference": lambda degrees, scale: sps.invwishart(degrees, scale),
+    "reference_entropy": False,  # SciPy 1.17 adds (D + 1) log 2 where D > 1
+    "moment": (
+        lambda x: jnp.exp(-0.5 * jnp.linalg.inv(x)[0, 0]),
+        lambda q: (1 + jnp.linalg.inv(q.scale)[0, 0]) ** (0.5 * -q.degrees),
+    ),
+    "gauge": symmetrised,
+}
+NORMAL_WISHART = {
+    "constructor": NormalWishart.from_parameters,
+    "peaked": lambda q: q.degrees >= q.dim,
     "gauge": symmetrised,
 }
 
@@ -223,7 +314,7 @@ FAMILIES = [
         constructor=Categorical.from_probs,
         params={"probs": array([0.1, 0.2, 0.7], [1 / 3, 1 / 3, 1 / 3], [0.6, 0.39, 0.01])},
         reference=discrete,
-        num_values=3,
+        values=np.arange(3)[:, None],
         gauge=centred,
         invalid=(
             (Categorical.from_probs, {"probs": [0.5, 0.6]}, "probs"),
@@ -245,7 +336,7 @@ FAMILIES = [
         constructor=Bernoulli.from_probs,
         params={"probs": array(0.2, 0.5, 0.99)},
         reference=lambda probs: sps.bernoulli(probs),
-        num_values=2,
+        values=np.arange(2)[:, None],
         invalid=(
             (Bernoulli.from_probs, {"probs": 1.5}, "probs"),
             (Bernoulli.from_probs, {"probs": NAN}, "probs"),
@@ -258,6 +349,228 @@ FAMILIES = [
         constructor=Bernoulli.from_logit,
         params={"logit": array(-1e4, 60.0, -40.0)},
         extreme=True,
+    ),
+    Case(
+        "inverse_gamma",
+        params={"shape": array(1.7, 3.0, 30.0), "scale": array(3.0, 0.5, 20.0)},
+        support="positive",
+        invalid=(
+            (InverseGamma.from_shape_scale, {"shape": 0.0, "scale": 1.0}, "shape"),
+            (InverseGamma.from_shape_scale, {"shape": 1.0, "scale": NAN}, "scale"),
+        ),
+        outside=((1.0, -1.0), (-1.0, 0.0)),
+        **INVERSE_GAMMA,
+    ),
+    Case(
+        "inverse_gamma_extreme",
+        params={"shape": array(1.02, 1e6, 40.0), "scale": array(1e-4, 1e4, 1e6)},
+        extreme=True,
+        **INVERSE_GAMMA,
+    ),
+    Case(
+        "normal_gamma",
+        params={
+            "location": array(-1.0, 0.3, 2.0),
+            "strength": array(0.5, 3.0, 1.0),
+            "shape": array(0.8, 2.0, 30.0),
+            "rate": array(3.0, 0.5, 20.0),
+        },
+        invalid=tuple(
+            (
+                NormalGamma.from_parameters,
+                {**dict.fromkeys(("location", "strength", "shape", "rate"), 1.0), name: bad},
+                name,
+            )
+            for name, bad in (("location", NAN), ("strength", 0.0), ("shape", -1.0), ("rate", float("inf")))
+        ),
+        outside=((0.0, 0.0, -1.0, 1.0), (2.0, -0.5, -1.0, 1.0), (0.0, -0.5, -1.0, 0.0)),
+        **NORMAL_GAMMA,
+    ),
+    Case(
+        "normal_gamma_extreme",
+        params={
+            "location": array(3.0, 0.0, -1.0),
+            "strength": array(1e5, 1e-4, 1e-2),
+            "shape": array(1e5, 0.05, 1e3),
+            "rate": array(1e5, 10.0, 1e6),
+        },
+        extreme=True,
+        **{**NORMAL_GAMMA, "moment": None},
+    ),
+    Case(
+        "wishart",
+        params={"degrees": array(4.5, 30.0), "scale": spd(2, 2, 3) / 5},
+        invalid=(
+            (Wishart.from_degrees_scale, {"degrees": 1.0, "scale": np.eye(2)}, "degrees"),
+            (Wishart.from_degrees_scale, {"degrees": 3.0, "scale": [[1.0, 2.0], [2.0, 1.0]]}, "scale"),
+            (Wishart.from_degrees_scale, {"degrees": 3.0, "scale": 1.0}, "scale"),
+        ),
+        outside=((-np.eye(3), 1.0), (np.eye(3), 3.0), (np.zeros((3, 3)), 3.0)),
+        **WISHART,
+    ),
+    Case(
+        "wishart_extreme",
+        params={
+            "degrees": array(2.01, 1e5),
+            "scale": np.stack([np.diag([1e-3, 1.0, 1e2]) + 1e-4, 1e-4 * (np.eye(3) + 0.9)]),
+        },
+        extreme=True,
+        **{**WISHART, "reference": None},  # SciPy refuses draws that are singular when rounded to float32
+    ),
+    Case(
+        "inverse_wishart",
+        params={"degrees": array(6.0, 30.0), "scale": spd(3, 2, 3)},
+        invalid=(
+            (InverseWishart.from_degrees_scale, {"degrees": 1.0, "scale": np.eye(2)}, "degrees"),
+            (InverseWishart.from_degrees_scale, {"degrees": 3.0, "scale": [[1.0, 0.5], [0.0, 1.0]]}, "scale"),
+        ),
+        outside=((-np.eye(3), -1.0), (np.eye(3), -3.0)),
+        **INVERSE_WISHART,
+    ),
+    Case(
+        "multivariate_normal_gamma",
+        constructor=MultivariateNormalGamma.from_parameters,
+        params={
+            "location": array([1.0, -0.5, 0.3], [0.0, 2.0, -1.0]),
+            "strength": spd(5, 2, 3),
+            "shape": array(0.8, 6.0),
+            "rate": array(2.0, 3.0),
+        },
+        peaked=lambda q: q.shape + 0.5 * q.dim >= 1,
+        gauge=symmetrised,
+        invalid=tuple(
+            (
+                MultivariateNormalGamma.from_parameters,
+                {"location": [0.0, 0.0], "strength": np.eye(2), "shape": 1.0, "rate": 1.0, name: bad},
+                name,
+            )
+            for name, bad in (
+                ("location", [NAN, 0.0]),
+                ("location", [0.0] * 3),
+                ("strength", -np.eye(2)),
+                ("shape", 0.0),
+                ("rate", -1.0),
+            )
+        ),
+        outside=(
+            (np.zeros(3), np.eye(3), -1.0, 1.0),
+            (np.zeros(3), -np.eye(3), 0.0, 1.0),
+            (np.zeros(3), -np.eye(3), -1.0, 0.0),
+        ),
+    ),
+    Case(
+        "normal_wishart",
+        params={
+            "location": array([1.0, -0.5, 0.3], [0.0, 2.0, -1.0]),
+            "strength": array(0.7, 5.0),
+            "degrees": array(4.5, 30.0),
+            "scale": spd(4, 2, 3) / 5,
+        },
+        invalid=tuple(
+            (
+                NormalWishart.from_parameters,
+                {"location": [0.0, 0.0], "strength": 1.0, "degrees": 3.0, "scale": np.eye(2), name: bad},
+                name,
+            )
+            for name, bad in (
+                ("location", [NAN, 0.0]),
+                ("location", [0.0] * 3),
+                ("strength", 0.0),
+                ("degrees", 1.0),
+                ("scale", -np.eye(2)),
+            )
+        ),
+        outside=(
+            (np.zeros(3), -np.eye(3), -1.0, 0.9),
+            (np.zeros(3), -np.eye(3), 0.0, 3.0),
+            (np.full(3, 3.0), -np.eye(3), -1.0, 3.0),
+        ),
+        **NORMAL_WISHART,
+    ),
+    Case(
+        "normal_wishart_extreme",
+        params={
+            "location": array([1.0, -0.5, 0.3], [0.0, 0.0, 1e-3]),
+            "strength": array(1e-2, 1e5),
+            "degrees": array(2.5, 1e5),
+            "scale": np.stack([np.diag([1e-2, 1.0, 10.0]) + 1e-3, 1e-4 * (np.eye(3) + 0.9)]),
+        },
+        extreme=True,
+        **NORMAL_WISHART,
+    ),
+    Case(
+        "poisson",
+        constructor=Poisson.from_rate,
+        params={"rate": array(0.01, 1.7, 60.0)},
+        reference=lambda rate: sps.poisson(rate),
+        values=np.arange(250)[:, None],
+        has_flat=False,
+        invalid=(
+            (Poisson.from_rate, {"rate": 0.0}, "rate"),
+            (Poisson.from_rate, {"rate": NAN}, "rate"),
+            (Poisson.from_log_rate, {"log_rate": float("inf")}, "log_rate"),
+        ),
+        outside=((NAN,), (float("inf"),)),
+    ),
+    Case(
+        "poisson_extreme",
+        constructor=Poisson.from_rate,
+        params={"rate": array(1e-6, 1e4, 1e6)},
+        has_flat=False,
+        extreme=True,
+    ),
+    Case(
+        "multinomial",
+        constructor=lambda probs: Multinomial.from_probs(probs, 5),
+        params={"probs": array([0.1, 0.2, 0.7], [1 / 3, 1 / 3, 1 / 3], [0.6, 0.39, 0.01])},
+        reference=lambda probs: sps.multinomial(5, probs),
+        values=compositions(5, 3)[:, None],
+        gauge=lambda q, v: dataclasses.replace(v, logits=centred(q, v).logits),
+        has_flat=False,
+        invalid=(
+            (Multinomial.from_probs, {"probs": [0.5, 0.6], "total": 3}, "probs"),
+            (Multinomial.from_probs, {"probs": [0.5, 0.5], "total": 0}, "total"),
+            (Multinomial.from_logits, {"logits": [0.0, 0.0], "total": 1.5}, "total"),
+            (Multinomial.from_logits, {"logits": [0.0, NAN], "total": 1}, "logits"),
+        ),
+        outside=(([0.0, NAN, 0.0],), ([0.0, -float("inf"), 0.0],)),
+    ),
+    Case(
+        "multinomial_extreme",
+        constructor=lambda logits: Multinomial.from_logits(logits, 100_000),
+        params={"logits": array([0.0, -1.0, -3.0], [-20.0, 0.0, 0.0], [0.0, 0.0, -80.0])},
+        gauge=lambda q, v: dataclasses.replace(v, logits=centred(q, v).logits),
+        has_flat=False,
+        extreme=True,
+    ),
+    Case(
+        "markov_chain",
+        constructor=MarkovChain.from_potentials,
+        params=potentials(5, 2, 1.0, initial=(3,), transition=(3, 3), unary=(4, 3)),
+        values=paths(3, 4)[:, None],
+        gauge=in_range_of_fisher,
+        invalid=(
+            (MarkovChain.from_potentials, {"initial": [0.0, NAN], "transition": EYE, "unary": EYE}, "initial"),
+            (MarkovChain.from_potentials, {"initial": [0.0, 0.0], "transition": EYE[:1], "unary": EYE}, "transition"),
+            (MarkovChain.from_potentials, {"initial": [0.0, 0.0], "transition": EYE, "unary": EYE[0]}, "unary"),
+            (MarkovChain.from_probs, {"initial": [1.0, 0.0], "transition": EYE, "num_steps": 0}, "num_steps"),
+            (MarkovChain.from_probs, {"initial": [1.0, 0.0], "transition": EYE + 1, "num_steps": 1}, "probs"),
+        ),
+        outside=((np.full(3, NAN), np.zeros((3, 3)), np.zeros((4, 3))),),
+    ),
+    Case(
+        "markov_chain_extreme",
+        constructor=MarkovChain.from_potentials,
+        params=potentials(6, 2, 30.0, initial=(3,), transition=(3, 3), unary=(4, 3)),
+        gauge=in_range_of_fisher,
+        extreme=True,
+    ),
+    Case(
+        "markov_chain_by_step",
+        constructor=MarkovChain.from_potentials,
+        params=potentials(7, 2, 1.0, initial=(2,), transition=(2, 2, 2), unary=(3, 2)),
+        values=paths(2, 3)[:, None],
+        gauge=in_range_of_fisher,
     ),
     Case(
         "product",

@@ -255,3 +255,10 @@ def test_bad_arguments_are_named():
         vi.fit(vi.svi(coin()), FLIPS, key=jax.random.key(0))
     with pytest.raises(ValueError, match="damping: expected"):
         vi.ssvi(coin(), damping=2.0)
+
+
+def test_double_precision_in_a_context_reaches_the_data():
+    """Batches are put on the device by another thread, where `jax.enable_x64` of this one does not hold by itself."""
+    with jax.enable_x64(True):
+        fit = vi.fit(vi.cavi(coin()), np.full(4, 1 / 3), num_steps=1, key=jax.random.key(0))
+        assert fit.posterior["bias"].alpha == 2 + 4 * (1 / 3)

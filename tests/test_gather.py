@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compilation import optimized_jit
 from vijax.batch import Documents
 from vijax.gather import docs_per_chunk, merge_chunks, split_chunks, sum_over_rows
 
@@ -121,7 +122,7 @@ def test_row_gradients_are_added_in_place():
     big = jnp.ones((5003, 7))
     docs = buckets()[:1]
     share = {"mix": jnp.ones(7), "floor": jnp.ones(2)}
-    compiled = jax.jit(jax.grad(lambda t: chunked(t, share, docs, 1)[0])).lower(big).compile()
+    compiled = optimized_jit(jax.grad(lambda t: chunked(t, share, docs, 1)[0])).lower(big).compile()
     text = compiled.as_text()
     made = re.findall(r"= \w+\[5003,7\]\S* ([\w-]+)\(", text)
     assert set(made) <= {"parameter", "get-tuple-element", "scatter", "fusion", "broadcast", "call", "add"}

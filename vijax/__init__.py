@@ -1,6 +1,6 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-from vijax import estep, expectation, geometry, likelihood, message, models, sites, step_size
+from vijax import estep, expectation, geometry, init, likelihood, message, models, reference, sites, step_size
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
@@ -11,12 +11,22 @@ from vijax.families import (
     Dirichlet,
     Family,
     Gamma,
+    InverseGamma,
+    InverseWishart,
+    MarkovChain,
+    Multinomial,
     MultivariateNormal,
+    MultivariateNormalGamma,
     Normal,
+    NormalGamma,
+    NormalWishart,
+    Poisson,
     Product,
+    Wishart,
 )
 from vijax.fit import DivergedError, Progress, Status, fit
 from vijax.model import LocalElbo, Model, model
+from vijax.models.energy import conditional, energy_model
 from vijax.proximal import pg_svi
 from vijax.result import Fit
 
@@ -34,29 +44,42 @@ __all__ = [
     "Fit",
     "Gamma",
     "Info",
+    "InverseGamma",
+    "InverseWishart",
     "LocalElbo",
+    "MarkovChain",
     "Minibatch",
     "Model",
+    "Multinomial",
     "MultivariateNormal",
+    "MultivariateNormalGamma",
     "Normal",
+    "NormalGamma",
+    "NormalWishart",
+    "Poisson",
     "Product",
     "Progress",
     "Result",
     "State",
     "Status",
+    "Wishart",
     "cavi",
     "compose",
+    "conditional",
     "em",
+    "energy_model",
     "estep",
     "expectation",
     "fit",
     "geometry",
+    "init",
     "likelihood",
     "map",
     "message",
     "model",
     "models",
     "pg_svi",
+    "reference",
     "sites",
     "ssvi",
     "ssvi_a",

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from vijax import tree
 from vijax.batch import Minibatch, as_minibatch
 from vijax.families import Product
 from vijax.families.base import require
-from vijax.message import MessageRule
+from vijax.message import Message, MessageRule
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.step_size import Ramp, Schedule, no_ramp
 
@@ -42,6 +43,7 @@ class State(NamedTuple):
       hyper: the model's hyperparameters as they stand.
       opt_state: of the optimiser of the learnt hyperparameters.
       penalty: the objective's penalty when it was last evaluated.
+      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.init_local`), else None.
       step: t, counted from 0.
       bad_steps: steps skipped in a row.
     """
@@ -50,6 +52,7 @@ class State(NamedTuple):
     hyper: Hyper
     opt_state: PyTree
     penalty: Float[Array, ""]
+    local: PyTree
     step: Int[Array, ""]
     bad_steps: Int[Array, ""]
 
@@ -58,8 +61,8 @@ class Info(NamedTuple):
     """Diagnostics of a step, all of the state *before* it.
 
     Attributes:
-      elbo: the objective, maximised: (N_t/S) sum of the groups' bounds minus the penalty. Exact for mean field on full
-        data, else an unbiased estimate of it.
+      elbo: the objective, maximised: (N_t/S) sum of the groups' bounds, plus what couples the globals, minus the
+        penalty. Exact for mean field on full data, else an unbiased estimate of it.
       local_elbo: sum of the batch's bounds, unscaled.
       per_group: the bounds group by group, in the layout of the batch.
       num_groups: S, groups in the batch.
@@ -93,19 +96,20 @@ class Spec(NamedTuple):
     penalty_every: int
     num_groups: float | None
     full_data: bool
+    sequential: bool
 
 
 class Algorithm(NamedTuple):
     """A pure algorithm: jit, scan, vmap or shard its functions as you like.
 
     Attributes:
-      init: (key) -> `State`.
+      init: (key, batch=None) -> `State`; the batch (as in `step`) is needed by models whose start depends on data.
       step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the algorithm takes
         the whole set or was told `num_groups`.
       spec: the choices it is made of.
     """
 
-    init: Callable[[PRNGKeyArray], State]
+    init: Callable[..., State]
     step: Callable[[PRNGKeyArray, State, Any], tuple[State, Info]]
     spec: Spec
 
@@ -123,6 +127,7 @@ def compose(
     penalty_every: int = 1,
     num_groups: float | None = None,
     full_data: bool = False,
+    sequential: bool = False,
 ) -> Algorithm:
     """Any algorithm of the design.
 
@@ -139,6 +144,8 @@ def compose(
         large posterior it costs as much as drawing from it. Every step where hyperparameters are learnt.
       num_groups: N, needed only to hand `step` bare data that are part of a larger set.
       full_data: bare data given to `step` are the whole set.
+      sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
+        coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
 
     Raises:
       ValueError: `learn` names what is no hyperparameter of the model, or `penalty_every` is below 1.
@@ -150,22 +157,35 @@ def compose(
     estep = model.estep if estep is None else estep
     every = 1 if learn else penalty_every
     spec = Spec(
-        model, message, estep, geometry, step_size, ramp or no_ramp(), tuple(learn), every, num_groups, full_data
+        model=model,
+        message=message,
+        estep=estep,
+        geometry=geometry,
+        step_size=step_size,
+        ramp=ramp or no_ramp(),
+        learn=tuple(learn),
+        penalty_every=every,
+        num_groups=num_groups,
+        full_data=full_data,
+        sequential=sequential,
     )
     optimizer = hyper_optimizer or optax.adam(0.01)
     return Algorithm(_init(spec, optimizer), _step(spec, optimizer), spec)
 
 
-def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[[PRNGKeyArray], State]:
-    def init(key: PRNGKeyArray) -> State:
-        hyper = {name: jnp.asarray(value) for name, value in spec.model.hyper.items()}
-        prior = spec.message.prior(spec.model.prior(hyper))
-        posterior = spec.model.init(key, prior)
+def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., State]:
+    def init(key: PRNGKeyArray, batch: Any = None) -> State:
+        model = spec.model
+        batch = None if batch is None else as_minibatch(batch, spec.num_groups, spec.full_data)
+        hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
+        posterior = model.init(hyper, key, spec.message.prior(model.prior(hyper)), batch)
+        start = model.init_local if spec.full_data and batch is not None else None
         return State(
             posterior=posterior,
             hyper=hyper,
             opt_state=optimizer.init(_logs(hyper, spec.learn)),
             penalty=jnp.zeros((), jax.tree.leaves(posterior)[0].dtype),
+            local=None if start is None else start(hyper, batch),
             step=jnp.zeros((), jnp.int32),
             bad_steps=jnp.zeros((), jnp.int32),
         )
@@ -176,22 +196,51 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[[PRNG
 def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., tuple[State, Info]]:
     def step(key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         batch = as_minibatch(batch, spec.num_groups, spec.full_data)
-        key_global, key_local = jax.random.split(key)
         theta = _logs(state.hyper, spec.learn)
         prior = spec.message.prior(spec.model.prior(state.hyper))
-        bound = _scaled_bound(spec, state, batch, key_local)
         rho = spec.step_size(state.step)
-        message = spec.message.estimate(key_global, state.posterior, prior, rho, bound, theta)
-        proposal = spec.geometry(state.posterior, tree.add(prior, message.natural), rho)
-        moved = geometries.retract(proposal, state.posterior, prior, rho)
+        moved = _move(spec, key, state, batch, prior, rho, theta)
         penalty, penalty_grad = _penalty(spec, state, theta)
-        theta_grad = tree.subtract(message.theta_grad, penalty_grad)
+        theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
         hyper, opt_state = _learn(optimizer, theta_grad, theta, state)
-        ok = tree.all_finite((moved.posterior, message.value, hyper))
-        new = _advance(ok, state, moved.posterior, hyper, opt_state)._replace(penalty=penalty)
-        return new, _info(message, penalty, rho, moved.retractions, ok)
+        ok = tree.all_finite((moved.posterior, moved.message.value, hyper))
+        new = _advance(ok, state, moved.posterior, moved.local, hyper, opt_state)._replace(penalty=penalty)
+        return new, _info(moved.message, penalty, rho, moved.retractions, ok)
 
     return step
+
+
+class _Moved(NamedTuple):
+    """Where a step led, before it is accepted; `message` is the first block's, of the state as it was."""
+
+    posterior: Product
+    local: PyTree
+    message: Message
+    retractions: Int[Array, ""]
+
+
+def _move(
+    spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, prior: Product, rho: Array, theta: PyTree
+) -> _Moved:
+    """The proximal step, block after block of the globals."""
+    posterior, local, messages, retractions = state.posterior, state.local, [], []
+    for block in _blocks(spec, posterior):
+        key, key_global, key_local = jax.random.split(key, 3)
+        bound = _scaled_bound(spec, state, batch._replace(local=local), key_local)
+        message = spec.message.estimate(key_global, posterior, prior, rho, bound, theta)
+        old, base = posterior.only(block), prior.only(block)
+        proposal = spec.geometry(old, tree.add(base, message.natural.only(block)), rho)
+        moved = geometries.retract(proposal, old, base, rho)
+        posterior = posterior.replace(moved.posterior)
+        local = None if local is None else message.aux.local
+        messages.append(message)
+        retractions.append(moved.retractions)
+    return _Moved(posterior, local, messages[0], functools.reduce(jnp.add, retractions))
+
+
+def _blocks(spec: Spec, posterior: Product) -> tuple[tuple[str, ...], ...]:
+    blocks = spec.model.blocks
+    return blocks if spec.sequential and blocks is not None else (tuple(posterior),)
 
 
 def _scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray) -> Callable:
@@ -203,7 +252,8 @@ def _scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray)
         total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
         # A batch of padding alone says nothing, rather than 0/0.
         scale = spec.ramp(state.step, total, said.num_groups) / jnp.maximum(said.num_groups, 1)
-        return scale * said.total, said
+        coupling = spec.model.global_elbo
+        return scale * said.total + (0.0 if coupling is None else coupling(hyper, stats)), said
 
     return bound
 
@@ -234,16 +284,18 @@ def _learn(
     return {**state.hyper, **learnt}, opt_state
 
 
-def _advance(ok: Bool[Array, ""], state: State, posterior: Product, hyper: Hyper, opt_state: PyTree) -> State:
+def _advance(
+    ok: Bool[Array, ""], state: State, posterior: Product, local: PyTree, hyper: Hyper, opt_state: PyTree
+) -> State:
     """The new state, or the last good one with the step counted as bad."""
-    posterior, hyper, opt_state = tree.select(
-        ok, (posterior, hyper, opt_state), (state.posterior, state.hyper, state.opt_state)
+    posterior, local, hyper, opt_state = tree.select(
+        ok, (posterior, local, hyper, opt_state), (state.posterior, state.local, state.hyper, state.opt_state)
     )
     bad_steps = jnp.where(ok, 0, state.bad_steps + 1)
-    return State(posterior, hyper, opt_state, state.penalty, state.step + 1, bad_steps)
+    return State(posterior, hyper, opt_state, state.penalty, local, state.step + 1, bad_steps)
 
 
-def _info(message: Any, penalty: Array, rho: Array, retractions: Array, ok: Array) -> Info:
+def _info(message: Message, penalty: Array, rho: Array, retractions: Array, ok: Array) -> Info:
     said: LocalElbo = message.aux
     return Info(
         elbo=message.value - penalty,

@@ -15,6 +15,7 @@ is an estimate anyway, evaluate its KL term at every tenth step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vijax import message
@@ -39,20 +40,32 @@ def map(model: Model, *, estep: Any = None, step_size: Schedule | None = None, *
     return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
 
 
-def cavi(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
-    """Coordinate-ascent mean-field variational inference (seed 002, Algorithm 1): step size 1 on full data."""
-    return compose(
-        model, message=message.mean_field(), estep=estep, step_size=step_size or constant(), **_full(choices)
-    )
+def cavi(
+    model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
+) -> Algorithm:
+    """Coordinate-ascent mean-field variational inference (seed 002, Algorithm 1): step size 1 on full data.
+
+    Args:
+      model: what is inferred.
+      points: globals of which only the posterior mode is found (variational EM), not a distribution.
+      estep: how local variables are treated.
+      step_size: rho_t; 1 never decreases the ELBO.
+      **choices: the other arguments of `compose`.
+    """
+    rule = _with_points(message.mean_field(), points)
+    return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
 
 
-def svi(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+def svi(
+    model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
+) -> Algorithm:
     """Stochastic variational inference: mean-field natural gradients from minibatches (seed 002, Algorithm 3).
 
-    The default schedule is (t + 1)^-0.75.
+    The default schedule is (t + 1)^-0.75; `points` as for `cavi`.
     """
     choices = {"penalty_every": 10, **choices}
-    return compose(model, message=message.mean_field(), estep=estep, step_size=step_size or robbins_monro(), **choices)
+    rule = _with_points(message.mean_field(), points)
+    return compose(model, message=rule, estep=estep, step_size=step_size or robbins_monro(), **choices)
 
 
 def ssvi_a(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
@@ -99,6 +112,10 @@ def ssvi(
     return compose(model, message=rule, estep=estep, step_size=step_size or robbins_monro(kappa=0.6), **choices)
 
 
+def _with_points(rule: message.MessageRule, points: Sequence[str]) -> message.MessageRule:
+    return message.mixed(rule, **dict.fromkeys(points, message.maximum_a_posteriori())) if points else rule
+
+
 def _full(choices: dict[str, Any]) -> dict[str, Any]:
-    """Bare data are the whole data set, unless the caller said how many groups there are."""
-    return {"full_data": choices.get("num_groups") is None, **choices}
+    """Coordinate ascent; bare data are the whole data set, unless the caller said how many groups there are."""
+    return {"full_data": choices.get("num_groups") is None, "sequential": True, **choices}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
+
+from vijax.tree import register
 
 
 class Minibatch(NamedTuple):
@@ -18,14 +19,16 @@ class Minibatch(NamedTuple):
       num_groups: scalar, N, the number of groups in the whole data set; None where this is all of it.
       weights: 1 for a group, 0 for padding, for data whose leaves have one leading axis of groups; None where all
         count, or where the data carry their own.
+      local: where an iterative E-step starts: the locals that full-data algorithms carry in their state; else None.
     """
 
     data: PyTree
     num_groups: Float[Array, ""] | np.floating | float | None
     weights: Float[Array, " groups"] | None = None
+    local: PyTree = None
 
 
-@jax.tree_util.register_dataclass
+@register
 @dataclasses.dataclass(frozen=True)
 class Documents:
     """Documents of similar length as padded rows of unique words.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from jaxtyping import PRNGKeyArray
 from vijax.algorithm import Algorithm, Info, State
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
+from vijax.restarts import Many, best, many, of_run
 from vijax.result import Fit
 
 
@@ -84,6 +86,7 @@ def fit(
     num_steps: int | None = None,
     batch_size: int | None = None,
     state: State | None = None,
+    restarts: int = 1,
     callbacks: Sequence[Callback] = (),
     steps_per_chunk: int | None = None,
     tol: float | None = None,
@@ -102,6 +105,9 @@ def fit(
       batch_size: groups a step; None takes the whole data set at every step.
       state: where to go on from; None starts afresh. With the same key and arguments, a run in two parts equals a run
         in one, bit for bit.
+      restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
+        returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
+        shape (steps, restarts). It takes so many times the memory.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
       steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the numbers.
       tol: stop when the relative change of the objective over a chunk falls below it (full data).
@@ -128,15 +134,41 @@ def fit(
     seed = int(jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max))
     loader = as_loader(data, alg.spec.model, batch_size, seed)
     total = _num_steps(num_epochs, num_steps, loader)
+    _check_restarts(restarts, state)
+    runs = alg if restarts == 1 else many(alg, restarts)
     # Chunks donate their state: the caller keeps his, and no two leaves may share a buffer.
-    state = jax.tree.map(jnp.copy, alg.init(key_init) if state is None else state)
+    state = jax.tree.map(jnp.copy, _start(runs, loader, key_init) if state is None else state)
     length = min(total, steps_per_chunk or (50 if loader.steps_per_epoch == 1 else 10))
-    chunks = _Chunks(alg, loader, key_run, max(1, length), total)
+    chunks = _Chunks(runs, loader, key_run, max(1, length), total)
     status, traces = _run(chunks, state, callbacks, tol, max_bad_steps)
-    result = Fit(alg, chunks.state, _joined(traces), status)
+    result = Fit(alg, *_view(chunks.state, _joined(traces)), status)
     if throw and status is Status.DIVERGED:
         raise DivergedError(result)
     return result
+
+
+def _check_restarts(restarts: int, state: State | None) -> None:
+    if restarts < 1:
+        raise ValueError(f"restarts: expected an integer >= 1, got {restarts}.")
+    if restarts > 1 and state is not None:
+        raise ValueError(
+            f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out."
+        )
+
+
+def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
+    """One run's state and trace: the best one's of several."""
+    if not isinstance(state, Many):
+        return state, trace
+    elbo = trace["elbo"]
+    state, trace = of_run(best(trace), state, trace)
+    return state, {**trace, "restart_elbo": elbo}
+
+
+def _start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> State:
+    """Where a run begins; the first batch is there for models whose start depends on the data."""
+    batch = next(iter(loader.batches(0, 1)))
+    return alg.init(key, batch)
 
 
 def _num_steps(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:
@@ -183,14 +215,20 @@ class _Chunks:
     def _trace(self, infos: Info, done: int, count: int) -> dict[str, np.ndarray]:
         scalars = infos._replace(per_group=None)._asdict()
         trace = {k: np.asarray(v)[:count] for k, v in scalars.items() if v is not None}
-        self.groups_seen += float(trace["num_groups"].sum())
+        self.groups_seen += float(trace["num_groups"].sum()) / trace["num_groups"][0].size
         return {"step": np.arange(done - count, done), **trace}
 
 
 def _prefetched(inputs: Iterator) -> Generator:
     from vijax.data import prefetch
 
-    return prefetch(inputs, size=1)
+    return prefetch(_in_precision(inputs, jnp.result_type(float) == np.float64), size=1)
+
+
+def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
+    """`with jax.enable_x64()` holds in one thread only, and the data are put on the device in another."""
+    with jax.enable_x64(x64):
+        yield from inputs
 
 
 def _run(
@@ -229,18 +267,19 @@ def _verdict(
 
 def _settled(traces: list[dict[str, np.ndarray]], tol: float) -> bool:
     """The objective at the end of this chunk against the end of the last one."""
-    ends = [float(trace["elbo"][-1]) for trace in traces[-2:]]
-    return len(ends) == 2 and abs(ends[1] - ends[0]) <= tol * abs(ends[1])
+    ends = [np.asarray(trace["elbo"][-1]) for trace in traces[-2:]]
+    return len(ends) == 2 and bool(np.all(np.abs(ends[1] - ends[0]) <= tol * np.abs(ends[1])))
 
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
     loader = chunks.loader
+    state, trace = _view(chunks.state, trace)
     words = None if loader.num_words is None else chunks.groups_seen / loader.num_groups * loader.num_words
     return Progress(
         done,
         chunks.total,
         loader.steps_per_epoch,
-        chunks.state,
+        state,
         trace,
         chunks.groups_seen,
         words,
@@ -255,9 +294,20 @@ def _joined(traces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([t[name] for t in traces]) for name in traces[0]} if traces else {}
 
 
+FINISHING = "interrupted: finishing the current chunk; press again to stop at once"
+
+
+def _say_at_once(line: str) -> None:
+    """To standard error by the bare system call: a signal may have come in the middle of a print, which cannot be
+    entered again."""
+    start = "\n" if os.isatty(2) else ""  # below a progress bar
+    with contextlib.suppress(OSError):
+        os.write(2, f"{start}{line}\n".encode())
+
+
 @contextlib.contextmanager
 def _interrupt_flag() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C, which lets the current chunk finish; a second one interrupts at once."""
+    """Set by the first Ctrl-C, which lets the current chunk finish, and says so; a second one interrupts at once."""
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag
@@ -267,6 +317,8 @@ def _interrupt_flag() -> Iterator[threading.Event]:
     def handle(signum: int, frame: Any) -> None:
         if flag.is_set() and callable(before):
             before(signum, frame)
+        if not flag.is_set():
+            _say_at_once(FINISHING)
         flag.set()
 
     signal.signal(signal.SIGINT, handle)

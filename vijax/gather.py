@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 ACCELERATOR_BYTES = 2**29  # rows given to an accelerator at once: enough to keep all of it busy
@@ -95,10 +96,12 @@ _sum_over_rows.defvjp(_forward, _backward)
 
 def _scan_groups(body, carry, groups, key):
     """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body per group."""
+    ends = np.cumsum([group.words.shape[0] for group in groups])
+    # One split for all of them: a generator in each group would be compiled as often.
+    keys = jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
     auxs = []
-    for group, group_key in zip(groups, jax.random.split(key, max(len(groups), 1)), strict=False):
-        keys = jax.random.split(group_key, group.words.shape[0])
-        carry, aux = jax.lax.scan(lambda c, x: body(c, *x), carry, (group, keys))
+    for group, group_keys in zip(groups, keys, strict=True):
+        carry, aux = jax.lax.scan(lambda c, x: body(c, *x), carry, (group, group_keys))
         auxs.append(aux)
     return carry, tuple(auxs)
 

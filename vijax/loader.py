@@ -124,6 +124,8 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
         corpus = read(data)
         _check_batch_size(batch_size, corpus.num_documents)
         return CorpusLoader(corpus, batch_size or corpus.num_documents, seed)
+    if model.check_data is not None:
+        model.check_data(data)
     lengths = [int(np.shape(leaf)[0]) if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)] or [0]
     total = min(lengths)
     if total == 0 or total != max(lengths):

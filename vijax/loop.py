@@ -41,6 +41,7 @@ def run_chunk(
       The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`.
     """
 
+    @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
         return step(jax.random.fold_in(key, state.step), state, batch)

@@ -43,7 +43,7 @@ class LocalElbo(NamedTuple):
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity, so that jitted functions may take one
 class Model:
     """A model in the form every algorithm reads.
 
@@ -51,7 +51,15 @@ class Model:
       hyper: positive hyperparameters by name; fixed, or learnt by gradient steps on their logarithms.
       prior: hyper -> the prior of the globals, natural parameters of the posterior's very family.
       local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
-      init: (key, prior) -> where the posterior starts.
+      init: (hyper, key, prior, minibatch) -> where the posterior starts. The minibatch is None where the caller of
+        `Algorithm.init` gave no data; models whose start depends on the data say so.
+      global_elbo: (hyper, stats) -> the part of the objective that couples globals (hierarchical priors), or None.
+      blocks: the globals' names in groups that can be updated at once, in the order of coordinate ascent; None: all
+        at once.
+      init_local: (hyper, minibatch) -> where the E-step starts on full data, carried in the state from then on, so
+        that coordinate ascent never loses ground; None where locals are found afresh at each step.
+      check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it.
+      energy: the `vijax.models.energy.Energy` that the model was made from, where it was.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
       score: (hyper, posterior, data, key) -> held-out score, where the field has one better than the bound.
@@ -60,10 +68,15 @@ class Model:
     hyper: Hyper
     prior: Callable[[Hyper], Product]
     local_elbo: LocalElboFn
-    init: Callable[[PRNGKeyArray, Product], Product]
+    init: Callable[[Hyper, PRNGKeyArray, Product, Minibatch | None], Product]
     estep: Any = None
     reads_documents: bool = False
     score: Callable[[Hyper, Product, Any, PRNGKeyArray], Any] | None = None
+    global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
+    blocks: tuple[tuple[str, ...], ...] | None = None
+    init_local: Callable[[Hyper, Minibatch], PyTree] | None = None
+    energy: Any = None
+    check_data: Callable[[PyTree], None] | None = None
 
 
 def model(
@@ -105,5 +118,5 @@ def model(
         hyper=dict(hyper or {}),
         prior=prior if callable(prior) else lambda _: prior,
         local_elbo=bound,
-        init=init or (lambda key, prior: prior),
+        init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
     )

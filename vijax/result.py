@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax.algorithm import Algorithm, State
+from vijax.batch import Minibatch
 from vijax.families import Product
 
 
@@ -74,6 +76,19 @@ class Fit(NamedTuple):
             rows.append(order)
         gamma = in_order(np.concatenate(gammas), np.concatenate(rows))
         return gamma / gamma.sum(axis=1, keepdims=True)
+
+    def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
+        """The optimised locals of data at the posterior: for models made by `energy_model` their factors by name, one
+        for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's responsibilities).
+
+        Args:
+          data: as `vijax.fit` takes it (arrays with one leading axis of groups).
+          key: of the E-step's draws, where it samples.
+        """
+        spec = self.alg.spec
+        batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
+        infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
+        return infer(self.state.hyper, spec.message.point(self.posterior), batch, key, estep=spec.estep).local
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
         """Held-out score with its standard error, by the measure the model's field uses: document completion for LDA.

@@ -167,3 +167,6 @@ _TABLE: tuple[Row, ...] = (
     ),
     (Product, tfd.JointDistributionNamed, _to_joint, _from_joint),
 )
+
+FAMILIES = tuple(row[0] for row in _TABLE)
+"""The families that `to_tfp` converts."""

@@ -1,10 +1,48 @@
-"""Arithmetic on pytrees, leaf by leaf."""
+"""Dataclasses as pytrees, and arithmetic on pytrees, leaf by leaf."""
 
 from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
+
+T = TypeVar("T", bound=type)
+
+
+def register(cls: T) -> T:
+    """Registers a dataclass as a pytree of its fields; those with metadata `static` are part of its structure.
+
+    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes with equally many
+    fields compare equal, and once in a while `jit` hands a normal the function that it compiled for a beta.
+
+    >>> @register
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Line:
+    ...     points: list
+    ...     name: str = dataclasses.field(metadata={"static": True})
+    >>> jax.tree.map(lambda x: 2 * x, Line([1, 2], "a"))
+    Line(points=[2, 4], name='a')
+    """
+    fields = dataclasses.fields(cls)
+    names = tuple(field.name for field in fields if not field.metadata.get("static"))
+    static = tuple(field.name for field in fields if field.metadata.get("static"))
+    keys = tuple(map(jax.tree_util.GetAttrKey, names))
+
+    def flatten(x: Any) -> tuple[tuple, tuple]:
+        return tuple(getattr(x, name) for name in names), tuple(getattr(x, name) for name in static)
+
+    def flatten_with_keys(x: Any) -> tuple[tuple, tuple]:
+        children, structure = flatten(x)
+        return tuple(zip(keys, children, strict=True)), structure
+
+    def unflatten(structure: tuple, children: Any) -> Any:
+        return cls(**dict(zip(names, children, strict=True)), **dict(zip(static, structure, strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
 
 
 def add(a: PyTree, b: PyTree) -> PyTree:

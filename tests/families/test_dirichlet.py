@@ -7,6 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
+from tests.compilation import optimized_jit
 from vijax.families import Dirichlet, DirichletStats
 from vijax.families.base import Family
 from vijax.families.elasticity import elasticity_by_quadrature
@@ -162,7 +163,7 @@ def test_many_draws_of_a_small_law_under_jit(by: str, shape: tuple[int, ...]) ->
     """With a plain sum in the place of `_sum_of_draws` XLA miscompiles these: most draws come out wrong."""
     n, c = 20_000, jnp.asarray(np.random.default_rng(0).gamma(1.0, 5.0, shape) + 1.0, jnp.float32)
     keys = jax.random.split(jax.random.key(0), n if by == "vmap" else 1)
-    many = lambda f: jax.jit(lambda keys: jax.vmap(f)(keys) if by == "vmap" else f(keys[0]))(keys)
+    many = lambda f: optimized_jit(lambda keys: jax.vmap(f)(keys) if by == "vmap" else f(keys[0]))(keys)
     axes = () if by == "vmap" else (n,)
     log_x = np.asarray(many(lambda key: Dirichlet(c).sample_stats(key, axes).log))
     offset = np.asarray(many(lambda key: sample_offset(key, c, axes)))
@@ -179,7 +180,7 @@ def test_v_of_many_draws_of_a_small_law_under_vmap(shape: tuple[int, ...]) -> No
         Dirichlet(c).pathwise_sample(key)[1](eta),
         Dirichlet(c).fisher_solve(eta),
     )
-    offset, v, solved = jax.jit(jax.vmap(step))(keys, eta)
+    offset, v, solved = optimized_jit(jax.vmap(step))(keys, eta)
     few = slice(None, None, 97)
     wide = np.broadcast_to(np.float64(c), eta.log.shape)[few]
     want = v_in_float64(wide, np.float64(offset)[few], np.float64(eta.log)[few])

@@ -117,19 +117,23 @@ def test_messages_are_counts_of_every_token(rng, estep):
 @pytest.mark.parametrize("estep", ESTEPS)
 @pytest.mark.parametrize("name", MESSAGES)
 def test_every_pair_of_estep_and_message_improves_the_fit(rng, name, estep):
-    """Two separated topics: every pair must find them from a random start."""
+    """Two separated topics: every pair must find them from the best, by its own objective, of four random starts (from
+    one start SVI with Gibbs does so only in two cases of three, over 192 keys)."""
     truth = np.array([[0.3, 0.3, 0.3, 0.1, 0, 0, 0], [0, 0, 0, 0.1, 0.3, 0.3, 0.3]])
     theta = rng.dirichlet([0.1, 0.1], size=60)
     counts = np.array([rng.multinomial(40, t @ truth) for t in theta])
     model = vi.models.lda(2, V, alpha=0.1, eta=1.0 if name == "map" else 0.1)
     choices = {} if name in ("em", "map") else {"num_groups": 60}
     alg = MESSAGES[name](model, estep=ESTEPS[estep], **choices)
-    key, batch = jax.random.key(1), batch_of(counts)
-    states = jax.jit(
-        lambda s: jax.lax.scan(lambda s, _: alg.step(jax.random.fold_in(key, s.step), s, batch), s, length=60)
-    )
-    state, info = states(alg.init(key))
-    found = np.asarray(state.posterior["topics"].mean())
+    batch = batch_of(counts)
+
+    def run(key):
+        step = lambda s, _: alg.step(jax.random.fold_in(key, s.step), s, batch)
+        return jax.lax.scan(step, alg.init(key), length=60)
+
+    state, info = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(1), 4))
+    best = np.argmax(info.elbo[:, -10:].mean(axis=1))
+    found = np.asarray(state.posterior["topics"].mean())[best]
     error = min(np.abs(found - truth).sum(1).mean(), np.abs(found[::-1] - truth).sum(1).mean())
     assert error < 0.15, error
     assert np.all(np.isfinite(info.elbo))

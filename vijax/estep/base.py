@@ -7,9 +7,12 @@ that fit in cache; all tokens of a slot are the same word.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
-from jaxtyping import Array, Float, PRNGKeyArray
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 
 class Locals(NamedTuple):
@@ -51,6 +54,41 @@ class MixedMembership(Protocol):
           max_tokens: static bound on a row's sum of counts.
         """
         ...
+
+
+def iterate_by_document(
+    improve: Callable[[Any], PyTree],
+    start: PyTree,
+    topic_counts: Callable[[Any], Float[Array, "docs topics"]],
+    counts: Float[Array, "docs slots"],
+    max_iters: int,
+    tol: float,
+) -> PyTree:
+    """Repeats `improve` until it changes no document's topic counts by more than `tol` on average over topics.
+
+    A document that is finished stays as it is, so that its answer does not depend on its neighbours in the chunk.
+
+    Args:
+      improve: one round for all documents at once; every leaf keeps its shape, documents first.
+      start: where to begin.
+      topic_counts: what of it is watched.
+      counts: tokens per slot; a document without tokens is finished from the start.
+      max_iters: most rounds.
+      tol: see above.
+    """
+
+    def unfinished(carry: tuple) -> Array:
+        _, active, iteration = carry
+        return jnp.any(active) & (iteration < max_iters)
+
+    def iterate(carry: tuple) -> tuple:
+        old, active, iteration = carry
+        new = improve(old)
+        change = jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1)
+        new = jax.tree.map(lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old)
+        return new, active & (change > tol), iteration + 1
+
+    return jax.lax.while_loop(unfinished, iterate, (start, jnp.sum(counts, axis=1) > 0, 0))[0]
 
 
 def check_positive(argument: str, value: float) -> float:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.estep.base import Locals, check_count, check_positive
+from vijax.estep.base import Locals, check_count, check_positive, iterate_by_document
 from vijax.gather import docs_per_chunk
 
 
@@ -34,22 +33,13 @@ class CVB0:
     ) -> Locals:
         """See `estep.base.MixedMembership`; neither `key` nor `max_tokens` is used."""
         del key, max_tokens
-        docs, active = counts.shape[0], jnp.sum(counts, axis=1) > 0
-        start = weigh(likelihood, counts, alpha, jnp.zeros((docs, alpha.size), likelihood.dtype), 0.0)
+        nothing = jnp.zeros((counts.shape[0], alpha.size), likelihood.dtype)
+        start = weigh(likelihood, counts, alpha, nothing, 0.0)
 
-        def unfinished(carry):
-            _, active, iteration = carry
-            return jnp.any(active) & (iteration < self.max_iters)
+        def improve(old: _Responsibilities) -> _Responsibilities:
+            return weigh(likelihood, counts, alpha, old.topic_counts, old.weights * old.scale[:, :, None])
 
-        def iterate(carry):
-            old, active, iteration = carry
-            new = weigh(likelihood, counts, alpha, old.topic_counts, old.weights * old.scale[:, :, None])
-            change = jnp.mean(jnp.abs(new.topic_counts - old.topic_counts), axis=1)
-            # A finished document stays as it is, so that its answer does not depend on its neighbours in the chunk.
-            new = jax.tree.map(lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old)
-            return new, active & (change > self.tol), iteration + 1
-
-        last, _, _ = jax.lax.while_loop(unfinished, iterate, (start, active, 0))
+        last = iterate_by_document(improve, start, lambda r: r.topic_counts, counts, self.max_iters, self.tol)
         return Locals(alpha + last.topic_counts, last.weights * (counts * last.scale)[:, :, None])
 
 

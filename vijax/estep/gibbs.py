@@ -16,6 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from vijax.estep.base import Locals, check_count
+from vijax.estep.conditionals import Conditionals, Factors, Stats, gibbs_sweeps
+from vijax.families.threefry import threefry2x32
 from vijax.gather import docs_per_chunk
 
 NO_TOPIC = jnp.iinfo(jnp.int32).max  # out of range, so that adding to its count changes nothing
@@ -27,6 +29,10 @@ class Gibbs:
 
     num_sweeps: int
     burn_in: int
+
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> tuple[Factors, Stats]:
+        """Locals of a model written as an energy (`vijax.estep.conditionals`): sweeps of draws."""
+        return gibbs_sweeps(problem, key, self.num_sweeps, self.burn_in)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """Enough documents to fill vectors and to hide what each step costs."""
@@ -46,10 +52,11 @@ class Gibbs:
         tokens = token_likelihood(likelihood, jnp.minimum(slot, slots - 1))
         prior = pad_topics(alpha)[:, :, None]
 
+        seed = jax.random.bits(key, (2,), jnp.uint32)
+
         def sweep(s, carry):
             assignment, kept = carry
-            bits = jax.random.bits(jax.random.fold_in(key, s), (max_tokens, docs), jnp.uint32)
-            assignment = sweep_tokens(*assignment, prior, tokens, slot < slots, bits)
+            assignment = sweep_tokens(*assignment, prior, tokens, slot < slots, random_words(seed, s, slot.shape))
             keep = (s >= self.burn_in).astype(likelihood.dtype)
             return assignment, kept.at[jnp.arange(docs), slot, assignment[0]].add(keep, mode="drop")
 
@@ -101,6 +108,14 @@ def draw_topics(weights: Float[Array, "inner blocks docs"], bits: UInt32[Array, 
     # Rounding may leave the rest at the end of the block, or beyond; the last topic of it that has weight is meant.
     passed = inside <= jnp.minimum(rest, below(inside[-1]))
     return jnp.sum(passed, axis=0, dtype=jnp.int32) * blocks + block
+
+
+def random_words(seed: UInt32[Array, " two"], stream: Int[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, ...]:
+    """Random words, different ones for every stream. (`jax.random.bits` is a loop of its own, once for each length of
+    documents, and takes longer to compile.)"""
+    index = jax.lax.iota(jnp.uint32, math.prod(shape))
+    streams = jnp.broadcast_to(stream.astype(jnp.uint32), index.shape)
+    return threefry2x32(seed[0], seed[1], index, streams)[0].reshape(shape)
 
 
 def below(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

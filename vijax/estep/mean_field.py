@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.estep.base import Locals, check_count, check_positive
+from vijax.estep.base import Locals, check_count, check_positive, iterate_by_document
+from vijax.estep.conditionals import Conditionals, Factors, Stats, coordinate_ascent
 from vijax.families.special import digamma
 from vijax.gather import docs_per_chunk
 
@@ -19,6 +19,11 @@ class MeanField:
 
     max_iters: int
     tol: float
+
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> tuple[Factors, Stats]:
+        """Locals of a model written as an energy (`vijax.estep.conditionals`): coordinate ascent."""
+        del key
+        return coordinate_ascent(problem, self.max_iters, self.tol)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """So few documents that the likelihood stays in a core's cache over the iterations."""
@@ -36,20 +41,10 @@ class MeanField:
         del key, max_tokens
         start = alpha + jnp.sum(counts, axis=1, keepdims=True) / alpha.size
 
-        def unfinished(carry):
-            _, active, iteration = carry
-            return jnp.any(active) & (iteration < self.max_iters)
+        def improve(gamma: Array) -> Array:
+            return ascend(gamma, likelihood, counts, alpha)
 
-        def iterate(carry):
-            gamma, active, iteration = carry
-            new = ascend(gamma, likelihood, counts, alpha)
-            change = jnp.mean(jnp.abs(new - gamma), axis=1)
-            # A converged document stays as it is, so that its answer does not depend on its neighbours in the chunk.
-            gamma = jnp.where(active[:, None], new, gamma)
-            return gamma, active & (change > self.tol), iteration + 1
-
-        active = jnp.sum(counts, axis=1) > 0
-        gamma, _, _ = jax.lax.while_loop(unfinished, iterate, (start, active, 0))
+        gamma = iterate_by_document(improve, start, lambda gamma: gamma, counts, self.max_iters, self.tol)
         return Locals(gamma, None)
 
 

@@ -6,9 +6,22 @@ from vijax.families.beta import Beta, BetaStats
 from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.inverse_gamma import InverseGamma, InverseGammaStats
+from vijax.families.inverse_wishart import InverseWishart, InverseWishartStats
+from vijax.families.markov_chain import MarkovChain, MarkovChainStats
+from vijax.families.multinomial import Multinomial, MultinomialStats
 from vijax.families.multivariate_normal import MultivariateNormal, MultivariateNormalStats
+from vijax.families.multivariate_normal_gamma import (
+    CoefficientsPrecision,
+    MultivariateNormalGamma,
+    MultivariateNormalGammaStats,
+)
 from vijax.families.normal import Normal, NormalStats
+from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
+from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
+from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.product import Product
+from vijax.families.wishart import Wishart, WishartStats
 
 __all__ = [
     "Bernoulli",
@@ -17,14 +30,34 @@ __all__ = [
     "BetaStats",
     "Categorical",
     "CategoricalStats",
+    "CoefficientsPrecision",
     "Dirichlet",
     "DirichletStats",
     "Family",
     "Gamma",
     "GammaStats",
+    "InverseGamma",
+    "InverseGammaStats",
+    "InverseWishart",
+    "InverseWishartStats",
+    "MarkovChain",
+    "MarkovChainStats",
+    "MeanPrecision",
+    "Multinomial",
+    "MultinomialStats",
     "MultivariateNormal",
+    "MultivariateNormalGamma",
+    "MultivariateNormalGammaStats",
     "MultivariateNormalStats",
     "Normal",
+    "NormalGamma",
+    "NormalGammaStats",
     "NormalStats",
+    "NormalWishart",
+    "NormalWishartStats",
+    "Poisson",
+    "PoissonStats",
     "Product",
+    "Wishart",
+    "WishartStats",
 ]

@@ -24,30 +24,22 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from vijax.tree import register
+
 F = TypeVar("F", bound="Family")
 Statistics = Any
 """A family's own NamedTuple of statistics (of a `Product`, a dictionary of them)."""
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def family(cls: type[F]) -> type[F]:
-    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters.
+    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters."""
+    return register(dataclasses.dataclass(frozen=True)(cls))
 
-    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes with equally many
-    fields compare equal, and once in a while `jit` hands a normal the function that it compiled for a beta.
-    """
-    cls = dataclasses.dataclass(frozen=True)(cls)
-    names = tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-    keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
-    def flatten(q: Any) -> tuple[tuple, None]:
-        return tuple(getattr(q, name) for name in names), None
-
-    def flatten_with_keys(q: Any) -> tuple[tuple, None]:
-        return tuple(zip(keys, flatten(q)[0], strict=True)), None
-
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, lambda _, leaves: cls(*leaves), flatten)
-    return cls
+def static_field() -> Any:
+    """A hashable field of a family that is no natural parameter (a multinomial's total); it comes after those."""
+    return dataclasses.field(metadata={"static": True})
 
 
 def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
@@ -95,7 +87,10 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def flat(self) -> Self:
-        """The natural parameters, of this shape, of the (usually improper) density that is constant in x."""
+        """The natural parameters, of this shape, of the (usually improper) density that is constant in x.
+
+        Raises:
+          NotImplementedError: the family has no such member, because log h is not linear in its statistics."""
 
     # --- what follows from it ---------------------------------------------------------------------------------
     @property
@@ -118,9 +113,16 @@ class Family(abc.ABC):
         return dot_event(self, stats, self.event_ndims)
 
     def log_base_measure(self, stats: Statistics) -> Float[Array, "*batch"]:
-        """log h as a *linear* function of the statistics, so that at mean statistics it is E_q[log h(x)]."""
+        """log h(x), from the statistics of x.
+
+        Linear in them wherever a family allows it, so that at mean statistics it is E_q[log h(x)]. Where it is not
+        (log x! of counts) it must not be given mean statistics: `expected_log_base_measure` is then overridden."""
         del stats
         return jnp.zeros(self.batch_shape, jnp.result_type(jax.tree.leaves(self)[0]))
+
+    def expected_log_base_measure(self) -> Float[Array, "*batch"]:
+        """E_q[log h(x)]."""
+        return self.log_base_measure(self.expected_stats())
 
     def expected_stats(self) -> Statistics:
         """mu = E_q[t(x)] = grad A(lambda)."""
@@ -137,8 +139,7 @@ class Family(abc.ABC):
 
     def entropy(self) -> Float[Array, "*batch"]:
         """H[q] = A(lambda) - <lambda, mu> - E_q[log h]."""
-        mu = self.expected_stats()
-        return self.log_normalizer() - self.dot(mu) - self.log_base_measure(mu)
+        return self.log_normalizer() - self.dot(self.expected_stats()) - self.expected_log_base_measure()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same family."""

@@ -102,7 +102,8 @@ class Dirichlet(Family):
         """sum_v k(c_v, c'_v) - k(C, C'), with k(c, c') = g(c') - g(c) + c' (psi(c') - psi(c)): the terms of size C
         that a difference of log-normalisers would leave to rounding have cancelled."""
         c, c2 = self.concentration, other.concentration
-        return jnp.sum(_kl_term(c, c2), axis=-1) - _kl_term(jnp.sum(c, axis=-1), jnp.sum(c2, axis=-1))
+        of_totals = special.legendre_divergence(jnp.sum(c, axis=-1), jnp.sum(c2, axis=-1))
+        return jnp.sum(special.legendre_divergence(c, c2), axis=-1) - of_totals
 
     def fisher_solve(self, cotangent: DirichletStats) -> Self:
         """F^-1 g = w g + w (sum w g) / D with w = 1 / psi'(c) (Sherman-Morrison); see `_curvature` for D."""
@@ -199,11 +200,6 @@ def floored_log(x: Array) -> Array:
 def positive_and_finite(x: Array) -> Bool[Array, "*shape"]:
     """Elementwise x > 0 and x < inf; False for NaN."""
     return (x > 0) & jnp.isfinite(x)
-
-
-def _kl_term(c: Array, c2: Array) -> Array:
-    gap = special.legendre_gap(c2) - special.legendre_gap(c)
-    return gap + c2 * (special.digamma(c2) - special.digamma(c))
 
 
 def _curvature(c: Float[Array, "*batch v"]) -> tuple[Array, Array]:

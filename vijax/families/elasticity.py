@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.families import coefficients
-from vijax.families.special import digamma, horner, log_minus_digamma
+from vijax.families.special import digamma, expm1_minus_identity, horner, log_minus_digamma
 
 _RADIUS = 1.9  # of t, in the fit
 _STEP = 0.06
@@ -89,16 +89,8 @@ def _tail_integral(side: Array, b: Array, x: Array, slope: Array, above_mean: Ar
     def add(total: Array, node_and_weight: Array) -> tuple[Array, None]:
         node, weight = node_and_weight
         y = jnp.minimum(length * node, _FARTHEST)
-        height = jnp.exp(slope * side * y - x * _expm1_minus_identity(side * y))
+        height = jnp.exp(slope * side * y - x * expm1_minus_identity(side * y))
         return total + height * (side * above_mean + y) * (length * weight), None
 
     rule = jnp.stack([jnp.asarray(_NODES, x.dtype), jnp.asarray(_WEIGHTS, x.dtype)], axis=1)
     return jax.lax.scan(add, jnp.zeros_like(x), rule)[0]
-
-
-def _expm1_minus_identity(y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """exp(y) - 1 - y, accurate for small y too."""
-    near = jnp.clip(y, -0.5, 0.5)
-    factorials = np.cumprod(np.arange(1.0, 16.0))
-    series = near * near * horner(tuple(1.0 / factorials[1:]), near)
-    return jnp.where(jnp.abs(y) < 0.5, series, jnp.expm1(y) - y)

@@ -98,7 +98,7 @@ class Gamma(Family):
         e(a) = log a - psi(a): no difference of log-gammas of large shapes."""
         a, a2 = self.shape, other.shape
         spread = special.log_minus_digamma(a) - special.log_minus_digamma(a2)
-        scale = _excess_over_log(self.mean() / other.mean())
+        scale = special.excess_over_log(self.mean() / other.mean())
         return special.legendre_gap(a2) - special.legendre_gap(a) + a2 * (spread + scale)
 
     def fisher_solve(self, cotangent: GammaStats) -> Self:
@@ -136,9 +136,3 @@ class Gamma(Family):
     def _stats_of_offset(self, offset: Float[Array, "*shape"]) -> GammaStats:
         log_x = log_gamma_from_offset(self.shape, offset) - jnp.log(self.rate)
         return GammaStats(log_x, jnp.exp(log_x))
-
-
-def _excess_over_log(m: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """m - 1 - log m, for m near 1 and for m that vanishes beside 1."""
-    near = jnp.abs(m - 1.0) < 0.5
-    return m - 1.0 - jnp.where(near, jnp.log1p(jnp.where(near, m - 1.0, 0.0)), jnp.log(m))

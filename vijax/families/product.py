@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 import jax
@@ -88,6 +88,15 @@ class Product(Family, Mapping[str, Family]):
         names, batch_ndim = static
         return _rebuild(cls, dict(zip(names, children, strict=True)), batch_ndim)
 
+    def only(self, names: Iterable[str]) -> Self:
+        """The product of the factors named."""
+        return self._like({name: self[name] for name in sorted(names)})
+
+    def replace(self, other: Mapping[str, Family]) -> Self:
+        """This product with the factors of `other` in the place of those of the same names."""
+        require(set(other) <= set(self), "other", f"names among {list(self)}", list(other))
+        return self._like({name: other.get(name, q) for name, q in self.items()})
+
     # --- what a family must say -------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A(lambda) = sum_i A_i(lambda_i)."""
@@ -139,6 +148,10 @@ class Product(Family, Mapping[str, Family]):
     def log_base_measure(self, stats: Mapping[str, tuple]) -> Float[Array, "*batch"]:
         """Sum of the factors' log h_i."""
         return self._total(lambda q, t: q.log_base_measure(t), stats=stats)
+
+    def expected_log_base_measure(self) -> Float[Array, "*batch"]:
+        """Sum of the factors' E[log h_i]."""
+        return self._total(lambda q: q.expected_log_base_measure())
 
     def expected_stats(self) -> dict[str, tuple]:
         """Each factor's mean parameters."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as jsp
+import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.families import coefficients
@@ -98,6 +99,26 @@ def relative_trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape
     """r(x) / x = 1 - 1 / (x psi'(x)), between 0 and 1."""
     excess = trigamma_excess(x)
     return excess / (1.0 + excess)
+
+
+def legendre_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """k(x, x') = g(x') - g(x) + x' (psi(x') - psi(x)) = log Gamma(x') - log Gamma(x) - (x' - x) psi(x) + x' - x with
+    g = `legendre_gap`: the part of a divergence between gammas that log-gamma makes, less x' - x."""
+    return legendre_gap(x2) - legendre_gap(x) + x2 * (digamma(x2) - digamma(x))
+
+
+def expm1_minus_identity(y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """exp(y) - 1 - y, which is not negative, accurate for small y too."""
+    near = jnp.clip(y, -0.5, 0.5)
+    factorials = np.cumprod(np.arange(1.0, 16.0))
+    series = near * near * horner(tuple(1.0 / factorials[1:]), near)
+    return jnp.where(jnp.abs(y) < 0.5, series, jnp.expm1(y) - y)
+
+
+def excess_over_log(m: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """m - 1 - log m, which is not negative, for m near 1 and for m that vanishes beside 1."""
+    near = jnp.abs(m - 1.0) < 0.5
+    return m - 1.0 - jnp.where(near, jnp.log1p(jnp.where(near, m - 1.0, 0.0)), jnp.log(m))
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------

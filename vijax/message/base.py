@@ -34,6 +34,7 @@ class Message(NamedTuple):
 class MessageRule(NamedTuple):
     """Attributes:
     estimate: (key, q, prior, rho, bound, theta) -> `Message`; rho is the size of the step the message is for.
+    at: (key, q) -> the statistics where the gradient is taken, of rules that do no more than that; else None.
     prior: the prior, as the natural parameters towards which a step pulls (MLE forgets it).
     penalty: (q, prior) -> what the objective subtracts from the local bound: KL(q || prior), or minus the log prior
       density at a point.
@@ -42,6 +43,7 @@ class MessageRule(NamedTuple):
     """
 
     estimate: Callable[[PRNGKeyArray, Product, Product, Float[Array, ""], LocalBound, PyTree], Message]
+    at: Callable[[PRNGKeyArray, Product], PyTree] | None
     prior: Callable[[Product], Product]
     penalty: Callable[[Product, Product], Float[Array, ""]]
     point: Callable[[Product], PyTree]
@@ -59,7 +61,21 @@ def gradient(bound: LocalBound, stats: PyTree, theta: PyTree) -> tuple[Float[Arr
     return value, aux, stats_grad, theta_grad
 
 
-def message_at(q: Product, stats: PyTree, bound: LocalBound, theta: PyTree) -> Message:
-    """The gradient of the bound at given statistics, relabelled as natural parameters."""
-    value, aux, stats_grad, theta_grad = gradient(bound, stats, theta)
-    return Message(q.with_naturals(stats_grad), value, aux, theta_grad)
+def gradient_rule(
+    at: Callable[[PRNGKeyArray, Product], PyTree],
+    prior: Callable[[Product], Product],
+    penalty: Callable[[Product, Product], Float[Array, ""]],
+    point: Callable[[Product], PyTree],
+    name: str,
+) -> MessageRule:
+    """The rule whose message is the gradient of the bound at the statistics `at(key, q)`, relabelled as natural
+    parameters; the other arguments are those of `MessageRule`."""
+
+    def estimate(
+        key: PRNGKeyArray, q: Product, base: Product, rho: Float[Array, ""], bound: LocalBound, theta: PyTree
+    ) -> Message:
+        del base, rho
+        value, aux, stats_grad, theta_grad = gradient(bound, at(key, q), theta)
+        return Message(q.with_naturals(stats_grad), value, aux, theta_grad)
+
+    return MessageRule(estimate, at, prior, penalty, point, name)

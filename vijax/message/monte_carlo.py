@@ -41,7 +41,7 @@ def monte_carlo(num_samples: int = 8, estimator: str = "reparameterised") -> Mes
         del prior, rho
         return rule(jax.random.split(key, num_samples), q, bound, theta)
 
-    return MessageRule(estimate, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "monte_carlo")
+    return MessageRule(estimate, None, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "monte_carlo")
 
 
 def _reparameterised(keys: PRNGKeyArray, q: Product, bound: LocalBound, theta: PyTree) -> Message:

@@ -6,21 +6,14 @@ step size one that is EM, with minibatches and decreasing steps online EM.
 
 from __future__ import annotations
 
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Product
-from vijax.message.base import LocalBound, Message, MessageRule, message_at
+from vijax.message.base import MessageRule, gradient_rule
 
 
 def _at_mode(q: Product) -> PyTree:
     return q.stats(q.mode())
-
-
-def _estimate(
-    key: PRNGKeyArray, q: Product, prior: Product, rho: Float[Array, ""], bound: LocalBound, theta: PyTree
-) -> Message:
-    del key, prior, rho
-    return message_at(q, _at_mode(q), bound, theta)
 
 
 def maximum_likelihood() -> MessageRule:
@@ -29,7 +22,7 @@ def maximum_likelihood() -> MessageRule:
     def no_penalty(q: Product, prior: Product) -> Float[Array, ""]:
         return 0.0 * q.log_normalizer()
 
-    return MessageRule(_estimate, lambda p: p.flat(), no_penalty, _at_mode, "mle")
+    return gradient_rule(lambda key, q: _at_mode(q), lambda p: p.flat(), no_penalty, _at_mode, "mle")
 
 
 def maximum_a_posteriori() -> MessageRule:
@@ -38,4 +31,4 @@ def maximum_a_posteriori() -> MessageRule:
     def minus_log_prior(q: Product, prior: Product) -> Float[Array, ""]:
         return -prior.log_prob(q.mode())
 
-    return MessageRule(_estimate, lambda p: p, minus_log_prior, _at_mode, "map")
+    return gradient_rule(lambda key, q: _at_mode(q), lambda p: p, minus_log_prior, _at_mode, "map")

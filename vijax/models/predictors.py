@@ -38,6 +38,7 @@ class PredictorModel:
       expectation: default expectation (`vijax.expectation`).
       reads_documents: never.
       score: none.
+      check_data: none: the observations were checked when the model was made.
     """
 
     hyper: Hyper
@@ -48,6 +49,7 @@ class PredictorModel:
     expectation: Expectation
     reads_documents: bool = False
     score: None = None
+    check_data: None = None
 
     @property
     def num_sites(self) -> int:

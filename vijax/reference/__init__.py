@@ -2,3 +2,5 @@
 
 from vijax.reference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
 from vijax.reference.collapsed_gibbs import collapsed_gibbs_lda as collapsed_gibbs_lda
+from vijax.reference.gibbs import Draws as Draws
+from vijax.reference.gibbs import gibbs as gibbs

@@ -1,0 +1,143 @@
+"""Hidden Markov models against enumeration of paths, hmmlearn-style Baum-Welch by hand, and each other's paddings."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+import vijax as vi
+from vijax.models import emission
+
+RNG = np.random.default_rng(0)
+WORDS = np.eye(3)[[0, 0, 1, 2, 2]]
+
+
+def model(stickiness=0.0):
+    return vi.models.hmm(emission.categorical(2, 3, eta=0.9), 1.1, 0.8, stickiness)
+
+
+def log_evidence(y):
+    """log p(y) by enumeration of paths: Polya urns for first state, transitions and words."""
+    total, concentration = [], np.full((2, 2), 0.8)
+    for z in itertools.product([0, 1], repeat=len(y)):
+        pairs, words = np.zeros((2, 2)), np.zeros((2, 3))
+        for a, b in itertools.pairwise(z):
+            pairs[a, b] += 1
+        for state, word in zip(z, y, strict=True):
+            words[state] += word
+        first = np.log(0.5)
+        urn = lambda prior, counts: (
+            special.gammaln(prior.sum(-1)) - special.gammaln((prior + counts).sum(-1))
+            + (special.gammaln(prior + counts) - special.gammaln(prior)).sum(-1)
+        ).sum()  # fmt: skip
+        total.append(first + urn(concentration, pairs) + urn(np.full((2, 3), 0.9), words))
+    return special.logsumexp(total)
+
+
+def test_elbo_is_below_the_evidence_and_never_falls():
+    with jax.enable_x64(True):
+        fit = vi.fit(vi.cavi(model()), (WORDS[None], np.ones((1, 5), bool)), num_steps=80, key=jax.random.key(0))
+    evidence = log_evidence(WORDS)
+    assert evidence - 2.0 < fit.trace["elbo"][-1] < evidence
+    assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
+
+
+def baum_welch(y, initial, transition, emit, steps):
+    """By enumeration of all paths: exact expected counts, no recursion to share a bug with."""
+    paths = np.array(list(itertools.product([0, 1], repeat=len(y))))
+    for _ in range(steps):
+        weights = np.log(initial[paths[:, 0]]) + np.log(transition[paths[:, :-1], paths[:, 1:]]).sum(1)
+        weights += np.log(emit[paths] @ y.T)[:, np.arange(len(y)), np.arange(len(y))].sum(1)
+        value = special.logsumexp(weights)
+        post = np.exp(weights - value)
+        initial = np.array([post[paths[:, 0] == k].sum() for k in (0, 1)])
+        transition = np.array(
+            [[post @ ((paths[:, :-1] == a) & (paths[:, 1:] == b)).sum(1) for b in (0, 1)] for a in (0, 1)]
+        )
+        transition /= transition.sum(1, keepdims=True)
+        emit = np.array([(post @ (paths == k)) @ y for k in (0, 1)])
+        emit /= emit.sum(1, keepdims=True)
+    return initial, transition, emit, value
+
+
+def test_em_is_baum_welch():
+    start = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+    expected = baum_welch(WORDS, *start, steps=3)
+    with jax.enable_x64(True):
+        alg, data = vi.em(model()), (WORDS[None], np.ones((1, 5), bool))
+        state = alg.init(jax.random.key(0), data)
+        names = ("initial", "transition", "components")
+        q = vi.Product({n: vi.Dirichlet.from_concentration(1 + p) for n, p in zip(names, start, strict=True)})
+        fit = vi.fit(alg, data, num_steps=3, state=state._replace(posterior=q), key=jax.random.key(0))
+        for name, value in zip(names, expected[:3], strict=True):
+            np.testing.assert_allclose(fit.posterior[name].mode(), value, atol=1e-9)
+        np.testing.assert_allclose(fit.trace["elbo"][-1], expected[3], rtol=1e-9)
+
+
+@pytest.mark.parametrize("estep", [vi.estep.mean_field(), vi.estep.gibbs(num_sweeps=2)], ids=["exact", "gibbs"])
+def test_padding_and_empty_sequences_change_nothing(estep):
+    """The same sequences with more padding, and with an empty one and one of a single step."""
+    y = RNG.poisson(3.0, (4, 6, 2)).astype(np.float32)
+    mask = np.arange(6) < np.array([6, 4, 1, 0])[:, None]
+    m = vi.models.hmm(emission.poisson(3, 2))
+    q = m.init({}, jax.random.key(0), m.prior({}), vi.Minibatch((y, mask), None))
+    bound = jax.jit(lambda s, data: m.local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(5), estep))
+    wide = (np.pad(y, ((0, 0), (0, 3), (0, 0)), constant_values=7.0), np.pad(mask, ((0, 0), (0, 3))))
+    a, b = (bound(q.expected_stats(), data).per_group for data in ((y, mask), wide))
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    assert a[3] == b[3] == 0.0
+    message = jax.grad(lambda s: bound(s, wide).total)(q.expected_stats())
+    np.testing.assert_allclose(jnp.sum(message["initial"].log), 3.0, rtol=1e-5)
+    np.testing.assert_allclose(jnp.sum(message["transition"].log), 5.0 + 3.0, rtol=1e-5)
+    np.testing.assert_allclose(-jnp.sum(message["components"].value), 2 * 11.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["cavi", "map", "svi", "ssvi", "ssvi_a"])
+def test_states_are_recovered(algorithm):
+    """Sticky chains with separated Gaussians: transition, means, Viterbi and smoothing near the truth."""
+    rng = np.random.default_rng(1)
+    truth = np.zeros((30, 40), int)
+    for t in range(1, 40):
+        truth[:, t] = np.where(rng.uniform(size=30) < 0.9, truth[:, t - 1], 1 - truth[:, t - 1])
+    y = rng.normal(np.where(truth[..., None] == 1, 3.0, -3.0), 1.0, (30, 40, 2)).astype(np.float32)
+    data = vi.models.pad([row[: 40 - n] for n, row in enumerate(y)])
+    alg = getattr(vi, algorithm)(vi.models.hmm(emission.full_gaussian(2, 2)))
+    whole = {"num_steps": 15} if algorithm in ("cavi", "map") else {"num_epochs": 40, "batch_size": 10}
+    fit = vi.fit(alg, data, key=jax.random.key(0), **whole)
+    means = fit.posterior["components"].mean().mean[:, 0]
+    np.testing.assert_allclose(np.sort(means), [-3.0, 3.0], atol=0.3)
+    np.testing.assert_allclose(np.diag(fit.posterior["transition"].mean()), 0.9, atol=0.05)
+    z = fit.locals(data, key=jax.random.key(1))["z"]
+    flip = int(means[0] > means[1])
+    for states in (jax.vmap(lambda z: z.mode())(z), jnp.argmax(jax.vmap(lambda z: z.probs)(z), -1)):
+        assert np.mean((np.asarray(states) ^ flip)[data[1]] == truth[data[1]]) > 0.99
+    assert np.isfinite(fit.score(data, key=jax.random.key(0)).mean)
+
+
+def test_score_of_known_parameters_is_the_evidence():
+    """Concentrated posterior: the score per step is log p(y) / T by enumeration."""
+    start = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+    names = ("initial", "transition", "components")
+    q = vi.Product({n: vi.Dirichlet.from_concentration(1e7 * p) for n, p in zip(names, start, strict=True)})
+    from vijax.models.hmm import score
+
+    found = score(emission.categorical(2, 3), q, (WORDS[None], np.ones((1, 5), bool)))
+    np.testing.assert_allclose(found.mean, baum_welch(WORDS, *start, steps=1)[3] / 5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.zeros((1, 2, 3)), r"a pair \(y, mask\), got ndarray"),
+        ((np.zeros((1, 2, 3)), np.ones((1, 3))), r"y of shape \(N, T, D\)"),
+        ((np.zeros((1, 2, 3)), np.array([[False, True]])), "masks true on the first steps"),
+        ((np.zeros((1, 2, 3)), np.zeros((1, 2), bool)), "at least one step"),
+        ((np.full((1, 2, 3), 0.5), np.ones((1, 2), bool)), "counts 0, 1, 2"),
+    ],
+)
+def test_bad_data(data, message):
+    with pytest.raises(ValueError, match=message):
+        vi.fit(vi.cavi(model()), data, num_steps=1, key=jax.random.key(0))

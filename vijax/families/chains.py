@@ -1,0 +1,209 @@
+"""Discrete chains of T steps over K states, by their potentials: the functions that the `MarkovChain` family and any
+hand-written hidden Markov bound share.
+
+    q(z) = exp{initial[z_1] + sum_t transition_t[z_t, z_{t+1}] + sum_t unary[t, z_t] - A},    z_t in 0..K-1
+
+Potentials are log weights, normalised or not. `transition` is (K, K), shared by all steps, or (T-1, K, K). Sequences
+of unequal lengths are padded to one T: `mask` (T,) is true on the steps that exist, which come first, and a padded
+step adds nothing to A, to its gradient, to a draw's statistics or to an entropy, whatever its potentials hold. A
+sequence without any step has A = 0. The gradient of A in the potentials is the expected statistics: forward-backward
+by automatic differentiation, the backward pass recomputing what it needs from the T x K forward messages.
+
+These functions take one sequence; map them over a batch by `jax.vmap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.nn import logsumexp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from vijax.families.base import require
+
+Mask = Bool[Array, " T"] | None
+_LOG_ZERO = -1e30  # finite, so that no gradient of a sum of such terms is 0 / 0
+
+
+def chain_log_normalizer(
+    initial: Float[Array, " K"],
+    transition: Float[Array, "*steps K K"],
+    unary: Float[Array, "T K"],
+    mask: Mask = None,
+) -> Float[Array, ""]:
+    """A = log sum over paths of exp{...}: the forward recursion in log space, O(T K^2), one step after another.
+
+    With `unary` the log likelihoods of the observations it is log p(y), and its gradient the smoothed marginals.
+
+    Raises:
+      ValueError: shapes that do not fit.
+
+    >>> pi, a, b = jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8]])), jnp.zeros((3, 2))
+    >>> print(abs(chain_log_normalizer(pi, a, b).round(5)))
+    0.0
+    >>> mask = jnp.array([True, False, False])
+    >>> print(chain_log_normalizer(pi, a, b + 1.0, mask).round(5), chain_log_normalizer(pi, a, b, mask & False))
+    1.0 0.0
+    """
+    unary, mask = _checked(initial, transition, unary, mask)
+    return jnp.where(mask[0], jnp.sum(_forward(initial, transition, unary, mask)[1]), 0.0)
+
+
+def chain_log_normalizer_parallel(
+    initial: Float[Array, " K"],
+    transition: Float[Array, "*steps K K"],
+    unary: Float[Array, "T K"],
+    mask: Mask = None,
+) -> Float[Array, ""]:
+    """The same by products of K x K matrices in a tree: O(log T) deep but O(T K^3) work, for accelerators."""
+    unary, mask = _checked(initial, transition, unary, mask)
+    start = initial + unary[0]
+    eye = jnp.where(jnp.eye(len(initial), dtype=bool), 0.0, _LOG_ZERO).astype(unary.dtype)
+    steps = jnp.where(mask[1:, None, None], transition + unary[1:, None, :], eye)
+    product, level = lax.associative_scan(_log_matmul, _settled(steps)) if len(steps) else _settled(eye[None])
+    return jnp.where(mask[0], logsumexp(start[:, None] + product[-1]) + level[-1], 0.0)
+
+
+def chain_entropy(
+    initial: Float[Array, " K"],
+    transition: Float[Array, "*steps K K"],
+    unary: Float[Array, "T K"],
+    mask: Mask = None,
+) -> Float[Array, ""]:
+    """-E[log q(z)], in nats, by one forward pass (Hernando et al., 2005): with w_ij the probability of z_t = i given
+    z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). A sum of positive
+    terms, where A - <lambda, mu> is a difference of terms of size T; what all states share is set apart."""
+    unary, mask = _checked(initial, transition, unary, mask)
+    messages = _forward(initial, transition, unary, mask)[0]
+
+    def step(entropy: Array, inputs: Any) -> tuple[Array, Array]:
+        message, exists, into = inputs
+        scores = message[:, None] + (transition if into is None else into)
+        surprise = logsumexp(scores, axis=0) - scores
+        gained = jnp.sum(jnp.exp(-surprise) * (entropy[:, None] + surprise), 0)
+        level = jnp.where(exists, jnp.mean(gained), 0.0)
+        return jnp.where(exists, gained - level, entropy), level
+
+    per_step = None if transition.ndim == 2 else transition
+    entropy, levels = lax.scan(step, jnp.zeros_like(initial), (messages[:-1], mask[1:], per_step))
+    ending = jnp.sum(jnp.exp(messages[-1]) * (entropy - messages[-1]))
+    return jnp.where(mask[0], ending + jnp.sum(levels), 0.0)
+
+
+def chain_sample(
+    key: PRNGKeyArray,
+    initial: Float[Array, " K"],
+    transition: Float[Array, "*steps K K"],
+    unary: Float[Array, "T K"],
+    mask: Mask = None,
+    shape: tuple[int, ...] = (),
+) -> Int[Array, "*shape T"]:
+    """Paths z ~ q by forward filtering and backward sampling; 0 on padded steps."""
+    unary, mask = _checked(initial, transition, unary, mask)
+    messages = _forward(initial, transition, unary, mask)[0]
+    noise = jax.random.gumbel(key, (len(unary), *shape, len(initial)), unary.dtype)
+    start = jnp.argmax(messages[-1] + noise[-1], -1)
+
+    def back(state: Array, step: Any) -> tuple[Array, Array]:
+        message, noise, follows, into_next = step
+        towards = jnp.where(follows, jnp.moveaxis(into_next, -1, 0)[state], 0.0)
+        state = jnp.argmax(message + towards + noise, -1)
+        return state, state
+
+    steps = (messages[:-1], noise[:-1], mask[1:], _per_step(transition, len(unary)))
+    path = lax.scan(back, start, steps, reverse=True)[1]
+    path = jnp.concatenate([path, start[None]])
+    return jnp.where(mask, jnp.moveaxis(path, 0, -1), 0)
+
+
+def chain_mode(
+    initial: Float[Array, " K"],
+    transition: Float[Array, "*steps K K"],
+    unary: Float[Array, "T K"],
+    mask: Mask = None,
+) -> Int[Array, " T"]:
+    """The likeliest path (Viterbi, 1967); 0 on padded steps."""
+    unary, mask = _checked(initial, transition, unary, mask)
+    messages = _forward(initial, transition, unary, mask, reduce=jnp.max)[0]
+    start = jnp.argmax(messages[-1])
+
+    def back(state: Array, step: Any) -> tuple[Array, Array]:
+        message, follows, into_next = step
+        state = jnp.where(follows, jnp.argmax(message + into_next[:, state]), state)
+        return state, state
+
+    steps = (messages[:-1], mask[1:], _per_step(transition, len(unary)))
+    path = lax.scan(back, start, steps, reverse=True)[1]
+    return jnp.where(mask, jnp.concatenate([path, start[None]]), 0)
+
+
+def chain_stats(
+    states: Int[Array, "*shape T"], num_states: int, shared: bool, mask: Mask = None, dtype: Any = jnp.float32
+) -> tuple[Array, Array, Array]:
+    """Statistics of paths: one-hot first state (K,), pair counts (K, K) or per step (T-1, K, K), one-hot states (T, K);
+    padded steps count nowhere."""
+    unary = jax.nn.one_hot(states, num_states, dtype=dtype)
+    if mask is not None:
+        unary = jnp.where(mask[:, None], unary, 0.0)
+    subscripts = "...ti,...tj->...ij" if shared else "...ti,...tj->...tij"
+    pairs = jnp.einsum(subscripts, unary[..., :-1, :], unary[..., 1:, :])
+    return unary[..., 0, :], pairs, unary
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------
+def _forward(
+    initial: Array, transition: Array, unary: Array, mask: Array, reduce: Callable = logsumexp
+) -> tuple[Array, Array]:
+    """Forward messages (T, K), each shifted so that it reduces to nought, and the shifts (T,), which sum to A.
+
+    Without the shifts a float32 message would lose, at step t, the digits that A has reached by then. A padded step
+    hands its message on as it is.
+    """
+
+    def settle(message: Array) -> tuple[Array, Array]:
+        level = reduce(message, axis=0)
+        return message - level, level
+
+    @jax.checkpoint
+    def step(message: Array, inputs: Any) -> tuple[Array, tuple[Array, Array]]:
+        exists, here, into = inputs
+        moved, level = settle(reduce(message[:, None] + (transition if into is None else into), axis=0) + here)
+        message = jnp.where(exists, moved, message)
+        return message, (message, jnp.where(exists, level, 0.0))
+
+    start, level = settle(initial + unary[0])
+    per_step = None if transition.ndim == 2 else transition
+    messages, levels = lax.scan(step, start, (mask[1:], unary[1:], per_step))[1]
+    return jnp.concatenate([start[None], messages]), jnp.concatenate([level[None], levels])
+
+
+def _per_step(transition: Array, num_steps: int) -> Array:
+    return jnp.broadcast_to(transition, (num_steps - 1, *transition.shape[-2:]))
+
+
+def _log_matmul(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    """log(exp(a) exp(b)) of matrices of logarithms, each with its largest entry set apart."""
+    product, level = _settled(logsumexp(a[0][..., :, :, None] + b[0][..., None, :, :], axis=-2))
+    return product, level + a[1] + b[1]
+
+
+def _settled(matrix: Array) -> tuple[Array, Array]:
+    level = lax.stop_gradient(jnp.max(matrix, axis=(-2, -1)))
+    return matrix - level[..., None, None], level
+
+
+def _checked(initial: Array, transition: Array, unary: Array, mask: Mask) -> tuple[Array, Array]:
+    """Unary potentials, nought where padded, and the mask; ValueError on shapes that do not fit."""
+    require(initial.ndim == 1, "initial", "potentials of shape (K,)", f"shape {initial.shape}", "Use jax.vmap.")
+    k = initial.shape[0]
+    require(unary.ndim == 2 and unary.shape[0] >= 1 and unary.shape[1] == k, "unary", f"shape (T, {k})", unary.shape)
+    shapes = ((k, k), (unary.shape[0] - 1, k, k))
+    require(transition.shape in shapes, "transition", f"shape {shapes[0]} or {shapes[1]}", transition.shape)
+    if mask is None:
+        return unary, jnp.ones(unary.shape[0], bool)
+    require(mask.shape == unary.shape[:1], "mask", f"shape {unary.shape[:1]}", mask.shape)
+    return jnp.where(mask[:, None], unary, 0.0), mask.astype(bool)

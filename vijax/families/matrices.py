@@ -1,0 +1,70 @@
+"""Small matrices in batches: triangular factors, symmetric parts, checks."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array
+
+from vijax.families.base import require
+
+
+def positive_definite(matrix: Array, name: str) -> Array:
+    """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric within rounding and
+    positive definite."""
+    require(jnp.isfinite(matrix), name, "finite numbers", matrix)
+    gap = jnp.max(jnp.abs(matrix - transpose(matrix)), initial=0.0)
+    close = gap <= 1e-4 * jnp.max(jnp.abs(matrix), initial=0.0)
+    require(close, name, "a symmetric matrix", f"entries that differ by {gap}", "Average it with its transpose.")
+    matrix = symmetric(matrix)
+    definite = jnp.isfinite(jnp.linalg.cholesky(matrix))
+    require(definite, name, "a positive definite matrix", matrix, "Add jitter to its diagonal.")
+    return matrix
+
+
+def transpose(x: Array) -> Array:
+    """Matrices turned over their last two axes."""
+    return jnp.swapaxes(x, -1, -2)
+
+
+def symmetric(x: Array) -> Array:
+    """(x + x') / 2."""
+    return 0.5 * (x + transpose(x))
+
+
+def matvec(matrix: Array, x: Array) -> Array:
+    """Matrix times vector."""
+    return jnp.einsum("...ij,...j->...i", matrix, x)
+
+
+def outer(x: Array, y: Array) -> Array:
+    """x y'."""
+    return x[..., :, None] * y[..., None, :]
+
+
+def half_log_det(factor: Array) -> Array:
+    """log |L|, half the log-determinant of L L'."""
+    return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), -1)
+
+
+def inverse(factor: Array) -> Array:
+    """(L L')^-1, exactly symmetric."""
+    root = solve(factor, jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape))
+    return transpose(root) @ root
+
+
+def solve_lower(factor: Array, x: Array) -> Array:
+    """L^-1 x for vectors x."""
+    return solve(factor, x[..., None])[..., 0]
+
+
+def solve_upper(factor: Array, x: Array) -> Array:
+    """L'^-1 x for vectors x."""
+    return solve(factor, x[..., None], trans=1)[..., 0]
+
+
+def solve(factor: Array, x: Array, trans: int = 0) -> Array:
+    """L^-1 x, or L'^-1 x, for the columns of x; batch axes broadcast."""
+    batch = jnp.broadcast_shapes(factor.shape[:-2], x.shape[:-2])
+    factor, x = (jnp.broadcast_to(a, batch + a.shape[-2:]) for a in (factor, x))
+    return solve_triangular(factor, x, lower=True, trans=trans)

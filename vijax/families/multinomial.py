@@ -1,0 +1,157 @@
+"""The multinomial distribution: q(x) = n! / prod_k x_k! exp{<logits, x> - n logsumexp(logits)}, sum_k x_k = n."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.families.base import Family, domain_mask, family, require, static_field
+from vijax.families.categorical import Categorical, CategoricalStats
+from vijax.families.log_factorial import binomial_gap, deviance, log_factorial_gap
+from vijax.families.special import log_gamma
+
+
+class MultinomialStats(NamedTuple):
+    """t(x) = x, the counts."""
+
+    counts: Float[Array, "*batch K"]
+
+
+@family
+class Multinomial(Family):
+    """Counts of `total` independent draws of a `Categorical`; the natural parameters are its logits.
+
+    The total is static, one for all members of a batch. Totals that are data (the allocation of a count Y to K
+    components, `Y log p(z)`) need no family: log Y! - sum log z_k! is in the model's log joint too, cancels against
+    the entropy's, and leaves the bound Y logsumexp(logits), whose gradient in the logits is E[z].
+
+    As with the `Categorical`, F is singular along constant logits. log h(x) is not linear in x: its mean is an exact
+    integral (`vijax.families.log_factorial`), and `flat` is an error.
+
+    >>> q = Multinomial.from_probs([0.5, 0.25, 0.25], 4)
+    >>> print(q.mean(), q.mode(), f"{q.entropy():.4f}")
+    [2. 1. 1.] [2 1 1] 2.3726
+    """
+
+    logits: Float[Array, "*batch K"]
+    total: int = static_field()
+
+    Stats: ClassVar = MultinomialStats
+    event_ndims: ClassVar = (1,)
+    discrete: ClassVar = True
+
+    @classmethod
+    def from_probs(cls, probs: Any, total: int) -> Self:
+        """From probabilities along the last axis, as `Categorical.from_probs`, and the number of draws.
+
+        Raises:
+          ValueError: a probability is negative, they do not sum to one, or `total` is no positive integer.
+        """
+        return cls(Categorical.from_probs(probs).logits, _checked(total))
+
+    @classmethod
+    def from_logits(cls, logits: Any, total: int) -> Self:
+        """From unnormalised log probabilities. Raises ValueError unless they are finite and `total` is positive."""
+        return cls(Categorical.from_logits(logits).logits, _checked(total))
+
+    @property
+    def probs(self) -> Float[Array, "*batch K"]:
+        """The probability of each category in one draw."""
+        return jax.nn.softmax(self.logits)
+
+    def as_categorical(self) -> Categorical:
+        """The law of one draw."""
+        return Categorical(self.logits)
+
+    # --- the law ----------------------------------------------------------------------------------------------
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A = n logsumexp(logits)."""
+        return self.total * jax.nn.logsumexp(self.logits, axis=-1)
+
+    def stats(self, x: Any) -> MultinomialStats:
+        """The counts, as floats."""
+        return MultinomialStats(jnp.asarray(x).astype(jnp.result_type(self.logits)))
+
+    def log_base_measure(self, stats: MultinomialStats) -> Float[Array, "*batch"]:
+        """log h(x) = log n! - sum_k log x_k!."""
+        return self._log_total_factorial() - jnp.sum(log_gamma(1.0 + stats.counts), -1)
+
+    def expected_log_base_measure(self) -> Float[Array, "*batch"]:
+        """log n! - sum_k E[log x_k!], where x_k ~ Binomial(n, p_k)."""
+        return self.log_normalizer() - self.dot(self.expected_stats()) - self.entropy()
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch K"]:
+        """Counts, int32."""
+        counts = jax.random.multinomial(key, self.total, self.probs, shape=shape + self.logits.shape)
+        return counts.astype(jnp.int32)
+
+    def mean(self) -> Float[Array, "*batch K"]:
+        """n p."""
+        return self.total * self.probs
+
+    def mode(self) -> Int[Array, "*batch K"]:
+        """The likeliest counts: draws are handed out one by one to the largest p_k / (x_k + 1) (D'Hondt's method),
+        after the first n p_k, rounded down, that each category is known to receive."""
+        start = jnp.floor(self.mean() * (1.0 - 1e-6))
+        left = lambda x: self.total - jnp.sum(x, -1, keepdims=True)
+
+        def hand_out(x: Array) -> Array:
+            next_one = jax.nn.one_hot(jnp.argmax(self.logits - jnp.log1p(x), -1), x.shape[-1], dtype=x.dtype)
+            return jnp.where(left(x) > 0, x + next_one, x)
+
+        return jax.lax.while_loop(lambda x: jnp.any(left(x) > 0), hand_out, start).astype(jnp.int32)
+
+    def in_domain(self) -> Self:
+        """All logits finite."""
+        return domain_mask(jnp.all(jnp.isfinite(self.logits), -1), self)
+
+    def flat(self) -> Self:
+        """Raises NotImplementedError."""
+        raise NotImplementedError("no multinomial is constant in x, so that maximum likelihood has no flat prior.")
+
+    # --- closed forms -----------------------------------------------------------------------------------------
+    def expected_stats(self) -> MultinomialStats:
+        """n p."""
+        return MultinomialStats(self.mean())
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(x), with no difference of large numbers; minus infinity where the counts do not sum to the total."""
+        (x,) = self.stats(x)
+        log_mean = jax.nn.log_softmax(self.logits) + jnp.log(jnp.asarray(self.total, x.dtype))
+        each = jnp.sum(deviance(x, log_mean) + log_factorial_gap(x), -1)
+        log_prob = log_factorial_gap(jnp.asarray(self.total, x.dtype)) - each
+        return jnp.where(jnp.sum(x, -1) == self.total, log_prob, -jnp.inf)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """sum_k [E log x_k! - m_k log m_k + m_k] - [log n! - n log n + n], m = n p, in nats."""
+        n = jnp.asarray(self.total, self.logits.dtype)
+        return jnp.sum(binomial_gap(n, self.probs), -1) - log_factorial_gap(n)
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """n KL(p || p'), both of one total."""
+        return self.total * self.as_categorical().kl(other.as_categorical())
+
+    def fisher_product(self, tangent: Self) -> MultinomialStats:
+        """n p (v - <p, v>)."""
+        return MultinomialStats(self.total * self.as_categorical().fisher_product(tangent.as_categorical()).one_hot)
+
+    def fisher_solve(self, cotangent: MultinomialStats) -> Self:
+        """The categorical's solution of F x = g / n, for which <p, x> = 0."""
+        g = CategoricalStats(cotangent.counts / self.total)
+        return type(self)(self.as_categorical().fisher_solve(g).logits, self.total)
+
+    def _log_total_factorial(self) -> Array:
+        return log_gamma(jnp.asarray(1.0 + self.total, self.logits.dtype))
+
+
+def _checked(total: Any) -> int:
+    try:
+        n = operator.index(total)
+    except TypeError:
+        n = 0
+    require(n > 0, "total", "a positive integer", total, "It is static; for totals that are data see the class.")
+    return n

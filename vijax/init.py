@@ -1,0 +1,182 @@
+"""Where a posterior starts. Results of mixture models depend on it, so it is a choice, made by name.
+
+An `Init` is a function (key, context) -> posterior. All but `prior` choose locals and take one step to the globals
+that they imply, lambda = eta + (N/S) sum_n grad E: so they read data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from vijax import tree
+from vijax.batch import Minibatch
+from vijax.families import Categorical, Family, Product
+from vijax.families.base import require
+
+
+class Context(NamedTuple):
+    """What a start may depend on.
+
+    Attributes:
+      energy: the model's `vijax.models.energy.Energy`.
+      hyper: its hyperparameters.
+      prior: the prior of the globals (flat for maximum likelihood).
+      batch: some data, or None.
+    """
+
+    energy: Any
+    hyper: Any
+    prior: Product
+    batch: Minibatch | None
+
+    def data(self) -> Minibatch:
+        """The data. Raises ValueError where there are none."""
+        if self.batch is None:
+            raise ValueError(
+                "batch: this model's start depends on the data: expected them as alg.init(key, batch), got none. "
+                "vijax.fit gives them; or choose init=vijax.init.prior()."
+            )
+        return self.batch
+
+    def templates(self) -> dict[str, Family]:
+        """The local families of one group."""
+        return self.energy.locals(jax.tree.map(lambda x: jnp.asarray(x[0]), self.data().data))
+
+    def implied_by(self, local_stats: PyTree) -> Product:
+        """The globals' conditional at given statistics of the locals of every group."""
+        batch = self.data()
+        proper = self.energy.prior(self.hyper)
+        stats = {name: q.expected_stats() for name, q in proper.items()}
+        size = jax.tree.leaves(batch.data)[0].shape[0]
+        weights = jnp.ones(size) if batch.weights is None else batch.weights
+
+        def total(stats: PyTree) -> Float[Array, ""]:
+            each = jax.vmap(lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper))(batch.data, local_stats)
+            return jnp.vdot(jnp.asarray(weights, each.dtype), each)
+
+        scale = 1.0 if batch.num_groups is None else batch.num_groups / jnp.sum(weights)
+        message = proper.with_naturals(jax.grad(total)(stats))
+        if self.energy.prior_fn is not None:
+            coupling = jax.grad(lambda s: self.energy.prior_fn(s, self.hyper))(stats)
+            return tree.add(self.prior, tree.add(tree.scale(scale, message), proper.with_naturals(coupling)))
+        return tree.add(self.prior, tree.scale(scale, message))
+
+
+Init = Callable[[PRNGKeyArray, Context], Product]
+
+
+def prior() -> Init:
+    """At the prior: for models whose components cannot be exchanged."""
+    # Not context.prior, which for maximum likelihood is flat and has no mode to start from.
+    return lambda key, context: context.energy.prior(context.hyper)
+
+
+def random_responsibilities(concentration: float = 1.0) -> Init:
+    """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
+
+    Args:
+      concentration: of that Dirichlet, positive.
+
+    Raises:
+      ValueError: it is not positive; or (when used) the model has no categorical local.
+    """
+    require(concentration > 0, "concentration", "a positive number", concentration)
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        size = jax.tree.leaves(context.data().data)[0].shape[0]
+
+        def draw(name: str, q: Family, key: PRNGKeyArray) -> Any:
+            if not isinstance(q, Categorical):
+                return _repeated(q.expected_stats(), size)
+            weights = jax.random.loggamma(key, concentration, (size, *q.logits.shape))
+            return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
+
+        _require_class(context)
+        templates = context.templates()
+        keys = jax.random.split(key, len(templates))
+        return context.implied_by(
+            {name: draw(name, q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
+        )
+
+    return start
+
+
+def near_symmetric() -> Init:
+    """Responsibilities from a symmetric Dirichlet(100): all components nearly alike, symmetry just broken."""
+    return random_responsibilities(100.0)
+
+
+def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: int = 10) -> Init:
+    """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), then
+    rounds of Lloyd's algorithm.
+
+    Args:
+      features: group -> vector in which distances are taken; by default its first array, flattened.
+      num_iters: rounds, 0 or more.
+
+    Raises:
+      ValueError: `num_iters` is negative; or (when used) the model has no categorical local.
+    """
+    require(num_iters >= 0, "num_iters", "an integer >= 0", num_iters)
+    read = features or (lambda group: jnp.ravel(jax.tree.leaves(group)[0]))
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        name = _require_class(context)
+        templates, batch = context.templates(), context.data()
+        points = jax.vmap(read)(jax.tree.map(jnp.asarray, batch.data)).astype(jnp.result_type(float))
+        weights = jnp.ones(len(points)) if batch.weights is None else jnp.asarray(batch.weights)
+        labels = nearest_labels(key, points, weights, jax.tree.leaves(templates[name])[0].shape[-1], num_iters)
+        local = {n: _repeated(q.expected_stats(), len(points)) for n, q in templates.items()}
+        return context.implied_by({**local, name: templates[name].stats(labels)})
+
+    return start
+
+
+def nearest_labels(
+    key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int, num_iters: int
+) -> Int[Array, " N"]:
+    """Labels of the nearest centre after k-means++ seeding and `num_iters` rounds of Lloyd's algorithm."""
+    # About their mean, where distances by norms and products lose no digits.
+    points = points - weights @ points / jnp.sum(weights)
+    keys = jax.random.split(key, num_classes)
+    first = points[jax.random.categorical(keys[0], jnp.log(weights))]
+    centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
+
+    def seed(k, carry):
+        centres, distances = carry
+        chosen = points[jax.random.categorical(keys[k], jnp.log(distances * weights))]
+        return centres.at[k].set(chosen), jnp.minimum(distances, jnp.sum((points - chosen) ** 2, 1))
+
+    def lloyd(_, centres):
+        members = jax.nn.one_hot(_closest(points, centres), num_classes, dtype=points.dtype) * weights[:, None]
+        sizes = jnp.sum(members, 0)[:, None]
+        return jnp.where(sizes > 0, members.T @ points / jnp.maximum(sizes, 1), centres)
+
+    tiny = np.finfo(np.float32).tiny  # points all alike: any is as good a centre
+    start = centres, jnp.sum((points - first) ** 2, 1) + tiny
+    centres, _ = jax.lax.fori_loop(1, num_classes, seed, start)
+    return _closest(points, jax.lax.fori_loop(0, num_iters, lloyd, centres))
+
+
+def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[Array, " N"]:
+    """argmin_k |x - c_k|^2, the norm of x left out."""
+    return jnp.argmin(jnp.sum(centres**2, 1) - 2 * points @ centres.T, axis=1)
+
+
+def _require_class(context: Context) -> str:
+    """The name of the first categorical local."""
+    templates = context.templates()
+    names = [name for name, q in templates.items() if isinstance(q, Categorical)]
+    found = {name: type(q).__name__ for name, q in templates.items()}
+    require(names, "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
+    return names[0]
+
+
+def _repeated(stats: PyTree, size: int) -> PyTree:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), stats)

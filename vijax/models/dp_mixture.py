@@ -1,0 +1,118 @@
+"""Dirichlet-process mixtures by stick breaking, truncated in either of two ways (seed 003, section on DPMM).
+
+    v_k ~ Beta(1, concentration),  pi_k = v_k prod_{j<k} (1 - v_j),  z_n ~ pi,  y_n | z_n = k ~ emission, beta_k
+
+"finite" (Blei and Jordan 2006): q(v_T = 1) = 1, no component beyond T. "tied" (Kurihara, Welling and Vlassis 2007):
+beyond T the posterior is the prior, q(v_k, beta_k) = p(v_k, beta_k). With s_nk = E log pi_k + E log p(y_n | beta_k),
+every k > T has s_nk = s_n,T+1 + (k - T - 1) E_p log(1 - v), a geometric series, so that the tail is one class of weight
+
+    log sum_{k>T} exp s_nk = s_n,T+1 - log(1 - exp E_p log(1 - v)).
+
+The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is the gradient of that. Tied families are
+nested: the optimal bound cannot fall as T grows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from vijax import init as starts
+from vijax.families import Beta, BetaStats, Categorical, Product
+from vijax.families.base import as_float, require
+from vijax.families.special import digamma
+from vijax.model import Hyper, Model
+from vijax.models.emission import Emission
+from vijax.models.energy import energy_model
+
+
+def dp_mixture(
+    emission: Emission,
+    concentration: float = 1.0,
+    truncation: Literal["finite", "tied"] = "finite",
+    init: starts.Init | None = None,
+) -> Model:
+    """A Dirichlet-process mixture truncated at T = `emission.num_components` components.
+
+    Args:
+      emission: what components emit (`vijax.models.emission`).
+      concentration: of the process, positive; expects about concentration * log(1 + N / concentration) components. A
+        hyperparameter of the model: `learn=("concentration",)` learns it.
+      truncation: "finite" (the last stick takes all) or "tied" (posterior equal to the prior beyond T).
+      init: `vijax.init.kmeans_plus_plus()` by default.
+
+    Returns:
+      A `Model` with globals `sticks` (T - 1, or T of them) and `components`.
+
+    Raises:
+      ValueError: an unknown truncation, a concentration that is not positive, or finite truncation at one component.
+
+    >>> import jax, vijax as vi
+    >>> y = jnp.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
+    >>> model = dp_mixture(vi.models.emission.unit_gaussian(6, dim=1), truncation="tied")
+    >>> fit = vi.fit(vi.cavi(model), y, num_steps=50, key=jax.random.key(0))
+    >>> fit.posterior["sticks"].batch_shape
+    (6,)
+    """
+    size, tied = emission.num_components, truncation == "tied"
+    require(truncation in ("finite", "tied"), "truncation", '"finite" or "tied"', repr(truncation))
+    require(concentration > 0, "concentration", "a positive number", concentration)
+    require(tied or size > 1, "emission", "at least two components for finite truncation", size)
+    prior_stats = emission.prior.expected_stats()
+
+    def globals_(hyper: Hyper) -> dict[str, Any]:
+        alpha = jnp.ones(size if tied else size - 1)
+        return {"components": emission.prior, "sticks": Beta(alpha, hyper["concentration"] * alpha)}
+
+    def energy(stats: Any, y: Array, hyper: Hyper) -> Float[Array, ""]:
+        fit = emission.log_likelihood(stats["components"], y)
+        if tied:
+            tail = emission.log_likelihood(prior_stats, y)[:1] + log_tail(hyper["concentration"])
+            fit = jnp.concatenate([fit, tail])
+        return stats["z"].one_hot @ (log_sticks(stats["sticks"]) + fit)
+
+    return energy_model(
+        globals=globals_,
+        locals={"z": Categorical(jnp.zeros(size + tied))},
+        energy=energy,
+        example=emission.example,
+        hyper={"concentration": as_float(concentration)},
+        init=init or starts.kmeans_plus_plus(),
+        check_data=emission.check,
+        score=lambda hyper, q, data, key: score(emission, q, data),
+    )
+
+
+def log_sticks(stats: BetaStats) -> Float[Array, " T"]:
+    """log pi_k = log v_k + sum_{j<k} log(1 - v_j), linear in the sticks' statistics; one entry more than sticks: what
+    is left after the last of them."""
+    left = jnp.concatenate([jnp.zeros_like(stats.log1m[:1]), jnp.cumsum(stats.log1m)])
+    return left + jnp.concatenate([stats.log, jnp.zeros_like(stats.log[:1])])
+
+
+def log_tail(concentration: Float[Array, ""]) -> Float[Array, ""]:
+    """E_p log v - log(1 - exp E_p log(1 - v)) for v ~ Beta(1, c): what makes of `left` at T + 1 the whole tail.
+
+    E_p log(1 - v) = -1 / c and E_p log v = psi(1) - psi(1 + c).
+    """
+    return digamma(jnp.ones_like(concentration)) - digamma(1 + concentration) - jnp.log(-jnp.expm1(-1 / concentration))
+
+
+def expected_weights(q: Product) -> Float[Array, " T"]:
+    """E[pi_k], and after the last stick E of what is left."""
+    mean = q["sticks"].mean()
+    left = jnp.concatenate([jnp.ones(1, mean.dtype), jnp.cumprod(1 - mean)])
+    return left * jnp.concatenate([mean, jnp.ones(1, mean.dtype)])
+
+
+def score(emission: Emission, q: Product, data: PyTree) -> Any:
+    """Mean held-out log predictive density; what a tied tail emits is drawn from the prior."""
+    from vijax.evaluate import log_predictive_density
+
+    weights, components = expected_weights(q), q["components"]
+    if len(weights) > emission.num_components:
+        components = jax.tree.map(lambda own, prior: jnp.concatenate([own, prior[:1]]), components, emission.prior)
+    return log_predictive_density(emission, components, weights, data)

@@ -1,0 +1,246 @@
+"""Models as energies: the log joint written once, multilinearly in the sufficient statistics of every variable.
+
+For globals beta with priors, and for each group n of observations y_n with locals z_n, let
+
+    log p(y_n, z_n | beta) = E(t(beta), t(z_n), y_n) + log h(z_n),
+
+E linear in the statistics of each variable separately. Then the complete conditional of a node is the member of its
+family whose natural parameter is the *gradient* of the energy in that node's statistics, and everything follows with
+no derivation: coordinate ascent (that gradient at mean statistics), Gibbs sampling (at statistics of draws), the
+bound, and through it every algorithm of `vijax.algorithms` (seed 002, eq. 18, 38 and 41; seed 000, section 2.6).
+
+With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and log g included:
+at the exact conditional it is log p(y_n | beta) itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import init as starts
+from vijax.batch import Minibatch
+from vijax.estep import Conditionals, mean_field
+from vijax.families import Family, Product
+from vijax.families.base import require
+from vijax.model import Hyper, LocalElbo, Model
+from vijax.models.multilinear import coupled_variables, update_order
+
+EnergyFn = Callable[..., Float[Array, ""]]
+Stats = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditional:
+    """See `conditional`."""
+
+    template: Family
+
+
+def conditional(template: Family) -> Conditional:
+    """Marks a global whose density given other globals is a term of `prior_energy` (a hierarchy), base measure
+    included; `template`, a proper member of its family, gives its shape, and is where its posterior starts."""
+    require(isinstance(template, Family), "template", "a family (vijax.families)", type(template).__name__)
+    return Conditional(template)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Energy:
+    """What `energy_model` was given, checked.
+
+    Attributes:
+      fn: (stats, group, hyper) -> scalar.
+      prior: hyper -> prior of the globals; for hierarchical ones a reference that `prior_fn` takes out again.
+      prior_fn: (stats, hyper) -> scalar, terms of globals alone; None where there are none.
+      locals: group -> templates of its local families, by name.
+      global_blocks, local_blocks: names that may be updated at once, in order.
+    """
+
+    fn: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
+    prior: Callable[[Hyper], Product]
+    prior_fn: Callable[[Stats, Hyper], Float[Array, ""]] | None
+    locals: Callable[[PyTree], dict[str, Family]]
+    global_blocks: tuple[tuple[str, ...], ...]
+    local_blocks: tuple[tuple[str, ...], ...]
+
+    def conditionals(self, block: Sequence[str], stats: Stats, group: PyTree, hyper: Hyper) -> dict[str, Family]:
+        """The complete conditionals of the locals named, given the statistics of all other variables."""
+        part = {name: stats[name] for name in block}
+        naturals = jax.grad(lambda part: self.fn({**stats, **part}, group, hyper))(part)
+        templates = self.locals(group)
+        return {name: templates[name].with_naturals(naturals[name]) for name in block}
+
+
+def energy_model(
+    *,
+    globals: Mapping[str, Family | Conditional] | Callable[[Hyper], Mapping[str, Family | Conditional]],
+    energy: EnergyFn,
+    example: PyTree,
+    locals: Mapping[str, Family] | Callable[[PyTree], Mapping[str, Family]] | None = None,
+    prior_energy: EnergyFn | None = None,
+    hyper: Hyper | None = None,
+    order: Sequence[str] | None = None,
+    init: starts.Init | None = None,
+    estep: Any = None,
+    check_data: Callable[[PyTree], None] | None = None,
+    score: Callable[[Hyper, Product, PyTree, PRNGKeyArray], Any] | None = None,
+) -> Model:
+    """A model from its log joint (level 2 of the design).
+
+    Args:
+      globals: the globals' priors by name, or a function from `hyper` to them; `vijax.conditional(template)` for one
+        whose prior depends on other globals.
+      energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
+        sufficient statistics of each global and local, `group` the data of one group. Written for one group: batching
+        is ours. With `hyper`, it is called with (stats, group, hyper).
+      example: the data of one group, for shapes, and for the check that the energy is multilinear.
+      locals: the families of the group's local variables by name; the values of their natural parameters are where
+        iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
+      prior_energy: (stats) -> log density of the `conditional` globals given the others; with `hyper`, (stats, hyper).
+      hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
+      order: names of globals and locals in the order in which coordinate ascent visits them; by default as given.
+        Variables that share no term are updated together.
+      init: where the posterior starts (`vijax.init`); by default at the prior.
+      estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
+      check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once.
+      score: (hyper, posterior, data, key) -> held-out score, for `Fit.score`.
+
+    Returns:
+      A `Model`, for every algorithm.
+
+    Raises:
+      ValueError: a name that is both global and local, an energy that is no scalar or not multilinear, an `order` that
+        is not a permutation of the names.
+
+    A Gaussian mixture, y ~ N(mu_z, 1):
+
+    >>> import vijax as vi
+    >>> def energy(s, y):
+    ...     fit = y * s["mu"].value - 0.5 * s["mu"].square - 0.5 * y**2 - 0.5 * jnp.log(2 * jnp.pi)
+    ...     return jnp.vdot(s["z"].one_hot, s["weights"].log + fit)
+    >>> mixture = energy_model(
+    ...     globals={"mu": vi.Normal.from_mean_variance(jnp.array([-1.0, 1.0]), 10.0),
+    ...              "weights": vi.Dirichlet.from_concentration([1.0, 1.0])},
+    ...     locals={"z": vi.Categorical.from_probs([0.5, 0.5])},
+    ...     energy=energy, example=0.0)
+    >>> fit = vi.fit(vi.cavi(mixture), jnp.array([-3.0, -2.0, 4.0]), num_steps=20, key=jax.random.key(0))
+    >>> print(fit.posterior["mu"].mean().round(1), fit.posterior["weights"].concentration.round(1))
+    [-2.4  3.7] [3. 2.]
+    """
+    hyper, given = dict(hyper or {}), locals or {}
+    local = lambda group: dict(given(group) if callable(given) else given)
+    prior, references = _prior(globals, hyper)
+    _check_names(prior(hyper), local(example), fixed=not callable(given))
+    fn = (lambda s, y, h: energy(s, y, h)) if hyper else (lambda s, y, h: energy(s, y))
+    prior_fn = _prior_fn(prior_energy, references, bool(hyper))
+    blocks = _blocks(fn, prior_fn, prior(hyper), local(example), example, hyper, order)
+    spec = Energy(fn, prior, prior_fn, local, *blocks)
+    start = init or starts.prior()
+    return Model(
+        hyper=hyper,
+        prior=prior,
+        local_elbo=lambda h, stats, batch, key, estep: local_elbo(spec, h, stats, batch, key, estep),
+        init=lambda h, key, p, batch: start(key, starts.Context(spec, h, p, batch)),
+        estep=estep or mean_field(),
+        global_elbo=None if prior_fn is None else lambda h, stats: prior_fn(stats, h),
+        blocks=spec.global_blocks,
+        init_local=None if len(spec.local_blocks) < 2 else lambda h, batch: initial_locals(spec, batch),
+        energy=spec,
+        check_data=check_data,
+        score=score,
+    )
+
+
+def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+    """The bound of each group, its locals found by the E-step and held constant."""
+    size = _num_groups(batch)
+    fixed_hyper, fixed_stats = jax.lax.stop_gradient((dict(hyper), dict(stats)))
+    start = initial_locals(spec, batch) if batch.local is None else batch.local
+
+    def infer(group, start, key):
+        given = lambda block, local: spec.conditionals(block, {**fixed_stats, **local}, group, fixed_hyper)
+        q, means = estep.conditionals(Conditionals(start, given, spec.local_blocks), key)
+        gaps = [jnp.sum(q[name].log_normalizer() - q[name].dot(means[name])) for name in q]
+        return q, means, sum(gaps, jnp.zeros(()))
+
+    keys = jax.random.split(key, size)
+    local, means, gap = jax.lax.stop_gradient(jax.vmap(infer)(batch.data, start, keys))
+    value = jax.vmap(lambda group, means: spec.fn({**stats, **means}, group, hyper))(batch.data, means)
+    per_group = value + gap
+    weights = jnp.ones(size, per_group.dtype) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
+    return LocalElbo(jnp.vdot(weights, per_group), jnp.sum(weights), jax.lax.stop_gradient(per_group), local)
+
+
+def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
+    """The templates of every group."""
+    return jax.vmap(spec.locals, out_axes=0)(batch.data)
+
+
+def _num_groups(batch: Minibatch) -> int:
+    return jax.tree.leaves(batch.data)[0].shape[0]
+
+
+def _prior(globals: Any, hyper: Hyper) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:
+    """hyper -> the priors, and the references that stand for the hierarchical ones."""
+    given = globals if callable(globals) else lambda _: globals
+
+    def prior(hyper: Hyper) -> Product:
+        return Product({n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()})
+
+    references = {n: p.template for n, p in given(hyper).items() if isinstance(p, Conditional)}
+    return prior, references
+
+
+def _prior_fn(
+    prior_energy: EnergyFn | None, references: dict[str, Family], takes_hyper: bool
+) -> Callable[[Stats, Hyper], Float[Array, ""]] | None:
+    """The terms of globals alone. A hierarchical global has its reference as prior everywhere else, so that penalty
+    and retraction are those of a proper prior; here the reference is taken out again: the sum is exact."""
+    if (prior_energy is None) != (not references):
+        raise ValueError(
+            f"prior_energy: expected it together with vijax.conditional globals, got prior_energy {prior_energy} and "
+            f"conditional globals {sorted(references)}."
+        )
+    if prior_energy is None:
+        return None
+
+    def terms(stats: Stats, hyper: Hyper) -> Float[Array, ""]:
+        own = prior_energy(stats, hyper) if takes_hyper else prior_energy(stats)
+        reference = [jnp.sum(p.dot(stats[name]) - p.log_normalizer()) for name, p in references.items()]
+        return own - sum(reference, jnp.zeros(()))
+
+    return terms
+
+
+def _check_names(prior: Product, local: Mapping[str, Family], fixed: bool) -> None:
+    both = sorted(set(prior) & set(local))
+    require(not both, "locals", "names that are not those of globals", both)
+    for name, q in local.items() if fixed else ():  # a function may return what acts like a family
+        require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
+
+
+def _blocks(
+    fn: Callable,
+    prior_fn: Callable | None,
+    prior: Product,
+    local: Mapping[str, Family],
+    example: PyTree,
+    hyper: Hyper,
+    order: Sequence[str] | None,
+) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+    """Checks the energies and finds who may be updated with whom: blocks of globals, blocks of locals."""
+    order = [*prior, *local] if order is None else list(order)
+    require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
+    stats = {name: q.expected_stats() for name, q in {**prior, **local}.items()}
+    data = jax.tree.map(jnp.asarray, example)
+    shape = jnp.shape(jax.eval_shape(lambda s: fn(s, data, hyper), stats))
+    require(shape == (), "energy", "a scalar for one group", f"shape {shape}", "Sum over the axes of the group.")
+    coupled = coupled_variables(lambda s: fn(s, data, hyper), stats)
+    if prior_fn is not None:
+        coupled |= coupled_variables(lambda s: prior_fn(s, hyper), {name: stats[name] for name in prior})
+    return tuple(update_order([n for n in order if n in group], coupled) for group in (prior, local))  # type: ignore[return-value]
