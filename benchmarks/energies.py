@@ -2,8 +2,8 @@
 
     python benchmarks/energies.py [--n 10000] [--dim 64] [--components 30]
 
-A Bayesian mixture of full-covariance Gaussians by coordinate ascent, one core, float32: the ready model (an energy), the
-same with its local bound and E-step written by hand, and scikit-learn's BayesianGaussianMixture (float64, its only
+A Bayesian mixture of full-covariance Gaussians by coordinate ascent, one core, float32: the ready model (an energy),
+the same with its local bound and E-step written by hand, and scikit-learn's BayesianGaussianMixture (float64, its only
 precision up to 1.5; float32 after). Medians of CPU seconds per iteration after the first, and the first step's time.
 """
 

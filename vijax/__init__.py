@@ -1,6 +1,6 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-from vijax import estep, geometry, init, message, models, reference, step_size
+from vijax import estep, expectation, geometry, init, likelihood, message, models, reference, sites, step_size
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
@@ -29,6 +29,7 @@ from vijax.families import (
 from vijax.fit import DivergedError, Progress, Status, fit
 from vijax.model import LocalElbo, Model, model
 from vijax.models.energy import conditional, energy_model
+from vijax.proximal import pg_svi
 from vijax.result import Fit
 
 __version__ = "0.1.0"
@@ -72,14 +73,18 @@ __all__ = [
     "em",
     "energy_model",
     "estep",
+    "expectation",
     "fit",
     "geometry",
     "init",
+    "likelihood",
     "map",
     "message",
     "model",
     "models",
+    "pg_svi",
     "reference",
+    "sites",
     "ssvi",
     "ssvi_a",
     "step_size",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -62,3 +63,62 @@ def ramp(sweeps: float = 1.0) -> Ramp:
     """
     require(sweeps > 0, "sweeps", "a positive number", sweeps)
     return lambda t, total, batch: jnp.minimum((t + 1) * batch / sweeps, total)
+
+
+def proximal(beta: float | Schedule) -> Schedule:
+    """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (seed 001, eq. 9), for KL geometry.
+
+    Proposition 1 takes beta = alpha / L, for a divergence of strong convexity alpha and an f whose gradient has
+    Lipschitz constant L.
+
+    Args:
+      beta: a positive number, or a schedule of them.
+
+    Raises:
+      ValueError: beta not positive.
+
+    >>> float(proximal(3.0)(0))
+    0.75
+    """
+    if callable(beta):
+        return lambda t: beta(t) / (1.0 + beta(t))
+    require(beta > 0, "beta", "a positive number", beta)
+    return lambda t: jnp.full(jnp.shape(t), beta / (1.0 + beta))
+
+
+@dataclasses.dataclass(frozen=True)
+class Backtracking:
+    """A step size found by trying: see `backtracking`."""
+
+    initial: float
+    shrink: float
+    grow: float
+    max_trials: int
+
+
+def backtracking(initial: float = 0.5, shrink: float = 0.5, grow: float = 2.0, max_trials: int = 30) -> Backtracking:
+    """Starts from the last step's size, enlarged if its first trial served, and shrinks until the ELBO does not fall.
+
+    On full data with an exact expectation the ELBO never decreases. With minibatches, or Monte Carlo under the step's
+    one key, it is the step's own estimate of the ELBO that must not.
+
+    Args:
+      initial: rho of the first trial, in (0, 1).
+      shrink: factor on beta = rho / (1 - rho) after a failed trial, in (0, 1).
+      grow: factor on beta after a step whose first trial served, >= 1.
+      max_trials: after so many the step is not taken.
+    """
+    require(0 < initial < 1, "initial", "a number in (0, 1)", initial)
+    require(0 < shrink < 1, "shrink", "a number in (0, 1)", shrink)
+    require(grow >= 1, "grow", "a number >= 1", grow)
+    require(max_trials >= 1, "max_trials", "an integer >= 1", max_trials)
+    return Backtracking(initial, shrink, grow, max_trials)
+
+
+def scale_beta(rho: Float[Array, ""], factor: float) -> Float[Array, ""]:
+    """The rho of `factor` times the beta of this rho.
+
+    >>> round(float(scale_beta(jnp.float32(0.5), 3.0)), 6)
+    0.75
+    """
+    return factor * rho / (1.0 + (factor - 1.0) * rho)

@@ -69,8 +69,8 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
     return jax.tree.map(lambda x, y: (1 - weight) * x + weight * y, a, b)
 
 
-def select(condition: Bool[Array, ""], a: PyTree, b: PyTree) -> PyTree:
-    """`a` where the scalar condition holds, else `b`."""
+def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:
+    """`a` where the condition, a scalar or of the shape of every leaf, holds, else `b`."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
 
 

@@ -1,0 +1,23 @@
+"""E_{N(m, v)}[log p(y | z)] with its derivatives in m and v: exact, by quadrature, by Monte Carlo, or bounded."""
+
+from vijax.expectation.base import Expectation
+from vijax.expectation.jaakkola_jordan import jaakkola_jordan
+from vijax.expectation.monte_carlo import bonnet_price, reparameterised, score_function
+from vijax.expectation.quadrature import exact, expect, gauss_hermite, quadrature
+from vijax.expectation.vector import VectorExpectation, VectorMoments, bohning, vector_monte_carlo
+
+__all__ = [
+    "Expectation",
+    "VectorExpectation",
+    "VectorMoments",
+    "bohning",
+    "bonnet_price",
+    "exact",
+    "expect",
+    "gauss_hermite",
+    "jaakkola_jordan",
+    "quadrature",
+    "reparameterised",
+    "score_function",
+    "vector_monte_carlo",
+]

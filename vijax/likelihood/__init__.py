@@ -1,0 +1,24 @@
+"""Likelihoods p(y | z) of one observation given a scalar predictor; a function log_lik(y, z) of your own is one too."""
+
+from vijax.likelihood.base import Likelihood, LogLik, Moments, as_likelihood
+from vijax.likelihood.binary import bernoulli_logit, bernoulli_probit
+from vijax.likelihood.categorical import VectorLikelihood, softmax
+from vijax.likelihood.counts import negative_binomial, poisson_log
+from vijax.likelihood.ordinal import ordinal_logit
+from vijax.likelihood.real import gaussian, student_t
+
+__all__ = [
+    "Likelihood",
+    "LogLik",
+    "Moments",
+    "VectorLikelihood",
+    "as_likelihood",
+    "bernoulli_logit",
+    "bernoulli_probit",
+    "gaussian",
+    "negative_binomial",
+    "ordinal_logit",
+    "poisson_log",
+    "softmax",
+    "student_t",
+]

@@ -1,0 +1,60 @@
+"""Labels y in {-1, +1}."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vijax.likelihood.base import Likelihood, require_sites
+
+_LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def bernoulli_logit() -> Likelihood:
+    """p(y | z) = 1 / (1 + exp(-y z)), y = -1 or +1.
+
+    >>> float(bernoulli_logit().log_prob(1, jnp.array(0.0)))
+    -0.6931471824645996
+    """
+    return Likelihood(
+        lambda y, z: jax.nn.log_sigmoid(y * z),
+        name="bernoulli_logit",
+        log_concave=True,
+        check=lambda y: _check_labels(y, "bernoulli_logit"),
+    )
+
+
+def bernoulli_probit() -> Likelihood:
+    """p(y | z) = Phi(y z), y = -1 or +1; accurate in both tails and in both precisions."""
+    return Likelihood(
+        lambda y, z: log_ndtr(y * z),
+        name="bernoulli_probit",
+        log_concave=True,
+        check=lambda y: _check_labels(y, "bernoulli_probit"),
+    )
+
+
+def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:
+    """log Phi(z), with derivatives that do not cancel: for z < -5,
+
+    log Phi(z) = -z^2/2 - log sqrt(2 pi) + log M(-z),   M(t) = 1/(t + 1/(t + 2/(t + 3/(t + ...)))) (Mills' ratio).
+
+    >>> float(jax.grad(log_ndtr)(jnp.float32(-1e4)))
+    10000.0
+    """
+    near, far = jnp.maximum(z, -5.0), -jnp.minimum(z, -5.0)
+    fraction = far
+    for n in range(16, 0, -1):
+        fraction = far + n / fraction
+    tail = -0.5 * far**2 - _LOG_ROOT_TWO_PI - jnp.log(fraction)
+    return jnp.where(z > -5.0, jax.scipy.special.log_ndtr(near), tail)
+
+
+def _check_labels(y: Any, name: str) -> None:
+    labels = np.asarray(y)
+    require_sites((labels == 1) | (labels == -1), name, "labels -1 or +1", labels)

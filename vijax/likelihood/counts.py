@@ -1,0 +1,66 @@
+"""Counts y = 0, 1, 2, ... with mean e^z."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array
+
+from vijax.families.base import require
+from vijax.likelihood.base import Likelihood, Moments, require_sites
+
+
+def poisson_log() -> Likelihood:
+    """p(y | z) = Poisson(y; e^z). Its expectations are closed, E e^z = e^(m + v/2); its f has no Lipschitz gradient
+    (seed 001, appendix A.1), so give it `vijax.step_size.backtracking()`.
+
+    >>> round(float(poisson_log().closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
+    2.0
+    """
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        rate = jnp.exp(m + 0.5 * v)
+        return Moments(y * m - rate - gammaln(y + 1.0), y - rate, -rate)
+
+    return Likelihood(
+        lambda y, z: y * z - jnp.exp(z) - gammaln(y + 1.0),
+        name="poisson_log",
+        log_concave=True,
+        closed_form=closed_form,
+        check=lambda y: _check_counts(y, "poisson_log"),
+    )
+
+
+def negative_binomial(dispersion: Any) -> Likelihood:
+    """p(y | z) = NegativeBinomial(y; mean e^z, variance e^z + e^2z / r).
+
+    Args:
+      dispersion: r > 0; the Poisson likelihood as r grows.
+
+    Raises:
+      ValueError: r not positive.
+    """
+    r = jnp.asarray(dispersion)
+    require(r > 0, "dispersion", "a positive number", r)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        shift = z - jnp.log(r)
+        constant = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
+        return y * jax.nn.log_sigmoid(shift) + r * jax.nn.log_sigmoid(-shift) + constant
+
+    return Likelihood(
+        log_prob,
+        name="negative_binomial",
+        kinks=lambda y: jnp.log(r)[None],
+        log_concave=True,
+        check=lambda y: _check_counts(y, "negative_binomial"),
+    )
+
+
+def _check_counts(y: Any, name: str) -> None:
+    counts = np.asarray(y)
+    require_sites((counts >= 0) & (counts == np.floor(counts)), name, "counts 0, 1, 2, ...", counts)

@@ -1,0 +1,145 @@
+"""Gaussian-process regression and classification with any likelihood (seed 001, section 3.1; appendices A.1 and D).
+
+    z ~ N(0, k(X, X) + jitter I),   y_n | z_n ~ p(y_n | z_n)
+
+The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then every variance is a sum of squares, right
+in float32, and sites may have negative precision. `form="kernel"` works on K itself, never factorised.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from vijax.expectation import Expectation, exact
+from vijax.families.base import as_float, require
+from vijax.likelihood import Likelihood, as_likelihood
+from vijax.model import Hyper
+from vijax.models.kernels import Kernel, kernel_named
+from vijax.models.predictors import PredictorModel, check_observations
+from vijax.sites import FeatureForm, KernelForm, Prior
+
+
+def gp(
+    x: Any,
+    y: Any,
+    kernel: Kernel | str | Callable[[Hyper], Kernel],
+    likelihood: Likelihood | Callable,
+    hyper: Hyper | None = None,
+    jitter: float = 1e-6,
+    form: str = "whitened",
+    expectation: Expectation | None = None,
+) -> PredictorModel:
+    """A Gaussian process observed through a likelihood. Memory: O(N^2) for the kernel, O(N) for the posterior.
+
+    Args:
+      x: inputs, (N, D) or whatever the kernel reads, leading axis N.
+      y: observations, (N,).
+      kernel: k(X, X') -> (N, N') matrix: a tinygp kernel or a function of your own; or a name, "rbf", "matern12",
+        "matern32", "matern52" or "linear", with hyperparameters `scale` and `length` (D numbers for ARD). Where `hyper`
+        is given, a function from `hyper` to a kernel.
+      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); where `hyper` is given, a function from
+        `hyper` to a `Likelihood` also serves.
+      hyper: positive hyperparameters by name, which `pg_svi(learn=...)` can learn.
+      jitter: added to the kernel's diagonal.
+      form: "whitened" or "kernel".
+      expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
+
+    Raises:
+      ValueError: observations that are not one an input or lie outside the likelihood's support; a kernel whose matrix
+        is of the wrong shape or not positive definite; an unknown name or form.
+
+    >>> import vijax as vi
+    >>> x, y = np.linspace(0.0, 3.0, 7), np.array([-1, -1, -1, 1, 1, 1, 1])
+    >>> rbf = lambda a, b: jnp.exp(-0.5 * (a[:, None] - b[None, :]) ** 2)
+    >>> model = gp(x, y, rbf, vi.likelihood.bernoulli_logit(), jitter=1e-4)
+    >>> fit = vi.fit(vi.pg_svi(model), model.data, num_steps=20, key=jax.random.key(0))
+    >>> [round(float(p), 2) for p in model.predictive(fit.posterior, jnp.array([0.0, 3.0]), 1)]
+    [0.35, 0.68]
+    """
+    require(form in ("whitened", "kernel"), "form", "'whitened' or 'kernel'", form)
+    require(jitter >= 0, "jitter", "a number >= 0", jitter)
+    x, y = jax.tree.map(as_float, x), jnp.asarray(y)
+    size = int(jnp.shape(jax.tree.leaves(x)[0])[0])
+    kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper)
+    check_observations(y, size, likelihood_of(values))
+
+    def matrix(hyper: Hyper) -> Float[Array, "sites sites"]:
+        return kernel_of(hyper)(x, x) + jitter * jnp.eye(size)
+
+    def prior(hyper: Hyper) -> Prior:
+        k = matrix(hyper)
+        return FeatureForm(jnp.linalg.cholesky(k)) if form == "whitened" else KernelForm(k)
+
+    def new(hyper: Hyper, inputs: Any) -> tuple[Any, Array]:
+        inputs = jax.tree.map(as_float, inputs)
+        k = kernel_of(hyper)
+        cross: Any = k(x, inputs)
+        variance = _diagonal(k, inputs)
+        if form == "kernel":
+            return (cross, variance), jnp.zeros_like(variance)
+        features = solve_triangular(jnp.linalg.cholesky(matrix(hyper)), cross, lower=True).T
+        # At a training input nothing is left but rounding, of either sign.
+        return features, jnp.maximum(variance - jnp.sum(features**2, 1), 0.0)
+
+    _check_kernel(kernel_of(values), x, size, matrix(values))
+    return PredictorModel(
+        hyper=values,
+        prior=prior,
+        likelihood=likelihood_of,
+        y=y,
+        new=new,
+        expectation=expectation or exact(),
+    )
+
+
+def _as_functions(
+    kernel: Any, likelihood: Any, hyper: Hyper | None
+) -> tuple[Callable[[Hyper], Kernel], Callable[[Hyper], Likelihood], Hyper]:
+    """Kernel and likelihood as functions of the hyperparameters, and those as arrays."""
+    if isinstance(kernel, str):
+        kernel, hyper = kernel_named(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
+    values = {name: as_float(value) for name, value in (hyper or {}).items()}
+    for name, value in values.items():
+        require(value > 0, f"hyper[{name!r}]", "positive numbers", value)
+    if values and not isinstance(likelihood, Likelihood) and _takes_one(likelihood):
+        return kernel, likelihood, values
+    fixed = as_likelihood(likelihood)
+    return (kernel if values else lambda _: kernel), lambda _: fixed, values
+
+
+def _takes_one(function: Callable) -> bool:
+    """Whether it is a function of the hyperparameters, and not a log_lik(y, z)."""
+    return len(inspect.signature(function).parameters) == 1
+
+
+def _diagonal(kernel: Any, x: Any) -> Float[Array, " new"]:
+    """k(x, x) of each input alone."""
+    return jax.vmap(lambda one: kernel(*(jax.tree.map(lambda a: a[None], one),) * 2)[0, 0])(x)
+
+
+def _check_kernel(kernel: Any, x: Any, size: int, matrix: Array) -> None:
+    """Shape, symmetry, positive definiteness, each with its own message."""
+    shape = jnp.shape(kernel(x, x))
+    require(shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape)
+    k = np.asarray(matrix)
+    require(np.isfinite(k), "kernel", "a finite matrix", matrix)
+    scale = float(np.max(np.abs(k)))
+    gap = float(np.max(np.abs(k - k.T)))
+    require(gap <= 1e-4 * scale, "kernel", "a symmetric matrix", f"entries that differ by {gap:.3g}")
+    definite = np.all(np.isfinite(np.asarray(jnp.linalg.cholesky(matrix))))
+    smallest = "" if definite else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside a largest entry of {scale:.3g}"
+    require(
+        definite,
+        "kernel",
+        f"a matrix positive definite in {k.dtype}",
+        f"smallest eigenvalue {smallest}",
+        "Add jitter, or switch float64 on (jax_enable_x64).",
+    )

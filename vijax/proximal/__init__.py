@@ -1,0 +1,6 @@
+"""Proximal-gradient stochastic variational inference (seed 001)."""
+
+from vijax.proximal.algorithm import pg_svi
+from vijax.proximal.state import PGInfo, PGState
+
+__all__ = ["PGInfo", "PGState", "pg_svi"]

@@ -1,0 +1,83 @@
+"""Choices, state and diagnostics of proximal-gradient steps on sites."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Float, Int, PyTree
+
+from vijax.expectation import Expectation
+from vijax.geometry import Geometry
+from vijax.model import Hyper
+from vijax.models.predictors import PredictorModel
+from vijax.sites import Sites
+from vijax.step_size import Backtracking, Schedule
+
+
+class Spec(NamedTuple):
+    """The choices a proximal-gradient algorithm is composed of."""
+
+    model: PredictorModel
+    expectation: Expectation
+    geometry: Geometry
+    step_size: Schedule | Backtracking | None
+    memory: bool
+    inner_steps: int
+    mean: str
+    learn: tuple[str, ...]
+    penalty_every: int
+    average_after: int | None
+
+
+class PGState(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+      posterior: the sites (a, g), natural parameters of q relative to the prior.
+      average: their running mean since the step that `average_after` names; None without averaging.
+      prior: p(z) at the present hyperparameters, computed once while they stand.
+      hyper: hyperparameters as they stand.
+      opt_state: of the optimiser of the learnt hyperparameters.
+      step_size: rho of the last step: where backtracking starts.
+      penalty: KL(q || p) when it was last evaluated.
+      step: t, counted from 0.
+      bad_steps: steps skipped in a row.
+    """
+
+    posterior: Sites
+    average: Sites | None
+    prior: Any
+    hyper: Hyper
+    opt_state: PyTree
+    step_size: Float[Array, ""]
+    penalty: Float[Array, ""]
+    step: Int[Array, ""]
+    bad_steps: Int[Array, ""]
+
+
+class PGInfo(NamedTuple):
+    """Diagnostics of a step, all of the state *before* it.
+
+    Attributes:
+      elbo: the objective, maximised; exact on full data with an exact expectation, else an estimate.
+      local_elbo: sum of E_q[log p(y_n | z_n)] over the batch, unscaled.
+      per_group: its terms.
+      num_groups: S, sites in the batch.
+      penalty: KL(q || p), as of the last step that `penalty_every` had it evaluated.
+      step_size: rho of the step, after backtracking.
+      retractions: sites whose message would have left the domain and was left out.
+      backtracks: trials of a smaller step.
+      bad_site: the first site of the batch whose expectation is not finite; -1 if none.
+      result: a `vijax.Result` code.
+    """
+
+    elbo: Float[Array, ""]
+    local_elbo: Float[Array, ""]
+    per_group: Float[Array, " batch"]
+    num_groups: Float[Array, ""]
+    penalty: Float[Array, ""]
+    step_size: Float[Array, ""]
+    retractions: Int[Array, ""]
+    backtracks: Int[Array, ""]
+    bad_site: Int[Array, ""]
+    result: Int[Array, ""]

@@ -1,0 +1,89 @@
+"""Sites, and what a prior of Gaussian predictors z ~ N(0, K) must be able to do with them (seed 001, appendix D).
+
+    q(z) ∝ p(z) prod_n exp(a_n z_n - g_n z_n^2 / 2):    V^-1 = K^-1 + diag(g),   m = V a
+
+(a, g) are natural parameters of q relative to the prior, whose own are zero; g is the seed's gamma tilde.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from vijax.families.base import family
+
+
+@family
+class Sites:  # type: ignore[type-var]
+    """One Gaussian factor per predictor, exp(linear z - precision z^2 / 2)."""
+
+    linear: Float[Array, " sites"]
+    precision: Float[Array, " sites"]
+
+    @classmethod
+    def zeros(cls, num_sites: int, dtype: Any = None) -> Sites:
+        """No observation at all: q is the prior."""
+        return cls(jnp.zeros(num_sites, dtype), jnp.zeros(num_sites, dtype))
+
+    def at_set(self, rows: Int[Array, " rows"], values: Sites) -> Sites:
+        """These sites replaced."""
+        return Sites(self.linear.at[rows].set(values.linear), self.precision.at[rows].set(values.precision))
+
+    def at_add(self, rows: Int[Array, " rows"], values: Sites) -> Sites:
+        """Something added to these sites."""
+        return Sites(self.linear.at[rows].add(values.linear), self.precision.at[rows].add(values.precision))
+
+    def at(self, rows: Int[Array, " rows"]) -> Sites:
+        """These sites alone."""
+        return Sites(self.linear[rows], self.precision[rows])
+
+
+class Factor(NamedTuple):
+    """A prior conditioned on sites, factorised once for every question about it.
+
+    Attributes:
+      cholesky: lower factor of a matrix with the determinant of I + K diag(g).
+      weights: what the mean is linear in.
+      log_det: log |I + K diag(g)|.
+      quadratic: m' K^-1 m.
+    """
+
+    cholesky: Float[Array, "dim dim"]
+    weights: Float[Array, " dim"]
+    log_det: Float[Array, ""]
+    quadratic: Float[Array, ""]
+
+
+class Prior(Protocol):
+    """z ~ N(0, K), in one of several forms: a pytree of arrays."""
+
+    @property
+    def num_sites(self) -> int:
+        """N."""
+
+    def condition(self, sites: Sites) -> Factor:
+        """Factorises the posterior; its arrays are NaN outside the domain."""
+
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
+        """Mean and variance of the predictors of these sites."""
+
+    def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
+        """Mean and variance of new predictors, in the prior's own terms."""
+
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """The block of V that belongs to these sites."""
+
+    def in_domain(self, sites: Sites) -> Bool[Array, ""]:
+        """Whether every site is finite and K^-1 + diag(g) positive definite (or, stricter, g >= 0)."""
+
+
+def log_det_from(cholesky: Float[Array, "dim dim"]) -> Float[Array, ""]:
+    """log |C C'|."""
+    return 2.0 * jnp.sum(jnp.log(jnp.diagonal(cholesky)))
+
+
+def finite(sites: Sites) -> Bool[Array, ""]:
+    """Whether every number of every site is."""
+    return jnp.all(jnp.isfinite(sites.linear) & jnp.isfinite(sites.precision))
