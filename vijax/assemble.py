@@ -13,6 +13,7 @@ from vijax import algorithms, estep, models, step_size
 from vijax.algorithm import Algorithm
 from vijax.config import TAKES, AlgorithmConfig, Config, DataConfig, ModelConfig
 from vijax.data import Corpus
+from vijax.data.split import split_over_seen_words
 
 FULL_DATA = ("em", "map", "cavi")
 """Algorithms that take the whole data set at each step unless a batch size is given."""
@@ -39,11 +40,7 @@ def load_data(config: DataConfig) -> Data:
     corpus = with_words(read_corpus(config))
     if config.held_out == 0.0:
         return Data(corpus, None)
-    train, test = corpus.split(held_out=config.held_out, seed=config.split_seed)
-    seen = np.flatnonzero(train.word_counts())
-    if len(seen) < len(train.vocabulary or ()):
-        train, test = train.select_words(seen), test.select_words(seen)
-    return Data(train, test)
+    return Data(*split_over_seen_words(corpus, config.held_out, config.split_seed))
 
 
 def read_corpus(config: DataConfig) -> Corpus:

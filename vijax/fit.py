@@ -130,6 +130,10 @@ def fit(
     >>> float(run.posterior["bias"].mean()), run.status.name
     (0.6666666865348816, 'FINISHED')
     """
+    if not isinstance(alg, Algorithm):
+        raise ValueError(
+            f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: vijax.fit(vijax.svi(model), ...)."
+        )
     key_init, key_run, key_order = jax.random.split(key, 3)
     seed = int(jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max))
     loader = as_loader(data, alg.spec.model, batch_size, seed)

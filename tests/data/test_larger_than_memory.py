@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vijax.data.corpus import Corpus
+from vijax.data.split import split_over_seen_words
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_DATA to count anonymous mappings")
 
@@ -60,3 +61,38 @@ def test_text_is_counted_in_bounded_memory(tmp_path):
     print(len(corpus.indices))
     """
     assert int(run(40, script, tmp_path)) == 8_000 * 500
+
+
+def test_a_run_on_a_corpus_larger_than_memory_holds_documents_out(tmp_path):
+    """What the command line does with it: split, words unseen in training dropped, a batch read."""
+    documents, words = 200_000, 100
+    corpus = Corpus(
+        np.arange(documents + 1) * words,
+        np.tile(np.arange(words, dtype=np.int32), documents),
+        np.tile(np.arange(1, words + 1, dtype=np.int32), documents),
+    )
+    corpus.save(tmp_path)
+    script = """
+    from vijax.assemble import load_data
+    from vijax.config import DataConfig
+    train, test = load_data(DataConfig(path=sys.argv[1], held_out=0.01))
+    batch = next(iter(data.minibatches(train, 1000, seed=0, num_steps=1)))
+    print(train.num_documents, test.num_documents, train.num_tokens, train.mapped)
+    """
+    expected = f"198000 2000 {198_000 * words * (words + 1) // 2} True"
+    assert run(90, script, tmp_path).strip() == expected
+
+
+def test_splitting_on_disk_is_splitting_in_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    corpus = Corpus.from_counts(
+        rng.poisson(0.03, (60, 300)), [f"w{i}" for i in range(300)], titles=[str(i) for i in range(60)]
+    )
+    corpus.save(tmp_path)
+    memory, disk = (split_over_seen_words(c, 0.3, 1) for c in (corpus, Corpus.open(tmp_path)))
+    assert disk[0].mapped
+    for one, other in zip(memory, disk, strict=True):
+        assert one.vocabulary == other.vocabulary
+        assert len(one.vocabulary) < 300
+        assert tuple(one.titles) == tuple(other.titles)
+        np.testing.assert_array_equal(one.to_scipy().toarray(), other.to_scipy().toarray())

@@ -94,6 +94,11 @@ class Corpus:
         """D."""
         return len(self.indptr) - 1
 
+    @property
+    def mapped(self) -> bool:
+        """Whether the documents are on disk, mapped into memory."""
+        return _is_mapped(self.indices)
+
     def __len__(self) -> int:
         return self.num_documents
 
@@ -155,12 +160,19 @@ class Corpus:
         Raises:
           ValueError: a part would be empty.
         """
+        train, test = self.split_rows(held_out, seed)
+        return self[train], self[test]
+
+    def split_rows(
+        self, held_out: float | int, seed: int
+    ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
+        """The ids of the documents of both parts of `split`, ascending."""
         size = held_out if isinstance(held_out, int) else round(held_out * self.num_documents)
         if not 0 < size < self.num_documents:
             expected = f"a part of {self.num_documents} documents that leaves some on both sides"
             raise fail("held_out", expected, f"{held_out} ({size} documents)", "pass a fraction such as 0.1")
         order = np.random.default_rng(seed).permutation(self.num_documents)
-        return self[np.sort(order[size:])], self[np.sort(order[:size])]
+        return np.sort(order[size:]), np.sort(order[:size])
 
     def select_words(self, words: Int[np.ndarray, " kept"]) -> Corpus:
         """The corpus over the words with ids `words` only; see `vijax.data.vocabulary.select_words`."""
