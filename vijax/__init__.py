@@ -1,5 +1,7 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
+import vijax.runtime  # isort: skip  (before anything can start XLA: it reads its flags then)
+
 from vijax import estep, expectation, geometry, init, likelihood, message, models, reference, sites, step_size
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
