@@ -1,6 +1,6 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-import vijax.runtime  # isort: skip  (before anything can start XLA: it reads its flags then)
+import vijax.runtime  # noqa: F401  # isort: skip  (first: XLA reads its flags when it starts)
 
 from vijax import estep, expectation, geometry, init, likelihood, message, models, reference, sites, step_size
 from vijax.algorithm import Algorithm, Info, Result, State, compose
