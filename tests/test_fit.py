@@ -17,11 +17,20 @@ COIN = vi.model(
 )
 
 
+@pytest.fixture
+def interruptible():
+    """As in a terminal; a job in the background may be started with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def fit(callback):
     alg = vi.cavi(COIN)
     return vi.fit(alg, jnp.ones(3), key=jax.random.key(0), num_steps=100, steps_per_chunk=1, callbacks=(callback,))
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_is_answered_at_once_and_ends_with_the_chunk(capfd):
     """The callback is between chunks: the next one, the third, is the one that is finished."""
     said = []
@@ -39,6 +48,7 @@ def test_an_interrupt_is_answered_at_once_and_ends_with_the_chunk(capfd):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_interrupt_stops_at_once(capfd):
     def interrupt(seen):
         signal.raise_signal(signal.SIGINT)

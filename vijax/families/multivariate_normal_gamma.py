@@ -55,8 +55,8 @@ class MultivariateNormalGamma(Family):
     """A normal-gamma distribution over (coefficients, noise precision).
 
     >>> q = MultivariateNormalGamma.from_parameters([1.0, 0.0], [[2.0, 0.0], [0.0, 1.0]], shape=3.0, rate=1.5)
-    >>> print(q.mean().coefficients.round(3), q.mean().precision, q.rate.round(3))
-    [1. 0.] 2.0 1.5
+    >>> print(q.mean().coefficients.round(3), f"{q.mean().precision:.3f} {q.rate:.3f}")
+    [1. 0.] 2.000 1.500
     """
 
     strength_times_location: Float[Array, "*batch D"]
