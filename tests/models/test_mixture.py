@@ -163,18 +163,6 @@ class TestDirichletProcess:
                 elbo[t] = alg.step(jax.random.key(0), state, self.Y)[1].elbo
         np.testing.assert_allclose(elbo[5], elbo[4], rtol=1e-10)
 
-    def test_tail_is_the_sum_of_its_classes(self):
-        """log sum_{k>T} exp(E log v_k + sum_{j<k} E log(1 - v_j)) under the prior, summed one by one."""
-        from vijax.models.dp_mixture import log_sticks, log_tail
-
-        c = 3.0
-        sticks = vi.Beta.from_alpha_beta(jnp.array([2.0, 1.5]), jnp.array([3.0, 1.0]))
-        prior = vi.Beta.from_alpha_beta(jnp.ones(4000), c * jnp.ones(4000))
-        joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), sticks, prior)
-        one_by_one = special.logsumexp(np.asarray(log_sticks(joined.expected_stats()))[2:])
-        closed = log_sticks(sticks.expected_stats())[2] + log_tail(jnp.asarray(c))
-        np.testing.assert_allclose(closed, one_by_one, rtol=1e-5)
-
     def test_stick_updates_are_those_of_the_paper(self):
         """phi_1 = 1 + sum_n q(z_n = k), phi_2 = concentration + sum_n q(z_n > k)."""
         fit = self.fit(5, "finite", steps=300)

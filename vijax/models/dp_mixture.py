@@ -21,9 +21,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
-from vijax.families import Beta, BetaStats, Categorical, Product
+from vijax.families import Categorical, Product, stick_breaking
 from vijax.families.base import as_float, require
-from vijax.families.special import digamma
 from vijax.model import Hyper, Model
 from vijax.models.emission import Emission
 from vijax.models.energy import energy_model
@@ -64,15 +63,18 @@ def dp_mixture(
     prior_stats = emission.prior.expected_stats()
 
     def globals_(hyper: Hyper) -> dict[str, Any]:
-        alpha = jnp.ones(size if tied else size - 1)
-        return {"components": emission.prior, "sticks": Beta(alpha, hyper["concentration"] * alpha)}
+        sticks = stick_breaking.dirichlet_process(hyper["concentration"], size if tied else size - 1)
+        return {"components": emission.prior, "sticks": sticks}
 
     def energy(stats: Any, y: Array, hyper: Hyper) -> Float[Array, ""]:
+        weights = stick_breaking.log_weights(stats["sticks"])
         fit = emission.log_likelihood(stats["components"], y)
         if tied:
-            tail = emission.log_likelihood(prior_stats, y)[:1] + log_tail(hyper["concentration"])
-            fit = jnp.concatenate([fit, tail])
-        return stats["z"].one_hot @ (log_sticks(stats["sticks"]) + fit)
+            stick = stick_breaking.dirichlet_process(hyper["concentration"], 1).expected_stats()
+            rest = stick_breaking.log_weight_of_the_rest(weights[-1:], stick)
+            weights = jnp.concatenate([weights[:-1], rest])
+            fit = jnp.concatenate([fit, emission.log_likelihood(prior_stats, y)[:1]])
+        return stats["z"].one_hot @ (weights + fit)
 
     return energy_model(
         globals=globals_,
@@ -86,33 +88,12 @@ def dp_mixture(
     )
 
 
-def log_sticks(stats: BetaStats) -> Float[Array, " T"]:
-    """log pi_k = log v_k + sum_{j<k} log(1 - v_j), linear in the sticks' statistics; one entry more than sticks: what
-    is left after the last of them."""
-    left = jnp.concatenate([jnp.zeros_like(stats.log1m[:1]), jnp.cumsum(stats.log1m)])
-    return left + jnp.concatenate([stats.log, jnp.zeros_like(stats.log[:1])])
-
-
-def log_tail(concentration: Float[Array, ""]) -> Float[Array, ""]:
-    """E_p log v - log(1 - exp E_p log(1 - v)) for v ~ Beta(1, c): what makes of `left` at T + 1 the whole tail.
-
-    E_p log(1 - v) = -1 / c and E_p log v = psi(1) - psi(1 + c).
-    """
-    return digamma(jnp.ones_like(concentration)) - digamma(1 + concentration) - jnp.log(-jnp.expm1(-1 / concentration))
-
-
-def expected_weights(q: Product) -> Float[Array, " T"]:
-    """E[pi_k], and after the last stick E of what is left."""
-    mean = q["sticks"].mean()
-    left = jnp.concatenate([jnp.ones(1, mean.dtype), jnp.cumprod(1 - mean)])
-    return left * jnp.concatenate([mean, jnp.ones(1, mean.dtype)])
-
-
 def score(emission: Emission, q: Product, data: PyTree) -> Any:
     """Mean held-out log predictive density; what a tied tail emits is drawn from the prior."""
     from vijax.evaluate import log_predictive_density
 
-    weights, components = expected_weights(q), q["components"]
+    sticks: Any = q["sticks"]
+    weights, components = stick_breaking.mean_weights(sticks), q["components"]
     if len(weights) > emission.num_components:
         components = jax.tree.map(lambda own, prior: jnp.concatenate([own, prior[:1]]), components, emission.prior)
     return log_predictive_density(emission, components, weights, data)
