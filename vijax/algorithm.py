@@ -150,9 +150,13 @@ def compose(
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
 
     Raises:
-      ValueError: `learn` names what is no hyperparameter of the model, or `penalty_every` is below 1.
+      ValueError: `learn` names what is no hyperparameter of the model, `penalty_every` is below 1, or maximum
+        likelihood is asked of a model whose globals have priors that depend on each other.
     """
     require(penalty_every >= 1, "penalty_every", "an integer >= 1", penalty_every)
+    hierarchical = message.forgets_prior and model.global_elbo is not None
+    remedy = "Without their priors the upper globals have no data: use map."
+    require(not hierarchical, "message", "one that keeps the priors of a hierarchical model", message.name, remedy)
     unknown = sorted(set(learn) - set(model.hyper))
     if unknown:
         raise ValueError(f"learn: expected names among {sorted(model.hyper)}, got {unknown}.")

@@ -370,3 +370,12 @@ def test_restarts_keep_the_best_run():
     )
     with pytest.raises(ValueError, match="restarts: expected 1 where a run goes on"):
         vi.fit(vi.cavi(model), y, num_steps=41, restarts=2, state=fit.state, key=jax.random.key(0))
+
+
+def test_maximum_likelihood_of_a_hierarchy_is_refused():
+    """Its upper globals would be left with neither prior nor data; the mode is defined, and `map` finds it."""
+    with pytest.raises(ValueError, match=r"message: expected one that keeps the priors .* got mle.* use map"):
+        vi.em(hierarchy())
+    fit = vi.fit(vi.map(hierarchy()), Y, num_steps=60, key=jax.random.key(0))
+    mean = np.linalg.solve(np.array([[1.5, -1.0], [-1.0, 5.0]]), [0.5, float(Y.sum())])
+    np.testing.assert_allclose([fit.posterior["m"].mode(), fit.posterior["theta"].mode()], mean, rtol=1e-4)

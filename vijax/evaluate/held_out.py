@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -42,7 +43,14 @@ def log_predictive_density(emission: Any, components: Family, weights: Float[Arr
     emission.check(data)
     with jax.enable_x64(True):
         q, weights, data = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), (components, weights, data))
-        predictive = jax.jit(jax.vmap(emission.log_predictive, in_axes=(None, 0)))(q, data)
+        predictive = _predictive(emission.log_likelihood, q, data)
         densities = np.asarray(jax.nn.logsumexp(jnp.log(weights) + predictive, axis=-1))
     error = float(densities.std(ddof=1) / np.sqrt(len(densities))) if len(densities) > 1 else float("inf")
     return HeldOut(float(densities.mean()), error, densities)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _predictive(log_likelihood: Any, q: Family, data: Array) -> Float[Array, "N K"]:
+    from vijax.models.emission import log_predictive
+
+    return jax.vmap(lambda y: log_predictive(log_likelihood, q, y))(data)

@@ -40,6 +40,7 @@ class MessageRule(NamedTuple):
       density at a point.
     point: q -> statistics at which the rule evaluates the model without noise (held-out use).
     name: the name the literature uses.
+    forgets_prior: whether `prior` forgets the prior of some global.
     """
 
     estimate: Callable[[PRNGKeyArray, Product, Product, Float[Array, ""], LocalBound, PyTree], Message]
@@ -48,6 +49,7 @@ class MessageRule(NamedTuple):
     penalty: Callable[[Product, Product], Float[Array, ""]]
     point: Callable[[Product], PyTree]
     name: str
+    forgets_prior: bool = False
 
 
 def kl_penalty(q: Product, prior: Product) -> Float[Array, ""]:
@@ -67,6 +69,7 @@ def gradient_rule(
     penalty: Callable[[Product, Product], Float[Array, ""]],
     point: Callable[[Product], PyTree],
     name: str,
+    forgets_prior: bool = False,
 ) -> MessageRule:
     """The rule whose message is the gradient of the bound at the statistics `at(key, q)`, relabelled as natural
     parameters; the other arguments are those of `MessageRule`."""
@@ -78,4 +81,4 @@ def gradient_rule(
         value, aux, stats_grad, theta_grad = gradient(bound, at(key, q), theta)
         return Message(q.with_naturals(stats_grad), value, aux, theta_grad)
 
-    return MessageRule(estimate, at, prior, penalty, point, name)
+    return MessageRule(estimate, at, prior, penalty, point, name, forgets_prior)

@@ -52,7 +52,8 @@ def mixed(default: MessageRule, **named: MessageRule) -> MessageRule:
         return _merged(rule.point(part) for rule, part in by_rule(q).items())
 
     name = ", ".join([default.name, *(f"{n}: {rule.name}" for n, rule in named.items())])
-    return gradient_rule(at, prior, penalty, point, name)
+    forgets = any(rule.forgets_prior for rule in (default, *named.values()))
+    return gradient_rule(at, prior, penalty, point, name, forgets)
 
 
 def _merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,9 @@ def maximum_likelihood() -> MessageRule:
     def no_penalty(q: Product, prior: Product) -> Float[Array, ""]:
         return 0.0 * q.log_normalizer()
 
-    return gradient_rule(lambda key, q: _at_mode(q), lambda p: p.flat(), no_penalty, _at_mode, "mle")
+    return gradient_rule(
+        lambda key, q: _at_mode(q), lambda p: p.flat(), no_penalty, _at_mode, "mle", forgets_prior=True
+    )
 
 
 def maximum_a_posteriori() -> MessageRule:

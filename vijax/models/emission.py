@@ -41,13 +41,18 @@ class Emission(NamedTuple):
         return self.prior.batch_shape[0]
 
     def log_predictive(self, q: Family, y: Float[Array, ...]) -> Float[Array, " K"]:
-        """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (seed
-        003, section on predictive distributions). A difference of large numbers: evaluate it in float64."""
-        zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())
-        weights = jax.grad(lambda stats: jnp.sum(self.log_likelihood(stats, y)))(zeros)
-        new = jax.tree.map(jnp.add, q, q.with_naturals(weights))
-        gain = new.log_normalizer() - q.log_normalizer()
-        return self.log_likelihood(zeros, y) + jnp.sum(gain.reshape(gain.shape[0], -1), axis=1)
+        """See the function `log_predictive`."""
+        return log_predictive(self.log_likelihood, q, y)
+
+
+def log_predictive(log_likelihood: LogLikelihood, q: Family, y: Float[Array, ...]) -> Float[Array, " K"]:
+    """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (seed
+    003, section on predictive distributions). A difference of large numbers: evaluate it in float64."""
+    zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())
+    weights = jax.grad(lambda stats: jnp.sum(log_likelihood(stats, y)))(zeros)
+    new = jax.tree.map(jnp.add, q, q.with_naturals(weights))
+    gain = new.log_normalizer() - q.log_normalizer()
+    return log_likelihood(zeros, y) + jnp.sum(gain.reshape(gain.shape[0], -1), axis=1)
 
 
 def bernoulli(num_components: int, dim: int, alpha: Any = 1.0, beta: Any = 1.0) -> Emission:

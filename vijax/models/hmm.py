@@ -11,6 +11,7 @@ Baum-Welch; with a Gibbs E-step paths are drawn by forward filtering and backwar
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from vijax import tree
 from vijax.families import Dirichlet, MarkovChainStats, Product, chains
 from vijax.families.base import require
 from vijax.model import Model
-from vijax.models.emission import Emission
+from vijax.models.emission import Emission, log_predictive
 from vijax.models.energy import energy_model
 
 
@@ -186,11 +187,16 @@ def score(emission: Emission, q: Product, data: PyTree) -> Any:
     y, mask = map(np.asarray, data)
     with jax.enable_x64(True):
         q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), q)
-        initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
-        emit = jax.vmap(emission.log_predictive, in_axes=(None, 0))
-        one = lambda y, m: chains.chain_log_normalizer(initial, transition, emit(q["components"], y), m)
-        densities = jax.jit(jax.vmap(one))(jnp.asarray(y, jnp.float64), jnp.asarray(mask))
+        densities = _log_densities(emission.log_likelihood, q, jnp.asarray(y, jnp.float64), jnp.asarray(mask))
     return Score.of(np.asarray(densities), mask.sum(axis=1))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _log_densities(log_likelihood: Any, q: Product, y: Array, mask: Array) -> Float[Array, " N"]:
+    """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
+    initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
+    emit = jax.vmap(lambda y: log_predictive(log_likelihood, q["components"], y))
+    return jax.vmap(lambda y, m: chains.chain_log_normalizer(initial, transition, emit(y), m))(y, mask)
 
 
 def _check(emission: Emission, data: PyTree) -> None:
