@@ -189,7 +189,7 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         return State(
             posterior=posterior,
             hyper=hyper,
-            opt_state=optimizer.init(_logs(hyper, spec.learn)),
+            opt_state=optimizer.init(log_hyper(hyper, spec.learn)),
             penalty=jnp.zeros((), jax.tree.leaves(posterior)[0].dtype),
             local=None if start is None else start(hyper, batch),
             step=jnp.zeros((), jnp.int32),
@@ -202,13 +202,13 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
 def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., tuple[State, Info]]:
     def step(key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         batch = as_minibatch(batch, spec.num_groups, spec.full_data)
-        theta = _logs(state.hyper, spec.learn)
+        theta = log_hyper(state.hyper, spec.learn)
         prior = spec.message.prior(spec.model.prior(state.hyper))
         rho = spec.step_size(state.step)
         moved = _move(spec, key, state, batch, prior, rho, theta)
         penalty, penalty_grad = _penalty(spec, state, theta)
         theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
-        hyper, opt_state = _learn(optimizer, theta_grad, theta, state)
+        hyper, opt_state = ascend_hyper(optimizer, theta_grad, theta, state)
         ok = tree.all_finite((moved.posterior, moved.message.value, hyper))
         new = _advance(ok, state, moved.posterior, moved.local, hyper, opt_state)._replace(penalty=penalty)
         return new, _info(moved.message, penalty, rho, moved.retractions, ok)
@@ -277,11 +277,12 @@ def _penalty(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""],
     return jax.lax.cond(due, lambda: penalty(theta), lambda: state.penalty), theta
 
 
-def _logs(hyper: Hyper, names: tuple[str, ...]) -> dict[str, Array]:
+def log_hyper(hyper: Hyper, names: tuple[str, ...]) -> dict[str, Array]:
+    """Logarithms of the hyperparameters named: what is learnt."""
     return {name: jnp.log(hyper[name]) for name in names}
 
 
-def _learn(
+def ascend_hyper(
     optimizer: optax.GradientTransformation, ascent: PyTree, theta: PyTree, state: State
 ) -> tuple[Hyper, PyTree]:
     """One ascent step on the objective in the logarithms of the learnt hyperparameters."""

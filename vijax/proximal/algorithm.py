@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import geometry as geometries
 from vijax import message as messages_of
 from vijax import tree
-from vijax.algorithm import Algorithm, Result, _learn, _logs, compose
+from vijax.algorithm import Algorithm, Result, ascend_hyper, compose, log_hyper
 from vijax.expectation import Expectation
 from vijax.families.base import require
 from vijax.likelihood import Likelihood, Moments
@@ -130,7 +130,7 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
             average=average,
             prior=prior,
             hyper=hyper,
-            opt_state=optimizer.init(_logs(hyper, spec.learn)),
+            opt_state=optimizer.init(log_hyper(hyper, spec.learn)),
             step_size=zero,
             penalty=zero,
             step=jnp.zeros((), jnp.int32),
@@ -203,13 +203,13 @@ def _learnt(
     """One ascent step in the logarithms of the learnt hyperparameters, at fixed sites."""
     if not spec.learn:
         return _Learnt(state.hyper, state.opt_state, state.prior)
-    theta = _logs(state.hyper, spec.learn)
+    theta = log_hyper(state.hyper, spec.learn)
 
     def bound(theta: PyTree) -> Float[Array, ""]:
         hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
         return objective.objective(spec, hyper, spec.model.prior(hyper), state.posterior, batch, key)
 
-    hyper, opt_state = _learn(optimizer, jax.grad(bound)(theta), theta, state)  # type: ignore[arg-type]
+    hyper, opt_state = ascend_hyper(optimizer, jax.grad(bound)(theta), theta, state)  # type: ignore[arg-type]
     return _Learnt(hyper, opt_state, spec.model.prior(hyper))
 
 
