@@ -22,9 +22,10 @@ import numpy as np
 
 from vijax import estep
 from vijax.batch import Documents
+from vijax.chunks import split_chunks
 from vijax.data.buckets import length_buckets
 from vijax.families.special import digamma
-from vijax.gather import split_chunks, sum_over_rows
+from vijax.gather import sum_over_rows
 
 
 def load_corpus(seed=0):

@@ -7,7 +7,8 @@ import pytest
 
 from tests.compilation import optimized_jit
 from vijax.batch import Documents
-from vijax.gather import docs_per_chunk, merge_chunks, split_chunks, sum_over_rows
+from vijax.chunks import merge_chunks, split_chunks
+from vijax.gather import docs_per_chunk, sum_over_rows
 
 WORDS, TOPICS = 30, 4
 KEY = jax.random.key(0)

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
-from vijax.runtime import FLAG, safe_xla_flags
+import pytest
+
+from vijax.runtime import FLAG, prepare
 
 SIDE_BY_SIDE = """
 import vijax, jax, jax.numpy as jnp
@@ -14,15 +16,35 @@ for _ in range(300):
 print("done")
 """
 
+AROUND_A_LOOP = """
+import vijax as vi, jax, numpy as np
+y = np.random.default_rng(0).normal(size=(2000, 64)).astype(np.float32)
+alg = vi.cavi(vi.models.mixture(vi.models.emission.full_gaussian(30, 64)))  # its bound is summed in chunks
+state, step = alg.init(jax.random.key(0), y), jax.jit(alg.step)
+for _ in range(20):
+    state, _ = jax.block_until_ready(step(jax.random.key(0), state, y))
+print("done")
+"""
 
-def test_factorisations_side_by_side_come_to_an_end():
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+
+@pytest.mark.parametrize("program", [SIDE_BY_SIDE, AROUND_A_LOOP])
+def test_factorisations_side_by_side_come_to_an_end(program):
+    ours = ("XLA_FLAGS", "PJRT_NPROC")
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(
-        [sys.executable, "-c", SIDE_BY_SIDE], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout.strip() == "done", done.stderr
 
 
 def test_the_users_choice_stands():
-    assert safe_xla_flags(f"--{FLAG}=true", "0.10.2") == f"--{FLAG}=true"
-    assert safe_xla_flags("--xla_b=2", "0.11.0") == "--xla_b=2"
+    for environ in ({"XLA_FLAGS": f"--{FLAG}=true", "PJRT_NPROC": "3"}, {"XLA_FLAGS": f"--{FLAG}=true", "NPROC": "1"}):
+        before = dict(environ)
+        prepare(environ, "0.10.2", num_cores=2)
+        assert environ == before
+
+
+def test_other_versions_are_left_alone():
+    environ = {"XLA_FLAGS": "--xla_b=2"}
+    prepare(environ, "0.11.0", num_cores=2)
+    assert environ == {"XLA_FLAGS": "--xla_b=2"}

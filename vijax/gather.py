@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-ACCELERATOR_BYTES = 2**29  # rows given to an accelerator at once: enough to keep all of it busy
+from vijax.chunks import ACCELERATOR_BYTES
+
 RowFunction = Callable[[Array, PyTree, Any, PRNGKeyArray], tuple[Array, PyTree]]
 
 
@@ -48,6 +49,7 @@ def sum_over_rows(
 
     >>> import jax, jax.numpy as jnp
     >>> from vijax.batch import Documents
+    >>> from vijax.chunks import split_chunks
     >>> docs = Documents(jnp.array([[0, 2], [1, 0]]), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.ones(2), 3)
     >>> def log_mix(rows, weights, chunk, key):
     ...     return jnp.sum(chunk.counts * jnp.log(rows @ weights)), None
@@ -108,31 +110,6 @@ def _scan_groups(body, carry, groups, key):
 
 def _rows(table, words):
     return table.at[words].get(mode="promise_in_bounds")
-
-
-def split_chunks(tree: PyTree, most: int) -> PyTree:
-    """Splits the leading axis of every leaf into equal chunks of at most `most` rows, with zeros for the rows missing.
-
-    A zero row of `Documents` is a padding document, so that what is added weighs nothing; there are fewer such rows
-    than chunks.
-
-    >>> import jax.numpy as jnp
-    >>> split_chunks(jnp.arange(5), 4)
-    Array([[0, 1, 2],
-           [3, 4, 0]], dtype=int32)
-    """
-
-    def split(leaf):
-        chunks = max(1, -(-leaf.shape[0] // most))
-        leaf = jnp.pad(leaf, [(0, -leaf.shape[0] % chunks)] + [(0, 0)] * (leaf.ndim - 1))
-        return leaf.reshape(chunks, -1, *leaf.shape[1:])
-
-    return jax.tree.map(split, tree)
-
-
-def merge_chunks(tree: PyTree, size: int) -> PyTree:
-    """The inverse of `split_chunks`: joins the two leading axes of every leaf and keeps the first `size` rows."""
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:size], tree)
 
 
 def docs_per_chunk(num_slots: int, num_topics: int, cache_bytes: int = 2**18, most: int | None = None) -> int:

@@ -1,37 +1,43 @@
 """What the XLA runtime must be told before it starts, while it needs to be.
 
 In jaxlib 0.10 batched LAPACK calls (Cholesky, triangular solves of stacks of matrices) wait for helpers from the very
-pool of threads that they run on. Two such calls side by side on a machine of two cores wait for ever; on larger ones
-as many as there are cores. jaxlib 0.8 and 0.9 are free of it. One call after the other is safe, which is what the
-scheduler does with this flag; XLA reads it when the first computation is compiled, so import vijax before that.
+pool of threads that they run on: as many of them side by side as it has threads, one for each core, wait for ever.
+jaxlib 0.8 and 0.9 are free of it. Two settings together keep away from it: a scheduler that rarely runs two calls side
+by side (not enough on its own: around a loop it does), and a pool larger than their number (not enough on its own: a
+step may hold dozens). XLA reads the one when the first computation is compiled and the other when the first device is
+asked for, so import vijax before that.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 
 import jaxlib
 
 FLAG = "xla_cpu_enable_concurrency_optimized_scheduler"
+SPARE_THREADS = 16  # more than a step has LAPACK calls side by side, with the scheduler above
 
 
-def safe_xla_flags(flags: str, jaxlib_version: str) -> str:
-    """The flags with the one that keeps this version of jaxlib from locking up; a choice of the user's stands.
+def prepare(environ: MutableMapping[str, str], jaxlib_version: str, num_cores: int) -> None:
+    """Sets what keeps this version of jaxlib from locking up; choices of the user's stand.
 
-    >>> safe_xla_flags("--xla_a=1", "0.10.2")
-    '--xla_a=1 --xla_cpu_enable_concurrency_optimized_scheduler=false'
-    >>> safe_xla_flags("", "0.9.2")
-    ''
+    >>> environ = {"XLA_FLAGS": "--xla_a=1"}
+    >>> prepare(environ, "0.9.2", num_cores=2)
+    >>> environ
+    {'XLA_FLAGS': '--xla_a=1'}
+    >>> prepare(environ, "0.10.2", num_cores=2)
+    >>> print(*(f"{name}: {value}" for name, value in environ.items()), sep="\\n")
+    XLA_FLAGS: --xla_a=1 --xla_cpu_enable_concurrency_optimized_scheduler=false
+    PJRT_NPROC: 18
     """
-    affected = jaxlib_version.startswith("0.10.") and FLAG not in flags
-    return f"{flags} --{FLAG}=false".strip() if affected else flags
+    if not jaxlib_version.startswith("0.10."):
+        return
+    flags = environ.get("XLA_FLAGS", "")
+    if FLAG not in flags:
+        environ["XLA_FLAGS"] = f"{flags} --{FLAG}=false".strip()
+    if "NPROC" not in environ:
+        environ.setdefault("PJRT_NPROC", str(num_cores + SPARE_THREADS))
 
 
-def prepare() -> None:
-    """Sets XLA_FLAGS of this process, where that is needed."""
-    flags = safe_xla_flags(os.environ.get("XLA_FLAGS", ""), jaxlib.__version__)
-    if flags:
-        os.environ["XLA_FLAGS"] = flags
-
-
-prepare()
+prepare(os.environ, jaxlib.__version__, os.cpu_count() or 1)

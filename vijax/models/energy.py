@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.batch import Minibatch
+from vijax.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 from vijax.estep import Conditionals, mean_field
 from vijax.families import Family, Product
 from vijax.families.base import require
@@ -158,13 +159,28 @@ def energy_model(
 
 def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     """The bound of each group, its locals found by the E-step and held constant."""
-    keys = jax.random.split(key, _num_groups(batch))
+    size = jax.tree.leaves(batch.data)[0].shape[0]
+    weights = jnp.ones(size) if batch.weights is None else jnp.asarray(batch.weights, jnp.result_type(float))
     start = initial_locals(spec, batch) if batch.local is None else batch.local
+    groups = (batch.data, start, jax.random.split(key, size))
     bound = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
-    one = lambda group, start, key: bound(spec, hyper, stats, group, start, key, estep)
-    per_group, local = jax.vmap(one)(batch.data, start, keys)
-    weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
-    return LocalElbo(jnp.vdot(weights, per_group), jnp.sum(weights), jax.lax.stop_gradient(per_group), local)
+
+    def chunk_bound(shared: tuple[Hyper, Stats], chunk: PyTree) -> tuple[Float[Array, ""], PyTree]:
+        weights, groups = chunk
+        per_group, local = jax.vmap(lambda group: bound(spec, *shared, *group, estep))(groups)
+        return jnp.vdot(weights, per_group), (per_group, local)
+
+    shared = dict(hyper), dict(stats)
+    first = jax.tree.map(lambda x: x[0], groups)
+    most = groups_per_chunk(lambda shared, group: bound(spec, *shared, *group, estep), shared, first)
+    if size <= most:
+        total, aux = chunk_bound(shared, (weights, groups))
+    else:
+        chunks = split_chunks(weights, most), split_chunks(groups, most, repeat_last=True)
+        total, aux = sum_over_chunks(chunk_bound, shared, chunks)
+        aux = merge_chunks(aux, size)
+    per_group, local = jax.lax.stop_gradient(aux)
+    return LocalElbo(total, jnp.sum(weights), per_group, local)
 
 
 def _independent_locals(
@@ -206,10 +222,6 @@ def _inferred(problem: Conditionals, key: PRNGKeyArray, estep: Any) -> tuple[Any
 def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
     """The templates of every group."""
     return jax.vmap(spec.locals, out_axes=0)(batch.data)
-
-
-def _num_groups(batch: Minibatch) -> int:
-    return jax.tree.leaves(batch.data)[0].shape[0]
 
 
 def _prior(globals: Any, hyper: Hyper) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:

@@ -24,10 +24,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import estep as esteps
 from vijax import tree
 from vijax.batch import Documents, Minibatch
+from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import Locals
 from vijax.families import Dirichlet, Product
 from vijax.families.base import as_float, require
-from vijax.gather import merge_chunks, split_chunks, sum_over_rows
+from vijax.gather import sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
 
 # exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a float32 can see, and
