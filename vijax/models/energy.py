@@ -163,16 +163,16 @@ def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: 
     weights = jnp.ones(size) if batch.weights is None else jnp.asarray(batch.weights, jnp.result_type(float))
     start = initial_locals(spec, batch) if batch.local is None else batch.local
     groups = (batch.data, start, jax.random.split(key, size))
-    bound = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
+    bound: Callable[..., Any] = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
+    one = lambda shared, group: bound(spec, *shared, *group, estep)
 
     def chunk_bound(shared: tuple[Hyper, Stats], chunk: PyTree) -> tuple[Float[Array, ""], PyTree]:
         weights, groups = chunk
-        per_group, local = jax.vmap(lambda group: bound(spec, *shared, *group, estep))(groups)
+        per_group, local = jax.vmap(lambda group: one(shared, group))(groups)
         return jnp.vdot(weights, per_group), (per_group, local)
 
     shared = dict(hyper), dict(stats)
-    first = jax.tree.map(lambda x: x[0], groups)
-    most = groups_per_chunk(lambda shared, group: bound(spec, *shared, *group, estep), shared, first)
+    most = groups_per_chunk(one, shared, jax.tree.map(lambda x: x[0], groups))
     if size <= most:
         total, aux = chunk_bound(shared, (weights, groups))
     else:
