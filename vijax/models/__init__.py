@@ -14,9 +14,11 @@ from vijax.models.hmm import hmm, pad
 from vijax.models.lda import lda
 from vijax.models.linear_models import glm, logistic_regression
 from vijax.models.mixture import mixture
+from vijax.models.plsa import plsa, plsa_entries
 from vijax.models.population import population
 from vijax.models.predictors import PredictorModel
 from vijax.models.regression import ard_regression
+from vijax.models.simple_mixture import simple_mixture
 
 __all__ = [
     "PredictorModel",
@@ -35,5 +37,8 @@ __all__ = [
     "mixture",
     "multilevel_logistic_regression",
     "pad",
+    "plsa",
+    "plsa_entries",
     "population",
+    "simple_mixture",
 ]

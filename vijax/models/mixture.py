@@ -32,8 +32,9 @@ def mixture(
         nothing. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of seed 002.
 
     Returns:
-      A `Model` with globals `weights` (where they are not known) and `components`; data of shape (N, D); `fit.score(y, key=key)` is the held-out
-      log predictive density (seed 002, eq. 36), `fit.locals(y, key=key)["z"].probs` are the responsibilities.
+      A `Model` with globals `weights` (where they are not known) and `components`; data of shape (N, D);
+      `fit.score(y, key=key)` is the held-out log predictive density (of which seed 002, eq. 36 is an approximation),
+      `fit.locals(y, key=key)["z"].probs` are the responsibilities.
 
     Raises:
       ValueError: a concentration that is not positive or of the wrong shape; weights that are no probabilities.
