@@ -31,19 +31,22 @@ class HeldOut(NamedTuple):
         return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation ({count} observations)"
 
 
-def log_predictive_density(emission: Any, components: Family, weights: Float[Array, " K"], data: PyTree) -> HeldOut:
-    """log sum_k w_k E_q[p(y_n | component k)] for each observation (seed 002, eq. 36).
+def log_predictive_density(
+    emission: Any, components: Family, weights: Float[Array, " K"], data: PyTree, plug_in: bool = False
+) -> HeldOut:
+    """log sum_k w_k E_q[p(y_n | component k)] for each observation.
 
     Args:
       emission: a `vijax.models.emission.Emission`.
       components: q of the components' parameters.
       weights: expected weights.
       data: observations, (N, D).
+      plug_in: p(y | E_q[component k]) in the place of E_q[p(y | component k)], as eq. 36 of seed 002 has it.
     """
     emission.check(data)
     with jax.enable_x64(True):
         q, weights, data = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), (components, weights, data))
-        predictive = _predictive(emission.log_likelihood, q, data)
+        predictive = (_plug_in if plug_in else _predictive)(emission.log_likelihood, q, data)
         densities = np.asarray(jax.nn.logsumexp(jnp.log(weights) + predictive, axis=-1))
     error = float(densities.std(ddof=1) / np.sqrt(len(densities))) if len(densities) > 1 else float("inf")
     return HeldOut(float(densities.mean()), error, densities)
@@ -54,3 +57,9 @@ def _predictive(log_likelihood: Any, q: Family, data: Array) -> Float[Array, "N 
     from vijax.models.emission import log_predictive
 
     return jax.vmap(lambda y: log_predictive(log_likelihood, q, y))(data)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _plug_in(log_likelihood: Any, q: Family, data: Array) -> Float[Array, "N K"]:
+    stats = q.stats(q.mean())
+    return jax.vmap(lambda y: log_likelihood(stats, y))(data)

@@ -32,14 +32,14 @@ def jaakkola_jordan() -> Expectation:
         if name != "bernoulli_logit":
             raise ValueError(f"likelihood: expected bernoulli_logit for the Jaakkola-Jordan bound, got {name}.")
         xi = jnp.sqrt(m**2 + v)
-        curvature = -2.0 * _quarter_tanhc(xi)
+        curvature = -2.0 * quarter_tanhc(xi)
         value = jax.nn.log_sigmoid(xi) + 0.5 * (y * m - xi)
         return Moments(value, 0.5 * y + curvature * m, curvature)
 
     return estimate
 
 
-def _quarter_tanhc(xi: Array) -> Array:
+def quarter_tanhc(xi: Array) -> Array:
     """tanh(xi/2) / (4 xi), by its series (1 - xi^2/12)/8 near 0."""
     small = xi < 1e-3
     safe = jnp.where(small, 1.0, xi)

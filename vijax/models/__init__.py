@@ -4,12 +4,21 @@ from vijax.models import emission
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
 from vijax.models.gaussian_process import gp
+from vijax.models.grouped import group_rows
+from vijax.models.hierarchical import (
+    hierarchical_linear_regression,
+    hierarchical_probit_regression,
+    multilevel_logistic_regression,
+)
 from vijax.models.hmm import hmm, pad
 from vijax.models.lda import lda
 from vijax.models.linear_models import glm, logistic_regression
 from vijax.models.mixture import mixture
+from vijax.models.plsa import plsa, plsa_entries
+from vijax.models.population import population
 from vijax.models.predictors import PredictorModel
 from vijax.models.regression import ard_regression
+from vijax.models.simple_mixture import simple_mixture
 
 __all__ = [
     "PredictorModel",
@@ -19,9 +28,17 @@ __all__ = [
     "factor_analysis",
     "glm",
     "gp",
+    "group_rows",
+    "hierarchical_linear_regression",
+    "hierarchical_probit_regression",
     "hmm",
     "lda",
     "logistic_regression",
     "mixture",
+    "multilevel_logistic_regression",
     "pad",
+    "plsa",
+    "plsa_entries",
+    "population",
+    "simple_mixture",
 ]

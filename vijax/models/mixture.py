@@ -18,7 +18,9 @@ from vijax.models.emission import Emission
 from vijax.models.energy import energy_model
 
 
-def mixture(emission: Emission, concentration: Any = 1.0, init: starts.Init | None = None) -> Model:
+def mixture(
+    emission: Emission, concentration: Any = 1.0, init: starts.Init | None = None, weights: Any = None
+) -> Model:
     """A mixture with K = `emission.num_components` components.
 
     Args:
@@ -26,13 +28,16 @@ def mixture(emission: Emission, concentration: Any = 1.0, init: starts.Init | No
       concentration: of the Dirichlet prior of the weights, scalar or shape (K,). Below 1 unused components empty.
       init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and `random_responsibilities()` find other
         optima.
+      weights: of the components where they are known, K probabilities or 1 / K for all; `concentration` then says
+        nothing. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of seed 002.
 
     Returns:
-      A `Model` with globals `weights` and `components`; data of shape (N, D); `fit.score(y, key=key)` is the held-out
-      log predictive density (seed 002, eq. 36), `fit.locals(y, key=key)["z"].probs` are the responsibilities.
+      A `Model` with globals `weights` (where they are not known) and `components`; data of shape (N, D);
+      `fit.score(y, key=key)` is the held-out log predictive density (of which seed 002, eq. 36 is an approximation),
+      `fit.locals(y, key=key)["z"].probs` are the responsibilities.
 
     Raises:
-      ValueError: a concentration that is not positive or of the wrong shape.
+      ValueError: a concentration that is not positive or of the wrong shape; weights that are no probabilities.
 
     >>> import jax, vijax as vi
     >>> y = jnp.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
@@ -44,24 +49,35 @@ def mixture(emission: Emission, concentration: Any = 1.0, init: starts.Init | No
     size = emission.num_components
     concentration = as_float(concentration)
     require(concentration.shape in ((), (size,)), "concentration", f"a scalar or shape ({size},)", concentration.shape)
-    weights = Dirichlet.from_concentration(jnp.broadcast_to(concentration, (size,)))
+    prior = Dirichlet.from_concentration(jnp.broadcast_to(concentration, (size,)))
+    known = None if weights is None else _probabilities(weights, size)
 
     def energy(stats: Any, y: Array) -> Float[Array, ""]:
-        return stats["z"].one_hot @ (stats["weights"].log + emission.log_likelihood(stats["components"], y))
+        log_weights = stats["weights"].log if known is None else jnp.log(known)
+        return stats["z"].one_hot @ (log_weights + emission.log_likelihood(stats["components"], y))
 
     return energy_model(
-        globals={"weights": weights, "components": emission.prior},
+        globals={"components": emission.prior, **({"weights": prior} if known is None else {})},
         locals={"z": Categorical(jnp.zeros(size))},
         energy=energy,
         example=emission.example,
         init=init or starts.kmeans_plus_plus(),
         check_data=emission.check,
-        score=lambda hyper, q, data, key: score(emission, q, data),
+        score=lambda hyper, q, data, key: score(emission, q, data, known),
     )
 
 
-def score(emission: Emission, q: Product, data: PyTree) -> Any:
-    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)] (seed 002, eq. 36)."""
+def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
+    weights = as_float(weights)
+    require(weights.shape in ((), (size,)), "weights", f"a scalar or shape ({size},)", weights.shape)
+    weights = jnp.broadcast_to(weights, (size,))
+    require(jnp.all(weights > 0) & (jnp.abs(jnp.sum(weights) - 1) < 1e-5), "weights", "positive, of sum 1", weights)
+    return weights / jnp.sum(weights)
+
+
+def score(emission: Emission, q: Product, data: PyTree, weights: Float[Array, " K"] | None = None) -> Any:
+    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]: what seed 002, eq. 36 approximates by
+    p(y | E[beta_k]), which `log_predictive_density(..., plug_in=True)` gives."""
     from vijax.evaluate import log_predictive_density
 
-    return log_predictive_density(emission, q["components"], q["weights"].mean(), data)
+    return log_predictive_density(emission, q["components"], q["weights"].mean() if weights is None else weights, data)

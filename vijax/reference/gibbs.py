@@ -84,21 +84,32 @@ def _chain(
     state = posterior.sample_stats(key_globals), local
     state = _draw_locals(spec, hyper, data, *state, key_locals)[0]
 
-    def sweep(i: Array, state: Any) -> Any:
-        return _sweep(spec, hyper, data, state, jax.random.fold_in(key, i))[0]
+    def burn(i: Array, state: Any) -> Any:
+        return sweep(spec, hyper, data, state, jax.random.fold_in(key, i))[0]
 
     def keep(state: Any, i: Array) -> Any:
-        state = jax.lax.fori_loop(i, i + thin - 1, sweep, state)
-        state, values, locals_ = _sweep(spec, hyper, data, state, jax.random.fold_in(key, i + thin - 1))
+        state = jax.lax.fori_loop(i, i + thin - 1, burn, state)
+        state, values, locals_ = sweep(spec, hyper, data, state, jax.random.fold_in(key, i + thin - 1))
         return state, (values, locals_ if keep_locals else None)
 
-    state = jax.lax.fori_loop(0, burn_in, sweep, state)
+    state = jax.lax.fori_loop(0, burn_in, burn, state)
     _, kept = jax.lax.scan(keep, state, burn_in + thin * jnp.arange(num_samples))
     return Draws(*kept)
 
 
-def _sweep(spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray) -> tuple[Any, dict, dict]:
-    """Every global, then every local, from its complete conditional; the new state and the values drawn."""
+def sweep(spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray) -> tuple[Any, dict, dict]:
+    """Every global, then every local, from its complete conditional.
+
+    Args:
+      spec: `model.energy`.
+      hyper: its hyperparameters.
+      data: all groups.
+      state: statistics of the globals, and of the locals of each group, by name.
+      key: of the draws.
+
+    Returns:
+      The new state; and the values drawn, of the globals and of the locals.
+    """
     key_globals, key_locals = jax.random.split(key)
     stats, local = state
     stats, values = _draw_globals(spec, hyper, data, stats, local, key_globals)
