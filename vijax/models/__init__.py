@@ -4,12 +4,14 @@ from vijax.models import emission
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
 from vijax.models.gaussian_process import gp
-from vijax.models.hmm import hmm, pad
+from vijax.models.hmm import hmm
 from vijax.models.lda import lda
 from vijax.models.linear_models import glm, logistic_regression
 from vijax.models.mixture import mixture
 from vijax.models.predictors import PredictorModel
 from vijax.models.regression import ard_regression
+from vijax.models.sequences import pad
+from vijax.models.state_space import linear_gaussian_state_space
 
 __all__ = [
     "PredictorModel",
@@ -21,6 +23,7 @@ __all__ = [
     "gp",
     "hmm",
     "lda",
+    "linear_gaussian_state_space",
     "logistic_regression",
     "mixture",
     "pad",
