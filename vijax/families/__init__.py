@@ -20,6 +20,7 @@ from vijax.families.multivariate_normal_gamma import (
 from vijax.families.normal import Normal, NormalStats
 from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
 from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
+from vijax.families.padded import Padded
 from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.product import Product
 from vijax.families.truncated_normal import TruncatedNormal, TruncatedNormalStats
@@ -59,6 +60,7 @@ __all__ = [
     "NormalStats",
     "NormalWishart",
     "NormalWishartStats",
+    "Padded",
     "Poisson",
     "PoissonStats",
     "Product",

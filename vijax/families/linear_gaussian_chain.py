@@ -1,8 +1,9 @@
 """A chain of T Gaussian vectors as one family: the posterior of a linear-Gaussian state-space model.
 
-A is the Kalman filter in information form, its gradient the smoother; the recursions, and how they treat sequences of
-unequal lengths, are in `vijax.families.gaussian_chains`. Everything is O(T D^3), and nothing has the size of the joint
-covariance.
+A is the Kalman filter in information form, its gradient the smoother; the recursions are in
+`vijax.families.gaussian_chains`. Everything is O(T D^3), and nothing has the size of the joint covariance. Methods take
+a mask (*batch, T) of the steps that exist, for sequences of unequal lengths, which come first; what the others hold
+counts nowhere. `vijax.families.Padded` is a chain with its mask.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from vijax.families import gaussian_chains as chains
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, over_batch, require
 from vijax.families.matrices import matvec, outer, outer_statistic, positive_definite, symmetric, transpose
+
+Mask = Bool[Array, "*batch T"] | None
 
 
 class LinearGaussianChainStats(NamedTuple):
@@ -93,36 +96,40 @@ class LinearGaussianChain(Family):
         return mu.outer - outer(mu.value, mu.value)
 
     # --- the law ----------------------------------------------------------------------------------------------
-    def log_normalizer(self) -> Float[Array, "*batch"]:
+    def log_normalizer(self, mask: Mask = None) -> Float[Array, "*batch"]:
         """A, by block elimination."""
-        return self._each(lambda *p: chains.chain_log_normalizer(chains.filtered(p)))
+        return self._each(lambda mask, *p: chains.chain_log_normalizer(chains.filtered(p)), mask)
 
-    def stats(self, x: Any) -> LinearGaussianChainStats:
+    def stats(self, x: Any, mask: Mask = None) -> LinearGaussianChainStats:
         """(x_t, x_t x_t', x_t x_{t+1}')."""
         x = as_float(x)
+        x = x if mask is None else jnp.where(mask[..., None], x, 0.0)
         return LinearGaussianChainStats(x, outer_statistic(x, x), outer_statistic(x[..., :-1, :], x[..., 1:, :]))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch T D"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = (), mask: Mask = None
+    ) -> Float[Array, "*shape *batch T D"]:
         """Paths, by backward sampling: pathwise differentiable."""
         batch = len(self.batch_shape)
         noise = jax.random.normal(key, shape + self.linear.shape, self.linear.dtype)
         ahead, behind = tuple(range(len(shape))), tuple(range(batch, batch + len(shape)))
         draw = lambda noise, *p: chains.chain_sample(chains.filtered(p), p[2], noise)
-        paths = over_batch(draw, batch)(jnp.moveaxis(noise, ahead, behind), *self._potentials())
-        return jnp.moveaxis(paths, behind, ahead)
+        paths = over_batch(draw, batch)(jnp.moveaxis(noise, ahead, behind), *self._potentials(mask))
+        paths = jnp.moveaxis(paths, behind, ahead)
+        return paths if mask is None else jnp.where(mask[..., None], paths, 0.0)
 
-    def mean(self) -> Float[Array, "*batch T D"]:
+    def mean(self, mask: Mask = None) -> Float[Array, "*batch T D"]:
         """E_q[x_t]."""
-        return self.expected_stats().value
+        return self.expected_stats(mask).value
 
-    def mode(self) -> Float[Array, "*batch T D"]:
+    def mode(self, mask: Mask = None) -> Float[Array, "*batch T D"]:
         """The mean."""
-        return self.mean()
+        return self.mean(mask)
 
     def in_domain(self) -> Self:
         """Block elimination meets positive definite blocks only, and the location is finite."""
 
-        def one(*p: Any) -> Array:
+        def one(mask: Any, *p: Any) -> Array:
             factors = chains.filtered(p).factor
             return jnp.all(jnp.isfinite(factors)) & jnp.all(jnp.isfinite(p[0]))
 
@@ -133,10 +140,10 @@ class LinearGaussianChain(Family):
         return jax.tree.map(jnp.zeros_like, self)
 
     # --- closed forms -----------------------------------------------------------------------------------------
-    def expected_stats(self) -> LinearGaussianChainStats:
+    def expected_stats(self, mask: Mask = None) -> LinearGaussianChainStats:
         """The smoothed moments, by a pass back (Rauch, Tung and Striebel), cheaper and more accurate than grad A."""
-        moments = lambda *p: chains.chain_moments(chains.filtered(p), p[2])
-        return LinearGaussianChainStats(*self._each(moments))
+        moments = lambda mask, *p: chains.chain_moments(chains.filtered(p), p[2], mask)
+        return LinearGaussianChainStats(*self._each(moments, mask))
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), as the product of x_t given x_{t+1}: no difference of large numbers."""
@@ -148,9 +155,9 @@ class LinearGaussianChain(Family):
         values = over_batch(density, batch)(jnp.moveaxis(x, ahead, behind), *self._potentials())
         return jnp.moveaxis(values, behind, ahead)
 
-    def entropy(self) -> Float[Array, "*batch"]:
+    def entropy(self, mask: Mask = None) -> Float[Array, "*batch"]:
         """The sum of the conditionals' entropies."""
-        return self._each(lambda *p: chains.chain_entropy(chains.filtered(p)))
+        return self._each(lambda mask, *p: chains.chain_entropy(chains.filtered(p), mask), mask)
 
     def fisher_solve(self, cotangent: LinearGaussianChainStats) -> Self:
         """F^-1 g: the derivative along g of the natural parameters as a function of the mean parameters, which a chain
@@ -181,8 +188,11 @@ class LinearGaussianChain(Family):
 
         return self.stats(x), v_product
 
-    def _potentials(self) -> chains.Potentials:
-        return self.linear, self.negative_half_precision, self.coupling
+    def _potentials(self, mask: Mask = None) -> chains.Potentials:
+        """Those of the steps that exist, and of padded ones such as add nothing to A."""
+        potentials = self.linear, self.negative_half_precision, self.coupling
+        return potentials if mask is None else chains.masked(potentials, mask)
 
-    def _each(self, f: Any) -> Any:
-        return over_batch(f, len(self.batch_shape))(*self._potentials())
+    def _each(self, f: Any, mask: Mask = None) -> Any:
+        """f(mask, potentials of one chain) of every chain."""
+        return over_batch(f, len(self.batch_shape))(mask, *self._potentials(mask))

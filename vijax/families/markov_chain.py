@@ -1,7 +1,8 @@
 """A chain of T discrete states as one family: q(z) = exp{<initial, first> + <transition, pairs> + <unary, states> - A}.
 
 A is the forward recursion and its gradient the posterior marginals (forward-backward by automatic differentiation);
-the recursions themselves, which take a mask for padded steps, are in `vijax.families.chains`.
+the recursions themselves are in `vijax.families.chains`. Methods take a mask (*batch, T) of the steps that exist, for
+sequences of unequal lengths; `vijax.families.Padded` is a chain with its mask.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families import chains
 from vijax.families.base import Family, as_floats, domain_mask, family, over_batch, require
 from vijax.families.categorical import Categorical
+
+Mask = Bool[Array, "*batch T"] | None
 
 
 class MarkovChainStats(NamedTuple):
@@ -33,7 +36,7 @@ class MarkovChain(Family):
 
     `transition` is (*batch, K, K), shared by all steps, its statistic the pair counts, or (*batch, T-1, K, K).
     Potentials need not be normalised: they are redundant (a constant may move from one to another), F is singular, and
-    `fisher_solve` returns the shortest solution. Sequences of unequal lengths: `vijax.families.chains`.
+    `fisher_solve` returns the shortest solution.
 
     >>> q = MarkovChain.from_probs([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], num_steps=3)
     >>> print(q.mode(), f"{q.mean()[2, 0]:.3f} {q.log_prob(jnp.array([0, 0, 1])):.4f}")
@@ -95,29 +98,35 @@ class MarkovChain(Family):
         return self.unary.shape[-2]
 
     # --- the law ----------------------------------------------------------------------------------------------
-    def log_normalizer(self) -> Float[Array, "*batch"]:
+    def log_normalizer(self, mask: Mask = None) -> Float[Array, "*batch"]:
         """A, by the forward recursion: one step after another, O(T K^2)."""
-        return self._each(chains.chain_log_normalizer)
+        return self._each(chains.chain_log_normalizer, mask)
 
-    def stats(self, x: Int[Array, "*batch T"]) -> MarkovChainStats:
+    def expected_stats(self, mask: Mask = None) -> MarkovChainStats:
+        """Smoothed marginals of states and pairs: the gradient of A."""
+        return MarkovChainStats(*self._each(jax.grad(chains.chain_log_normalizer, argnums=(0, 1, 2)), mask))
+
+    def stats(self, x: Int[Array, "*batch T"], mask: Mask = None) -> MarkovChainStats:
         """One-hot states and pair counts of paths."""
-        return MarkovChainStats(*chains.chain_stats(x, self.num_states, self.shared, dtype=self.initial.dtype))
+        return MarkovChainStats(*chains.chain_stats(x, self.num_states, self.shared, mask, self.initial.dtype))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch T"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = (), mask: Mask = None
+    ) -> Int[Array, "*shape *batch T"]:
         """Paths, by forward filtering and backward sampling."""
         keys = jax.random.split(key, self.batch_shape)
         draw = functools.partial(chains.chain_sample, shape=shape)
-        paths = over_batch(draw, len(self.batch_shape))(keys, *self._potentials())
+        paths = over_batch(draw, len(self.batch_shape))(keys, *self._potentials(), mask)
         axes = tuple(range(len(self.batch_shape))), tuple(range(len(shape), len(shape) + len(self.batch_shape)))
         return jnp.moveaxis(paths, *axes)
 
-    def mean(self) -> Float[Array, "*batch T K"]:
+    def mean(self, mask: Mask = None) -> Float[Array, "*batch T K"]:
         """The marginal probabilities of the states, step by step."""
-        return self.expected_stats().unary
+        return self.expected_stats(mask).unary
 
-    def mode(self) -> Int[Array, "*batch T"]:
+    def mode(self, mask: Mask = None) -> Int[Array, "*batch T"]:
         """The likeliest path (Viterbi)."""
-        return self._each(chains.chain_mode)
+        return self._each(chains.chain_mode, mask)
 
     def in_domain(self) -> Self:
         """All potentials finite."""
@@ -129,9 +138,9 @@ class MarkovChain(Family):
         """All paths equally likely."""
         return jax.tree.map(jnp.zeros_like, self)
 
-    def entropy(self) -> Float[Array, "*batch"]:
+    def entropy(self, mask: Mask = None) -> Float[Array, "*batch"]:
         """-E[log q], by a recursion of positive terms."""
-        return self._each(chains.chain_entropy)
+        return self._each(chains.chain_entropy, mask)
 
     def fisher_solve(self, cotangent: MarkovChainStats) -> Self:
         """The shortest solution of F x = g, by conjugate gradients on products with F: O(T K^2) each and nothing of the
@@ -147,5 +156,5 @@ class MarkovChain(Family):
     def _potentials(self) -> tuple[Array, Array, Array]:
         return self.initial, self.transition, self.unary
 
-    def _each(self, f: Any) -> Array:
-        return over_batch(f, len(self.batch_shape))(*self._potentials())
+    def _each(self, f: Any, mask: Mask) -> Any:
+        return over_batch(f, len(self.batch_shape))(*self._potentials(), mask)

@@ -18,7 +18,9 @@ from vijax.models.plsa import plsa, plsa_entries
 from vijax.models.population import population
 from vijax.models.predictors import PredictorModel
 from vijax.models.regression import ard_regression
+from vijax.models.sequences import pad
 from vijax.models.simple_mixture import simple_mixture
+from vijax.models.state_space import linear_gaussian_state_space
 
 __all__ = [
     "PredictorModel",
@@ -33,6 +35,7 @@ __all__ = [
     "hierarchical_probit_regression",
     "hmm",
     "lda",
+    "linear_gaussian_state_space",
     "logistic_regression",
     "mixture",
     "multilevel_logistic_regression",

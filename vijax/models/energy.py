@@ -30,6 +30,7 @@ from vijax.estep import Conditionals, mean_field
 from vijax.families import Family, Product
 from vijax.families.base import require
 from vijax.model import Hyper, LocalElbo, Model
+from vijax.models.joint import keep_joint
 from vijax.models.multilinear import coupled_variables, update_order
 
 EnergyFn = Callable[..., Float[Array, ""]]
@@ -86,6 +87,7 @@ def energy_model(
     prior_energy: EnergyFn | None = None,
     hyper: Hyper | None = None,
     order: Sequence[str] | None = None,
+    joint: Sequence[Sequence[str]] = (),
     init: starts.Init | None = None,
     estep: Any = None,
     check_data: Callable[[PyTree], None] | None = None,
@@ -106,6 +108,9 @@ def energy_model(
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
       order: names of globals and locals in the order in which coordinate ascent visits them; by default as given.
         Variables that share no term are updated together.
+      joint: groups of discrete locals, by name, that q keeps joint (generalised mean field): exact, at the price of an
+        energy for each of their joint values. A group is from then on one categorical, named "z1, z2" after its
+        members, the last one's value running fastest: `.probs.reshape(K1, K2)` is its table.
       init: where the posterior starts (`vijax.init`); by default at the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
       check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once.
@@ -116,7 +121,7 @@ def energy_model(
 
     Raises:
       ValueError: a name that is both global and local, an energy that is no scalar or not multilinear, an `order` that
-        is not a permutation of the names.
+        is not a permutation of the names, a `joint` group that is not of discrete locals.
 
     A Gaussian mixture, y ~ N(mu_z, 1):
 
@@ -137,7 +142,9 @@ def energy_model(
     local = lambda group: dict(given(group) if callable(given) else given)
     prior, references = _prior(globals, hyper)
     _check_names(prior(hyper), local(example), fixed=not callable(given))
-    fn = (lambda s, y, h: energy(s, y, h)) if hyper else (lambda s, y, h: energy(s, y))
+    fn: Any = (lambda s, y, h: energy(s, y, h)) if hyper else (lambda s, y, h: energy(s, y))
+    if joint:
+        fn, local = keep_joint(fn, local, joint, example)
     prior_fn = _prior_fn(prior_energy, references, bool(hyper))
     blocks = _blocks(fn, prior_fn, prior(hyper), local(example), example, hyper, order)
     spec = Energy(fn, prior, prior_fn, local, *blocks)

@@ -10,71 +10,21 @@ Baum-Welch; with a Gibbs E-step paths are drawn by forward filtering and backwar
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
-from vijax import tree
-from vijax.families import Dirichlet, MarkovChainStats, Product, chains
+from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Padded, Product, chains
 from vijax.families.base import require
 from vijax.model import Model
 from vijax.models.emission import Emission, log_predictive
 from vijax.models.energy import energy_model
-
-
-@tree.register
-@dataclasses.dataclass(frozen=True)
-class Path:
-    """q of the states of one sequence: a `MarkovChain` with a mask, padded steps of which count nowhere."""
-
-    potentials: MarkovChainStats
-    mask: Bool[Array, " T"]
-
-    def with_naturals(self, leaves: PyTree) -> Path:
-        """Other potentials, the same mask."""
-        return Path(MarkovChainStats(*jax.tree.leaves(leaves)), self.mask)
-
-    def log_normalizer(self) -> Float[Array, ""]:
-        """Log of the sum over paths."""
-        return chains.chain_log_normalizer(*self.potentials, self.mask)
-
-    def dot(self, stats: MarkovChainStats) -> Float[Array, ""]:
-        """Potentials times statistics."""
-        return sum((jnp.vdot(a, b) for a, b in zip(self.potentials, stats, strict=True)), jnp.zeros(()))
-
-    def expected_stats(self) -> MarkovChainStats:
-        """Smoothed marginals of states and pairs."""
-        initial, transition, unary = self.potentials
-        gradient = jax.grad(chains.chain_log_normalizer, argnums=(0, 1, 2))
-        return MarkovChainStats(*gradient(initial, transition, unary, self.mask))
-
-    def sample(self, key: PRNGKeyArray) -> Int[Array, " T"]:
-        """A path; 0 on padded steps."""
-        return chains.chain_sample(key, *self.potentials, self.mask)
-
-    def stats(self, path: Int[Array, " T"]) -> MarkovChainStats:
-        """Statistics of a path."""
-        size = self.potentials.initial.shape[-1]
-        return MarkovChainStats(*chains.chain_stats(path, size, True, self.mask, self.potentials.initial.dtype))
-
-    def sample_stats(self, key: PRNGKeyArray) -> MarkovChainStats:
-        """Statistics of a draw."""
-        return self.stats(self.sample(key))
-
-    def mode(self) -> Int[Array, " T"]:
-        """The likeliest path (Viterbi)."""
-        return chains.chain_mode(*self.potentials, self.mask)
-
-    @property
-    def probs(self) -> Float[Array, "T K"]:
-        """Smoothed probabilities of the states."""
-        return self.expected_stats().unary
+from vijax.models.sequences import check_pair
 
 
 def hmm(
@@ -95,15 +45,15 @@ def hmm(
 
     Returns:
       A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of shapes (N, T, D) and
-      (N, T), the mask true on the steps that exist, which come first (see `pad`). `fit.locals(data, key=key)["z"]` is
-      the path's law: `jax.vmap(lambda z: z.mode())` of it is Viterbi's, `z.probs` smoothed probabilities.
+      (N, T), the mask true on the steps that exist, which come first (see `vijax.models.pad`).
+      `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs` smoothed probabilities.
 
     Raises:
       ValueError: a concentration that is not positive.
 
     >>> import vijax as vi
     >>> y = jnp.concatenate([jnp.zeros((20, 1)), jnp.full((15, 1), 9.0), jnp.zeros((5, 1))])
-    >>> data = pad([y, y[10:]])
+    >>> data = vi.models.pad([y, y[10:]])
     >>> fit = vi.fit(vi.cavi(hmm(vi.models.emission.unit_gaussian(2, 1))), data, num_steps=20, key=jax.random.key(0))
     >>> print(jnp.sort(fit.posterior["components"].mean()[:, 0]).round(1))
     [0. 9.]
@@ -126,7 +76,7 @@ def hmm(
         y, mask = group
         dtype = jnp.result_type(float)
         zeros = jnp.zeros(size, dtype), jnp.zeros((size, size), dtype), jnp.zeros((len(y), size), dtype)
-        return {"z": Path(MarkovChainStats(*zeros), jnp.asarray(mask, bool))}
+        return {"z": Padded(MarkovChain(*zeros), jnp.asarray(mask, bool))}
 
     return energy_model(
         globals={
@@ -157,27 +107,6 @@ def states_by_kmeans(num_states: int, num_iters: int = 10) -> starts.Init:
     return start
 
 
-def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
-    """Sequences of unequal length, arrays (T_n, D), as one array and the mask of its steps.
-
-    Raises:
-      ValueError: there is no sequence, or they are not of one width.
-
-    >>> y, mask = pad([np.zeros((2, 1)), np.ones((3, 1))])
-    >>> y.shape, mask.tolist()
-    ((2, 3, 1), [[True, True, False], [True, True, True]])
-    """
-    rows = [np.atleast_2d(np.asarray(s)) if np.size(s) else np.asarray(s) for s in sequences]
-    widths = {row.shape[1] for row in rows if row.ndim == 2}
-    require(len(widths) == 1, "sequences", "arrays (T, D) of one width D", f"widths {sorted(widths)}")
-    steps = np.array([row.shape[0] if row.ndim == 2 else 0 for row in rows])
-    mask = np.arange(max(steps.max(), 1)) < steps[:, None]
-    y = np.zeros((*mask.shape, widths.pop()), np.result_type(*rows, np.float32))
-    for n, row in enumerate(rows):
-        y[n, : steps[n]] = row
-    return y, mask
-
-
 def score(emission: Emission, q: Product, data: PyTree) -> Any:
     """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
     emissions: nats per step, with its standard error over sequences."""
@@ -200,12 +129,8 @@ def _log_densities(log_likelihood: Any, q: Product, y: Array, mask: Array) -> Fl
 
 
 def _check(emission: Emission, data: PyTree) -> None:
-    pair = isinstance(data, tuple) and len(data) == 2
-    require(pair, "data", "a pair (y, mask)", type(data).__name__, "See vijax.models.pad.")
-    y, mask = map(np.asarray, data)
-    fits = y.ndim == 3 and mask.shape == y.shape[:2]
-    require(fits, "data", "y of shape (N, T, D) and mask of shape (N, T)", f"{y.shape} and {mask.shape}")
-    first = np.all(np.diff(mask.astype(int), axis=1) <= 0)
-    require(first, "data", "masks true on the first steps of each sequence", "gaps", "See vijax.models.pad.")
-    require(mask.any(), "data", "at least one step", "sequences that are all empty")
+    y, mask = check_pair(data)
+    bad = np.argwhere(~np.isfinite(y) & mask[..., None])
+    where = f"{y[tuple(bad[0])]} in sequence {bad[0, 0]}, step {bad[0, 1]}" if len(bad) else ""
+    require(not len(bad), "data", "finite numbers", where, "Remove or impute those steps.")
     emission.check(y[mask])

@@ -1,0 +1,103 @@
+"""Generalised mean field: groups of discrete locals that are kept joint under q, by enumeration.
+
+A group of discrete locals z_1, ..., z_m becomes one categorical variable whose classes are their joint values a. The
+energy in its statistics, the one-hot r of a, is  sum_a r_a E(t(z_1 = a_1), ..., t(z_m = a_m)):  linear in r whatever E
+is, so that the engine treats it like any other local. With all locals in one group the E-step is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from vijax.families import Bernoulli, Categorical, Family
+from vijax.families.base import require
+
+_MOST = 4096
+
+
+def joint_name(names: Sequence[str]) -> str:
+    """The name of the variable that a group becomes.
+
+    >>> joint_name(("z1", "z2"))
+    'z1, z2'
+    """
+    return ", ".join(names)
+
+
+def keep_joint(
+    fn: Callable[..., Float[Array, ""]],
+    locals_: Callable[[PyTree], dict[str, Family]],
+    groups: Sequence[Sequence[str]],
+    example: PyTree,
+) -> tuple[Callable[..., Float[Array, ""]], Callable[[PyTree], dict[str, Family]]]:
+    """An energy and its locals with each group of names made one categorical.
+
+    Args:
+      fn: (stats, *rest) -> scalar, the energy.
+      locals_: group of data -> families of the locals.
+      groups: names of locals, each in one group at most. A group's categorical is named `joint_name(names)`, and its
+        classes run through the joint values with the last name's running fastest.
+      example: the data of one group.
+
+    Raises:
+      ValueError: a name that is no local or stands in two groups, a local that is not discrete, or more joint values
+        than can be enumerated.
+    """
+    known = locals_(example)
+    names = [name for group in groups for name in group]
+    require(set(names) <= set(known), "joint", f"names among the locals {list(known)}", sorted(set(names) - set(known)))
+    require(len(names) == len(set(names)), "joint", "each name in one group at most", names)
+    tables = {tuple(group): _joint_values({name: known[name] for name in group}) for group in groups}
+
+    def joint_fn(stats: Mapping[str, Any], *rest: Any) -> Float[Array, ""]:
+        energy, own = fn, dict(stats)
+        for group, values in tables.items():
+            energy = _averaged(energy, known, values, own.pop(joint_name(group)).one_hot)
+        return energy(own, *rest)
+
+    def joint_locals(data: PyTree) -> dict[str, Family]:
+        q = locals_(data)
+        apart = {name: factor for name, factor in q.items() if name not in names}
+        return {joint_name(group): _start(q, values) for group, values in tables.items()} | apart
+
+    return joint_fn, joint_locals
+
+
+def _averaged(fn: Callable, families: Mapping[str, Family], values: dict[str, np.ndarray], weights: Array) -> Callable:
+    """(stats, *rest) -> sum_a weights_a fn at the statistics of joint value a."""
+
+    def averaged(stats: Mapping[str, Any], *rest: Any) -> Float[Array, ""]:
+        at = lambda a: fn({**stats, **{name: families[name].stats(x) for name, x in a.items()}}, *rest)
+        return jnp.vdot(weights, jax.vmap(at)(values))
+
+    return averaged
+
+
+def _start(q: Mapping[str, Family], values: dict[str, np.ndarray]) -> Categorical:
+    """The joint law of independent factors."""
+    each = lambda a: sum((jnp.sum(q[name].log_prob(x)) for name, x in a.items()), jnp.zeros(()))
+    return Categorical(jax.vmap(each)(values))
+
+
+def _joint_values(families: Mapping[str, Family]) -> dict[str, np.ndarray]:
+    """Every joint value, by name, along a leading axis; the last name's runs fastest."""
+    supports = []
+    for name, q in families.items():
+        discrete = isinstance(q, Categorical | Bernoulli)
+        require(discrete, "joint", "categorical or Bernoulli locals", f"{name!r}, a {type(q).__name__}")
+        count = q.num_classes if isinstance(q, Categorical) else 2
+        size = int(np.prod(q.batch_shape))
+        require(count**size <= _MOST, "joint", f"at most {_MOST} joint values", f"{count}^{size} of {name!r}")
+        supports.append(np.array(list(itertools.product(range(count), repeat=size))).reshape(-1, *q.batch_shape))
+    total = int(np.prod([len(s) for s in supports]))
+    remedy = "Keep fewer variables together."
+    require(total <= _MOST, "joint", f"at most {_MOST} joint values", f"{total} of {list(families)}", remedy)
+    index = np.indices([len(s) for s in supports]).reshape(len(supports), -1)
+    return {name: s[i] for name, s, i in zip(families, supports, index, strict=True)}
