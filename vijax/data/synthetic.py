@@ -1,6 +1,8 @@
-"""Corpora drawn from latent Dirichlet allocation, with the topics they were drawn from.
+"""Data drawn from models, with the truth they were drawn from: corpora, binary vectors, spectrograms.
 
-    topics_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_di ~ theta_d,  w_di ~ topics_{z_di}
+Corpora are from latent Dirichlet allocation,
+
+    topics_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_di ~ theta_d,  w_di ~ topics_{z_di}.
 
 Tokens of one topic are exchangeable, so they are drawn together: how often each word occurs among them is multinomial,
 and which of them falls to which document is a shuffle. That costs tens of nanoseconds per token, whatever V.
@@ -76,6 +78,50 @@ def lda_corpus(
             kept.append(theta.astype(np.float32))
     vocabulary = tuple(f"w{word}" for word in range(vocab_size))
     return builder.finish(vocabulary), LdaTruth(topics, np.concatenate(kept) if kept else None)
+
+
+class MixtureTruth(NamedTuple):
+    """What a synthetic mixture was drawn from.
+
+    Attributes:
+      weights: of the components.
+      probabilities: of a one, of each component in each dimension.
+      labels: component of each observation.
+    """
+
+    weights: Float[np.ndarray, " K"]
+    probabilities: Float[np.ndarray, "K D"]
+    labels: Int[np.ndarray, " N"]
+
+
+def bernoulli_mixture(
+    num_observations: int = 1000, num_components: int = 100, dim: int = 100, alpha: float = 20.0, seed: int = 0
+) -> tuple[Float[np.ndarray, "N D"], MixtureTruth]:
+    """Binary vectors from the finite approximation to a Dirichlet-process mixture (seed 000, section 4.2), with truth:
+
+        weights ~ Dirichlet(alpha / K),  probabilities_kd ~ Beta(1, 1),  z_n ~ weights,  y_nd ~ Bernoulli(p_{z_n d})
+
+    Args:
+      num_observations: N.
+      num_components: K.
+      dim: D.
+      alpha: total concentration of the weights.
+      seed: the same seed gives the same data.
+
+    Raises:
+      ValueError: a size is below 1 or the concentration is not positive.
+
+    >>> y, truth = bernoulli_mixture(50, num_components=4, dim=3, alpha=2.0)
+    >>> y.shape, truth.probabilities.shape, truth.labels.shape
+    ((50, 3), (4, 3), (50,))
+    """
+    _check_positive(num_observations=num_observations, num_components=num_components, dim=dim, alpha=alpha)
+    rng = _generator(seed, 0)
+    weights = rng.dirichlet(np.full(num_components, alpha / num_components))
+    probabilities = rng.uniform(size=(num_components, dim))
+    labels = rng.choice(num_components, num_observations, p=weights)
+    y = rng.uniform(size=(num_observations, dim)) < probabilities[labels]
+    return y.astype(np.float32), MixtureTruth(weights, probabilities, labels)
 
 
 def _generator(seed: int, chunk: int) -> np.random.Generator:

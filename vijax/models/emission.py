@@ -20,6 +20,7 @@ from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, 
 from vijax.families.base import as_float, require
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
+LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
 
 
 class Emission(NamedTuple):
@@ -28,12 +29,15 @@ class Emission(NamedTuple):
     log_likelihood: (statistics, observation) -> log p(y | component k), shape (K,), linear in the statistics.
     example: an observation of the right shape.
     check: raises ValueError on data (N observations) that cannot be.
+    predictive: (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the
+      general one is known.
     """
 
     prior: Family
     log_likelihood: LogLikelihood
     example: Array
     check: Callable[[Any], None]
+    predictive: LogPredictive | None = None
 
     @property
     def num_components(self) -> int:
@@ -41,7 +45,9 @@ class Emission(NamedTuple):
         return self.prior.batch_shape[0]
 
     def log_predictive(self, q: Family, y: Float[Array, ...]) -> Float[Array, " K"]:
-        """See the function `log_predictive`."""
+        """log p(y | component k), the parameters integrated over q; see the function `log_predictive`."""
+        if self.predictive is not None:
+            return self.predictive(q, y)
         return log_predictive(self.log_likelihood, q, y)
 
 
@@ -65,8 +71,17 @@ def bernoulli(num_components: int, dim: int, alpha: Any = 1.0, beta: Any = 1.0) 
     prior = Beta.from_alpha_beta(_full("alpha", alpha, shape), _full("beta", beta, shape))
     binary = lambda x: (x == 0) | (x == 1)
     return Emission(
-        prior, lambda s, y: s.log @ y + s.log1m @ (1 - y), jnp.zeros(dim), checker(dim, binary, "zeros and ones")
+        prior=prior,
+        log_likelihood=lambda s, y: s.log @ y + s.log1m @ (1 - y),
+        example=jnp.zeros(dim),
+        check=checker(dim, binary, "zeros and ones"),
+        predictive=_bernoulli_predictive,
     )
+
+
+def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
+    """sum_d log E[p_kd] or log E[1 - p_kd]."""
+    return jnp.sum(jnp.log(jnp.where(y > 0.5, q.alpha, q.beta) / (q.alpha + q.beta)), axis=-1)
 
 
 def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) -> Emission:

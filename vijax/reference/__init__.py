@@ -2,5 +2,7 @@
 
 from vijax.reference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
 from vijax.reference.collapsed_gibbs import collapsed_gibbs_lda as collapsed_gibbs_lda
+from vijax.reference.collapsed_mixture import CollapsedMixture as CollapsedMixture
+from vijax.reference.collapsed_mixture import collapsed_gibbs_mixture as collapsed_gibbs_mixture
 from vijax.reference.gibbs import Draws as Draws
 from vijax.reference.gibbs import gibbs as gibbs
