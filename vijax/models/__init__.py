@@ -10,7 +10,7 @@ from vijax.models.hierarchical import (
     hierarchical_probit_regression,
     multilevel_logistic_regression,
 )
-from vijax.models.hmm import hmm, pad
+from vijax.models.hmm import hmm
 from vijax.models.lda import lda
 from vijax.models.linear_models import glm, logistic_regression
 from vijax.models.mixture import mixture

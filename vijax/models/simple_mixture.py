@@ -15,9 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.batch import Documents, Minibatch
+from vijax.chunks import merge_chunks, split_chunks
 from vijax.families import Dirichlet, Product
 from vijax.families.base import require
-from vijax.gather import docs_per_chunk, merge_chunks, split_chunks, sum_over_rows
+from vijax.gather import docs_per_chunk, sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.lda import near_uniform
 
