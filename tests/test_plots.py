@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
 
 from vijax import plots
 from vijax.metrics import Curves
-from vijax.summary import summarise
+from vijax.summary import summarise, topic_distances
 
 CONCENTRATION = np.random.default_rng(0).gamma(0.3, 10.0, (7, 40)) + 0.1
 TOPICS = summarise(CONCENTRATION, [f"word{i}" for i in range(40)])
@@ -49,6 +49,7 @@ def test_map_and_heat_map_for_few_and_many_topics(number):
     topics = summarise(CONCENTRATION[:number], None)
     places = draw(plots.topic_map(topics)).axes[0].collections[0].get_offsets()
     np.testing.assert_allclose(places, [topic.position for topic in topics])
-    image = draw(plots.topic_similarity(CONCENTRATION[:number], topics)).axes[0].images[0].get_array()
+    probs = CONCENTRATION[:number] / CONCENTRATION[:number].sum(axis=1, keepdims=True)
+    image = draw(plots.topic_similarity(topic_distances(probs), topics)).axes[0].images[0].get_array()
     np.testing.assert_allclose(np.diag(image), 0.0, atol=1e-6)
     np.testing.assert_allclose(image, image.T)

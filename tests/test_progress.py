@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vijax.progress import Printer, elbo_per_word
+from vijax.progress import Printer, elbo_per_datum
 
 TRACE = {
     "num_groups": np.full(2, 50.0),
     "num_words": np.array([500.0, 1000.0]),
+    "elbo": np.array([-90_000.0, -80_000.0]),
     "local_elbo": np.array([-4000.0, -8000.0]),
     "penalty": np.full(2, 1000.0),
 }
@@ -26,6 +27,7 @@ def seen(step, stopping=False, **changes):
         "num_groups_seen": 50.0 * step,
         "num_words_seen": 500.0 * step,
         "num_words": 10_000,
+        "num_groups": 1000,
         "stopping": stopping,
     }
     return SimpleNamespace(**fields | changes)
@@ -39,12 +41,13 @@ class Clock:
         return self.now
 
 
-def test_elbo_per_word_is_over_the_words_of_each_batch():
+def test_the_elbo_is_over_the_words_of_each_batch_or_the_groups_of_the_data():
     """-8 a word in batches of 500 and of 1,000 words, and a penalty of 1000 for the 10,000 words of the whole set."""
-    np.testing.assert_allclose(elbo_per_word(seen(2)), [-8.1, -8.1])
-    assert elbo_per_word(seen(2, num_words=None)) is None
+    np.testing.assert_allclose(elbo_per_datum(seen(2)), [-8.1, -8.1])
+    expected = TRACE["elbo"] / 1000
+    np.testing.assert_allclose(elbo_per_datum(seen(2, num_words=None)), expected)
     without = {name: values for name, values in TRACE.items() if name != "num_words"}
-    assert elbo_per_word(seen(2, trace=without)) is None
+    np.testing.assert_allclose(elbo_per_datum(seen(2, trace=without)), expected)
 
 
 def test_a_log_gets_lines_at_a_fixed_cadence_and_always_the_last():

@@ -1,4 +1,4 @@
-"""The command line: `vijax fit`, `resume`, `topics`, `evaluate`, `report`, `settings`."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `evaluate`, `report`, `settings`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-GUIDE = """Topics from text, by variational inference in JAX.
+GUIDE = """Models fitted by variational inference in JAX: a configuration each, a page of results each.
 
 Start here, with nothing but this package (it learns topics from the documentation of the Python packages beside it, in
 a few minutes, and writes a page to look at):
@@ -20,13 +20,22 @@ Your own texts: a folder of .txt, or a .jsonl, .csv, .parquet, LDA-C, UCI or mat
     vijax fit configs/lda_docstrings.toml --data my_texts/ --out runs/mine --set model.num_topics=30
     vijax fit configs/lda_docstrings.toml --data news.jsonl --set data.column=body fit.num_epochs=5
 
+Your own numbers: a .csv, .tsv, .parquet, .npy or .npz table; clusters, hidden Markov models, factors, regressions,
+Gaussian processes and others, all of which the folder configs/ shows on data that come with them
+
+    vijax fit configs/gmm_full.toml
+    vijax fit configs/gmm_full.toml --data flowers.csv --set num_components=3 standardise=true
+    vijax fit configs/logistic_regression.toml --data patients.csv --set data.target=ill
+
 Then
 
+    vijax summary runs/mine                       what was found, in words and numbers
     vijax topics runs/mine                        the topics, in words
-    vijax evaluate runs/mine --data other.jsonl   how well they foretell other texts
+    vijax evaluate runs/mine --data other.jsonl   how well it foretells other data
     vijax report runs/mine                        write report.html and figures anew
     vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit
-    vijax settings                                every setting, its default and its meaning
+    vijax settings                                the models, and every setting of the first
+    vijax settings --model hmm                    every setting of another, its default and its meaning
 
 --debug (or VIJAX_DEBUG=1) shows where an error came from. Compiled programs are kept in the user's cache folder
 (VIJAX_CACHE moves it), so that the second run starts in seconds.
@@ -34,16 +43,16 @@ Then
 
 
 def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, set: tuple[str, ...] = ()) -> int:
-    """Learns from documents, and leaves a run folder: topics.txt, report.html, posterior.npz, checkpoints.
+    """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
 
     Args:
       config: TOML file of settings, such as configs/lda_docstrings.toml; see `vijax settings`.
-      data: file, folder or URL of the documents; in place of data.path. "docstrings": those of installed packages.
+      data: file, folder or URL of the data; in place of data.path.
       out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
     """
-    from vijax.config import load_config
-    from vijax.run import start
+    from vijax.app.config import load_config
+    from vijax.app.run import start
 
     return _end(start(load_config(config, set, data), out))
 
@@ -54,74 +63,96 @@ def resume(run: Path, /) -> int:
     Args:
       run: its folder.
     """
-    from vijax.run import resume
+    from vijax.app.run import resume
 
     return _end(resume(run))
+
+
+def summary(run: Path, /) -> int:
+    """Prints what a run found: clusters, states, factors, coefficients or topics.
+
+    Args:
+      run: folder of a run, finished or not.
+    """
+    from vijax.app import blocks
+    from vijax.app.pages import read_run
+
+    found = read_run(run)
+    print(blocks.text(found.shown))
+    if found.result.get("score_text"):
+        print(f"\nHeld-out score: {found.result['score_text']}")
+    return 0
 
 
 def topics(run: Path, /, *, num_words: int = 10, num_topics: int | None = None) -> int:
     """Prints topics, largest first: number, share of all words, most probable words.
 
     Args:
-      run: folder of a run, finished or not.
+      run: folder of a run of a topic model, finished or not.
       num_words: words of each.
       num_topics: how many of them; all if not given.
     """
-    from vijax.pages import read_run
+    from vijax.app.pages import read_topics
     from vijax.summary import topics_text
 
-    print(topics_text(read_run(run).topics(num_words)[:num_topics], num_words))
+    print(topics_text(read_topics(run, num_words)[:num_topics], num_words))
     return 0
 
 
 def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0) -> int:
-    """Scores a run on documents: how well the first half of each foretells the other half (document completion).
+    """Scores a run on other data: how well the first half of each document foretells the other half (document
+    completion); of other models the log predictive density.
 
     Args:
       run: folder of a run.
-      data: the documents; words the run has not seen are left out.
+      data: the data. Words the run has not seen are left out; a table must have the columns that the run's had.
       column: where a table has its text; that of the run if not given.
       seed: of the split in halves and of the draws.
     """
     import jax
 
-    from vijax.assemble import read_for
-    from vijax.evaluate import document_completion
-    from vijax.pages import read_run
+    from vijax.app.listing import Data
+    from vijax.app.pages import restore
+    from vijax.app.run_folder import read_run_config
 
-    found = read_run(run)
-    documents = read_for(found.vocabulary, found.config.with_data(data, column).data)
-    for note in documents.notes:
+    config = read_run_config(run)
+    seen = restore(run, config)
+    other = config.listing.source.other(config, seen.data, data, column)
+    for note in getattr(other, "notes", ()):
         print(f"Note: {note}", file=sys.stderr)
-    concentration = found.posterior["topics/concentration"]
-    mean = concentration / concentration.sum(axis=1, keepdims=True)
-    print(document_completion(mean, found.posterior["hyper/alpha"], documents, jax.random.key(seed)))
+    seen = seen._replace(data=Data(seen.data.train, other), key=jax.random.key(seed))
+    print(config.listing.scored(seen))
     return 0
 
 
 def report(run: Path, /) -> int:
-    """Writes report.html, topics.txt and the figures anew, also of a run that has not ended.
+    """Writes report.html, summary.txt and the figures anew, also of a run that has not ended.
 
     Args:
       run: its folder.
     """
-    from vijax.pages import write_pages
+    from vijax.app.pages import write_pages
 
     print(write_pages(run))
     return 0
 
 
-def settings() -> int:
-    """Prints every setting with its default and its meaning, as a TOML file to begin from."""
-    from vijax.config import settings_text
+def settings(*, model: str | None = None) -> int:
+    """Prints every setting of a model with its default and its meaning, as a TOML file to begin from.
 
-    print(settings_text(), end="")
+    Args:
+      model: which; without it, those of lda, under a list of the models there are.
+    """
+    from vijax.app.config import settings_text
+
+    print(settings_text(model), end="")
     return 0
 
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "fit": fit,
     "resume": resume,
+    "summary": summary,
     "topics": topics,
     "evaluate": evaluate,
     "report": report,
@@ -130,13 +161,16 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 
 def _end(outcome: Any) -> int:
-    """The last screen: topics, score, where the page is; and how to go on if the run did not finish."""
+    """The last screen: what was found, score, where the page is; and how to go on if the run did not finish."""
+    from vijax.app.pages import read_run, summary_path
     from vijax.fit import Status
 
     finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
-    print((outcome.folder / "topics.txt").read_text(encoding="utf-8"))
+    run = read_run(outcome.folder)
+    print(summary_path(run).read_text(encoding="utf-8"))
     if outcome.score is not None:
-        print(f"Held-out score (document completion): {outcome.score}")
+        measure = "document completion" if run.config.listing.reads_documents else "log predictive density"
+        print(f"Held-out score ({measure}): {outcome.score}")
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
     if finished:
         return 0

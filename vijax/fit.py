@@ -51,14 +51,16 @@ class Progress(NamedTuple):
       step: steps done, since the state was made.
       num_steps: steps there will be.
       steps_per_epoch: steps in one pass over the data.
-      state: as it stands; *donated* to the next chunk, so copy what you keep.
+      state: as it stands (of several restarts, the best one's); *donated* to the next chunk, so copy what you keep.
       trace: named arrays, one entry for each step since the last call.
       num_groups_seen: groups read by this call of `fit`.
       num_words_seen: words read by it, or None.
       elapsed_s: seconds since its first step.
-      num_words: words in the whole data set, or None.
+      num_groups: groups in the whole data set.
+      num_words: words in it, or None.
       alg: the algorithm.
       stopping: this is the last call: the run ends here, for whatever reason.
+      whole: what `vijax.fit(..., state=)` goes on from: `state`, or the states of all restarts.
     """
 
     step: int
@@ -69,9 +71,11 @@ class Progress(NamedTuple):
     num_groups_seen: float
     num_words_seen: float | None
     elapsed_s: float
+    num_groups: int
     num_words: int | None
     alg: Algorithm
     stopping: bool
+    whole: Any
 
 
 Callback = Callable[[Progress], bool | None]
@@ -103,8 +107,8 @@ def fit(
       num_epochs: passes over the data (give this or `num_steps`).
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
       batch_size: groups a step; None takes the whole data set at every step.
-      state: where to go on from; None starts afresh. With the same key and arguments, a run in two parts equals a run
-        in one, bit for bit.
+      state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
+        and arguments, a run in two parts equals a run in one, bit for bit.
       restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
         returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
         shape (steps, restarts). It takes so many times the memory.
@@ -151,22 +155,25 @@ def fit(
     return result
 
 
-def _check_restarts(restarts: int, state: State | None) -> None:
+def _check_restarts(restarts: int, state: Any) -> None:
     if restarts < 1:
         raise ValueError(f"restarts: expected an integer >= 1, got {restarts}.")
-    if restarts > 1 and state is not None:
-        raise ValueError(
-            f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out."
-        )
+    if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
+        return
+    if isinstance(state, Many):
+        raise ValueError(f"restarts: expected {len(state.recent)}, as in `state`, got {restarts}.")
+    raise ValueError(
+        f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out, or give the "
+        "`whole` of a callback's last Progress."
+    )
 
 
 def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
     """One run's state and trace: the best one's of several."""
     if not isinstance(state, Many):
         return state, trace
-    elbo = trace["elbo"]
-    state, trace = of_run(best(trace), state, trace)
-    return state, {**trace, "restart_elbo": elbo}
+    alone, trace_alone = of_run(best(state), state, trace)
+    return alone, {**trace_alone, "restart_elbo": trace["elbo"]} if trace else {}
 
 
 def _start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> State:
@@ -289,9 +296,11 @@ def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping:
         chunks.groups_seen,
         chunks.words_seen or None,
         elapsed,
+        loader.num_groups,
         loader.num_words,
         chunks.alg,
         stopping,
+        chunks.state,
     )
 
 

@@ -77,13 +77,13 @@ def seconds(path: Path) -> float:
 
 
 def read_curves(path: Path) -> Curves:
-    """ELBO per word of every step, and the held-out scores, against passes over the data."""
+    """ELBO per word (or datum) of every step, and the held-out scores, against passes over the data."""
     records = list(read(path))
     steps = [record for record in records if record["kind"] == "step"]
     scores = [record for record in records if record["kind"] == "held_out"]
     return Curves(
         _column(steps, "epoch"),
-        _column(steps, "elbo_per_word"),
+        _column(steps, "elbo_per_word" if any("elbo_per_word" in record for record in steps) else "elbo_per_datum"),
         _column(scores, "epoch"),
         _column(scores, "score"),
         _column(scores, "standard_error"),

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from vijax.extras import require_extra
 from vijax.metrics import Curves, over_a_pass
-from vijax.summary import Topic, topic_distances
+from vijax.summary import Topic
 
 Figure = Any
 BLUE, INK, SOFT, LINE = "#2a6fdb", "#1b2330", "#5c6778", "#e3e7ed"
@@ -28,7 +28,7 @@ def topic_words(topics: Sequence[Topic], num_words: int = 8, most: int = 24) -> 
     shown = topics[:most]
     columns = min(4, len(shown))
     rows = math.ceil(len(shown) / columns)
-    figure = _figure(3.1 * columns, 0.28 * (num_words + 2) * rows + 0.2)
+    figure = new_figure(3.1 * columns, 0.28 * (num_words + 2) * rows + 0.2)
     axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
     for topic, ax in zip(shown, axes, strict=False):
         _word_bars(ax, topic, num_words)
@@ -44,12 +44,12 @@ def _word_bars(ax: Any, topic: Topic, num_words: int) -> None:
     ax.invert_yaxis()
     ax.set_xticks([])
     ax.set_title(f"topic {topic.number} · {100 * topic.share:.1f} %", fontsize=9, loc="left", color=INK)
-    _bare(ax, keep=())
+    bare(ax, keep=())
 
 
-def curves(measured: Curves) -> Figure:
-    """Held-out score with its standard error, and ELBO per word, against passes over the data."""
-    figure = _figure(9.0, 3.4)
+def curves(measured: Curves, per: str = "word") -> Figure:
+    """Held-out score with its standard error, and ELBO per word (or other datum), against passes over the data."""
+    figure = new_figure(9.0, 3.4)
     left, right = figure.subplots(1, 2)
     left.errorbar(
         measured.held_out_epoch, measured.held_out_score, measured.held_out_error,
@@ -61,11 +61,11 @@ def curves(measured: Curves) -> Figure:
     finite = smooth[np.isfinite(smooth)]
     if len(finite) > 50:  # a wild start must not flatten the rest
         right.set_ylim(bottom=float(np.quantile(finite, 0.04)))
-    for ax, title in ((left, "held-out score, nats per word"), (right, "ELBO per word, nats")):
+    for ax, title in ((left, f"held-out score, nats per {per}"), (right, f"ELBO per {per}, nats")):
         ax.set_title(title, fontsize=10, loc="left", color=INK)
         ax.set_xlabel("passes over the data", fontsize=9, color=SOFT)
         ax.grid(axis="y", color=LINE)
-        _bare(ax, keep=("bottom",))
+        bare(ax, keep=("bottom",))
     right.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
@@ -73,7 +73,7 @@ def curves(measured: Curves) -> Figure:
 def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
     """Share of all words that each topic accounts for, largest first."""
     shown = topics[:most]
-    figure = _figure(6.4, 0.9 + 0.19 * len(shown))
+    figure = new_figure(6.4, 0.9 + 0.19 * len(shown))
     ax = figure.subplots()
     places = np.arange(len(shown))
     ax.barh(places, [100 * topic.share for topic in shown], color=BLUE, height=0.66)
@@ -82,13 +82,13 @@ def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
     ax.margins(y=0.01)
     ax.set_xlabel("% of all words", fontsize=9, color=SOFT)
     ax.grid(axis="x", color=LINE)
-    _bare(ax, keep=())
+    bare(ax, keep=())
     return figure
 
 
 def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
     """Topics as discs: close where their words are alike, as large as their share."""
-    figure = _figure(7.0, 7.0)
+    figure = new_figure(7.0, 7.0)
     ax = figure.subplots()
     x, y = np.array([topic.position for topic in topics]).T
     shares = np.array([topic.share for topic in topics])
@@ -96,40 +96,42 @@ def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
     for topic in topics[:num_labels]:
         ax.annotate(" ".join(topic.words[:2]), topic.position, fontsize=8, ha="center", va="center", color=INK)
     ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
-    _bare(ax, keep=())
+    bare(ax, keep=())
     return figure
 
 
-def topic_similarity(concentration: Float[np.ndarray, "topics words"], topics: Sequence[Topic]) -> Figure:
-    """Heat map of Jensen-Shannon distances between topics, in the order of a hierarchical clustering."""
+def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequence[Topic]) -> Figure:
+    """Heat map of distances between topics (`vijax.summary.topic_distances`), in the order of a hierarchical
+    clustering."""
     from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
     from scipy.spatial.distance import squareform
 
     numbers = [topic.number for topic in topics]
-    rows = np.asarray(concentration, np.float64)[numbers]
-    distances = topic_distances(rows / rows.sum(axis=1, keepdims=True))
+    distances = np.asarray(distances, np.float64)[np.ix_(numbers, numbers)]
     flat = squareform(distances, checks=False)
-    clusters = optimal_leaf_ordering(linkage(flat, "average"), flat) if len(rows) > 2 else None
-    order = list(range(len(rows))) if clusters is None else leaves_list(clusters).tolist()
-    side = max(4.5, 0.16 * len(rows) + 2.4)
-    figure = _figure(side, side)
+    clusters = optimal_leaf_ordering(linkage(flat, "average"), flat) if len(numbers) > 2 else None
+    order = list(range(len(numbers))) if clusters is None else leaves_list(clusters).tolist()
+    side = max(4.5, 0.16 * len(numbers) + 2.4)
+    figure = new_figure(side, side)
     ax = figure.subplots()
     nearest = float(np.min(flat, initial=1.0))  # topics differ by more than nothing: colours are spent on how much
     image = ax.imshow(distances[np.ix_(order, order)], cmap="Blues_r", vmin=min(nearest, 0.95), vmax=1.0)
     ax.set_yticks(np.arange(len(order)), [topics[i].label for i in order], fontsize=7)
     ax.set_xticks([])
-    _bare(ax, keep=())
+    bare(ax, keep=())
     figure.colorbar(image, ax=ax, shrink=0.6, label="Jensen-Shannon distance")
     return figure
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
     figure = require_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", dpi=120)
     figure.set_facecolor("white")
     return figure
 
 
-def _bare(ax: Any, keep: tuple[str, ...]) -> None:
+def bare(ax: Any, keep: tuple[str, ...]) -> None:
+    """Axes without ticks, and of the frame only the sides named."""
     for name, spine in ax.spines.items():
         spine.set_visible(name in keep)
         spine.set_color(LINE)

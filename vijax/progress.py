@@ -34,6 +34,8 @@ class Printer:
       outside: seconds spent so far on scores and checkpoints, which do not count against documents per second.
       stream: where to print; standard error by default.
       clock: seconds.
+      unit: what is read, in short: docs, rows, sequences.
+      per: what the bound is per: word, or else whatever a datum is called.
     """
 
     def __init__(
@@ -43,11 +45,14 @@ class Printer:
         outside: Callable[[], float] = lambda: 0.0,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        unit: str = "docs",
+        per: str = "word",
     ):
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._every_s = every_s / 5 if self._terminal else every_s
         self._score, self._outside, self._clock = score, outside, clock
+        self._unit, self._per = unit, per
         self._first: Mark | None = None
         self._last = Mark(0, 0.0, clock(), outside())
         self._bar: Any = None
@@ -69,10 +74,9 @@ class Printer:
             print(f"step {seen.step:>6,}/{seen.num_steps:,}   {text}", file=self._stream, flush=True)
 
     def _text(self, seen: Any, mark: Mark) -> str:
-        parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{_rate(self._last, mark):,.0f} docs/s"]
-        elbo = elbo_per_word(seen)
-        if elbo is not None:
-            parts.append(f"ELBO/word {np.mean(elbo):.3f}")
+        parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{_rate(self._last, mark):,.0f} {self._unit}/s"]
+        elbo = elbo_per_datum(seen)
+        parts.append(f"ELBO/{self._per} {np.mean(elbo):.3f}")
         score = self._score()
         if score is not None:
             parts.append(f"held-out {score.mean:.3f} ± {score.standard_error:.3f}")
@@ -96,14 +100,14 @@ class Printer:
             self._bar = None
 
 
-def elbo_per_word(seen: Any) -> np.ndarray | None:
-    """The bound of each step since the last call, per word; None where there are no words.
+def elbo_per_datum(seen: Any) -> np.ndarray:
+    """The bound of each step since the last call, per word of documents, else per group of the data.
 
     The documents' part is over the words of the very batch it is of, the penalty over those of the whole data set. So
     a batch of longer documents is not a better one, and a ramp (N_t < N) leaves the curve of one objective.
     """
     if not seen.num_words or "num_words" not in seen.trace:
-        return None
+        return seen.trace["elbo"] / seen.num_groups
     words = np.maximum(seen.trace["num_words"], 1.0)
     return seen.trace["local_elbo"] / words - seen.trace["penalty"] / seen.num_words
 

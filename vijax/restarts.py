@@ -10,16 +10,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
 
+WINDOW = 10
+"""The objective, an estimate where batches are parts of the data, is averaged over the last so many steps."""
+
 
 class Many(NamedTuple):
-    """States of several runs, stacked along a leading axis, and the step they are all at."""
+    """States of several runs, stacked along a leading axis, the step they are all at, and the objective of each at the
+    last steps, latest last: what the best is chosen by, also by a run that goes on from here."""
 
     states: State
     step: Int[Array, ""]
+    recent: Float[Array, "restarts window"]
 
     @property
     def bad_steps(self) -> Int[Array, ""]:
@@ -33,20 +38,26 @@ def many(alg: Algorithm, restarts: int) -> Algorithm:
 
     def init(key: PRNGKeyArray, batch: Any = None) -> Many:
         states = jax.vmap(lambda k: alg.init(k, batch))(jax.random.split(key, restarts))
-        return Many(states, jnp.zeros((), jnp.int32))
+        return Many(states, jnp.zeros((), jnp.int32), jnp.full((restarts, WINDOW), jnp.nan))
 
     def step(key: PRNGKeyArray, state: Many, batch: Any) -> tuple[Many, Info]:
         keys = jax.random.split(key, restarts)
         states, info = jax.vmap(alg.step, in_axes=(0, 0, None))(keys, state.states, batch)
-        return Many(states, state.step + 1), info
+        recent = jnp.concatenate([state.recent[:, 1:], info.elbo[:, None].astype(state.recent.dtype)], axis=1)
+        return Many(states, state.step + 1, recent), info
 
     return Algorithm(init, step, alg.spec)  # type: ignore[arg-type]
 
 
-def best(trace: dict[str, np.ndarray], window: int = 10) -> int:
-    """The run with the highest objective, averaged over the last steps (which matters where it is an estimate)."""
-    ends = np.mean(trace["elbo"][-window:], axis=0)
+def best(state: Many) -> int:
+    """The run whose objective has been highest of late."""
+    ends = np.mean(np.asarray(state.recent)[:, -max(1, min(int(state.step), WINDOW)) :], axis=1)
     return int(np.argmax(np.where(np.isfinite(ends), ends, -np.inf)))
+
+
+def best_state(state: State | Many) -> State:
+    """The best run's state, or a lone run's own."""
+    return jax.tree.map(lambda x: x[best(state)], state.states) if isinstance(state, Many) else state
 
 
 def of_run(i: int, state: Many, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:

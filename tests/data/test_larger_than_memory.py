@@ -73,9 +73,9 @@ def test_a_run_on_a_corpus_larger_than_memory_holds_documents_out(tmp_path):
     )
     corpus.save(tmp_path)
     script = """
-    from vijax.assemble import load_data
-    from vijax.config import DataConfig
-    train, test = load_data(DataConfig(path=sys.argv[1], held_out=0.01))
+    from vijax.app.documents import load_documents
+    from vijax.app.sections import DocumentData
+    train, test = load_documents(DocumentData(path=sys.argv[1], held_out=0.01))
     batch = next(iter(data.minibatches(train, 1000, seed=0, num_steps=1)))
     print(train.num_documents, test.num_documents, train.num_tokens, train.mapped)
     """

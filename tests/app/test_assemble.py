@@ -1,0 +1,85 @@
+"""From configurations to corpora and algorithms."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+import vijax as vi
+from vijax.app.assemble import batch_size, fingerprint, load_data, make_algorithm
+from vijax.app.config import load_config, schema
+from vijax.app.documents import read_for
+from vijax.app.listing import Data
+from vijax.data import Corpus
+
+
+def config(tmp_path, *overrides, data=None):
+    (tmp_path / "run.toml").write_text("")
+    return load_config(tmp_path / "run.toml", overrides, data)
+
+
+def words(number):
+    """A corpus of that many words in one document."""
+    return Data(Corpus.from_counts(np.ones((1, number), int), [f"w{i}" for i in range(number)]), None)
+
+
+ALGORITHMS = ("em", "map", "cavi", "svi", "ssvi", "ssvi_a")
+ESTEPS = ("mean_field", "gibbs", "cvb0")
+
+
+@pytest.mark.parametrize(("algorithm", "estep"), itertools.product(ALGORITHMS, ESTEPS))
+def test_every_algorithm_with_every_estep_is_made(tmp_path, algorithm, estep):
+    chosen = config(tmp_path, f"algorithm.name={algorithm}", f"algorithm.estep.name={estep}", "num_topics=2")
+    made = make_algorithm(chosen, words(5))
+    state = jax.eval_shape(made.init, jax.random.key(0))
+    assert state.posterior["topics"].concentration.shape == (2, 5)
+    assert type(made.spec.estep).__name__.lower() == estep.replace("_", "")
+
+
+def test_settings_reach_what_they_are_of(tmp_path):
+    overrides = ["algorithm.estep.name=gibbs", "num_sweeps=7", "burn_in=2", "alpha=0.3", "learn=['alpha']"]
+    schedule = ["algorithm.step_size.name=hold_then_decay", "hold=4", "rho=0.5", "kappa=1.0"]
+    made = make_algorithm(config(tmp_path, *overrides, *schedule, "ramp=2"), words(5))
+    assert made.spec.estep == vi.estep.gibbs(num_sweeps=7, burn_in=2)
+    assert made.spec.learn == ("alpha",)
+    np.testing.assert_allclose(made.spec.model.hyper["alpha"], 0.3)
+    np.testing.assert_allclose([made.spec.step_size(np.int32(t)) for t in (0, 4, 5)], [0.5, 0.5, 0.25])
+    assert float(made.spec.ramp(np.int32(0), 100.0, 10.0)) == 5.0
+
+
+def test_batches_by_default_suit_the_algorithm(tmp_path):
+    assert batch_size(schema("lda")(), 1000) == 256
+    assert batch_size(schema("lda")(), 100) == 100
+    assert batch_size(config(tmp_path, "algorithm.name=cavi"), 1000) is None
+    assert batch_size(config(tmp_path, "batch_size=7"), 1000) == 7
+
+
+def test_words_unseen_in_training_are_dropped_from_both_parts(tmp_path):
+    counts = np.ones((10, 4), int)
+    counts[:, 3] = 0
+    counts[2, 3] = 5  # one document alone has the last word
+    Corpus.from_counts(counts, ["a", "b", "c", "d"]).save(tmp_path / "corpus")
+    for seed in range(20):
+        overrides = ["held_out=0.1", f"split_seed={seed}"]
+        train, test = data = load_data(config(tmp_path, *overrides, data=str(tmp_path / "corpus")))
+        assert train.vocabulary == test.vocabulary == data.names
+        assert (train.word_counts() > 0).all()
+        assert len(data.names) == (4 if train.num_tokens == 32 else 3)
+
+
+def test_a_fingerprint_tells_corpora_apart():
+    counts, words = np.array([[1, 2], [3, 0]]), ["a", "b"]
+    marks = [
+        fingerprint(schema("lda")(), Data(Corpus.from_counts(changed, names), None))
+        for changed, names in ((counts, words), (counts, words), (counts[::-1], words), (counts, ["a", "c"]))
+    ]
+    assert marks[0] == marks[1]
+    assert len(set(marks)) == 3
+
+
+def test_other_texts_are_read_over_the_words_of_the_run(tmp_path):
+    (tmp_path / "other.jsonl").write_text('{"text": "rain and more rain"}\n{"text": "zebra sun"}\n')
+    section = config(tmp_path, data=str(tmp_path / "other.jsonl")).data
+    corpus = read_for(("rain", "snow", "sun"), section)
+    np.testing.assert_array_equal(corpus.to_scipy().toarray(), [[2, 0, 0], [0, 0, 1]])

@@ -1,0 +1,206 @@
+"""The command line as a user meets it: a whole run, what it leaves, and every wrong input in one line."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+
+import vijax as vi
+from vijax.app.pages import read_run
+from vijax.cli import main
+
+NUM_WORDS = 24
+CONFIG = """
+[model]
+num_topics = 3
+eta = 0.5
+
+[algorithm]
+name = "svi"
+estep.name = "mean_field"
+estep.max_iters = 10
+
+[fit]
+num_epochs = 8
+batch_size = 20
+seed = 1  # nine seeds of ten find the blocks: not 0
+checkpoint_every_s = 0
+"""
+
+
+def corpus(seed=0, num_documents=66):
+    """Documents of eight words each from one of three blocks of the vocabulary; of two lengths, so of two shapes."""
+    rng = np.random.default_rng(seed)
+    counts = np.zeros((num_documents, NUM_WORDS), int)
+    for d, row in enumerate(counts):
+        row[8 * (d % 3) + np.arange(8 - 3 * (d % 2))] = rng.integers(1, 4, 8 - 3 * (d % 2))
+    return vi.data.Corpus.from_counts(counts, [f"w{i:02d}" for i in range(NUM_WORDS)])
+
+
+def write_inputs(folder):
+    corpus().save(folder / "corpus")
+    (folder / "small.toml").write_text(CONFIG + f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return write_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="module")
+def run(inputs):
+    out = inputs / "run"
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0
+    return out
+
+
+def test_a_run_leaves_what_is_promised(run):
+    left = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    figures = {f"figures/{name}.png" for name in ("topics", "curves", "sizes", "map", "similarity")}
+    files = {"config.toml", "versions.json", "data.json", "vocabulary.txt", "metrics.jsonl", "topics.txt"}
+    assert figures | files | {"posterior.npz", "result.json", "report.html"} <= left
+    assert json.loads((run / "versions.json").read_text())["jax"] == jax.__version__
+    assert json.loads((run / "result.json").read_text())["status"].startswith("finished")
+
+
+def test_the_blocks_are_found_and_printed(run, capsys):
+    assert main(["topics", str(run), "--num-words", "8"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    blocks = {frozenset(word[1:] for word in line[2:]) for line in lines}
+    assert blocks == {frozenset(f"{i:02d}" for i in range(first, first + 8)) for first in (0, 8, 16)}
+
+
+def test_typical_documents_are_of_their_topics(run):
+    for topic in read_run(run).shown[0].topics:
+        assert len(topic.documents) == 3
+        for document in topic.documents:
+            assert document.share > 0.8
+            assert set(document.excerpt.split()) <= set(topic.words)
+
+
+def test_metrics_have_each_step_once_and_some_scores(run):
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    steps = [record["step"] for record in records if record["kind"] == "step"]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) == 8 * 3
+    scores = [record for record in records if record["kind"] == "held_out"]
+    assert scores[-1]["step"] == len(steps)
+    assert scores[-1]["score"] > np.log(1 / NUM_WORDS) + 0.8  # a block of eight is known: log 1/8 at the best
+
+
+def test_the_posterior_is_in_an_open_format(run):
+    with np.load(run / "posterior.npz") as file:
+        assert file["topics/concentration"].shape == (3, NUM_WORDS)
+        assert file["hyper/eta"] == np.float32(0.5)
+
+
+def test_other_documents_are_scored_with_a_standard_error(run, inputs, capsys):
+    corpus(seed=5).save(inputs / "other")
+    assert main(["evaluate", str(run), "--data", str(inputs / "other")]) == 0
+    out = capsys.readouterr().out
+    assert "±" in out
+    assert "66 documents" in out
+
+
+def test_a_finished_run_resumed_is_left_as_it_is(run, capsys):
+    before = (run / "posterior.npz").read_bytes(), (run / "metrics.jsonl").read_bytes()
+    assert main(["resume", str(run)]) == 0
+    assert ((run / "posterior.npz").read_bytes(), (run / "metrics.jsonl").read_bytes()) == before
+    assert "Report:" in capsys.readouterr().out
+
+
+def test_the_report_can_be_written_anew(run, capsys):
+    (run / "report.html").unlink()
+    assert main(["report", str(run)]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+    assert "Most typical documents" in (run / "report.html").read_text()
+
+
+def test_the_settings_page_is_a_configuration(capsys):
+    assert main(["settings"]) == 0
+    assert "num_topics = 50" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "fragments"),
+    [
+        ("fit {inputs}/absent.toml", ["absent.toml", "no such file"]),
+        ("fit {inputs}/small.toml --set num_topic=3", ["did you mean model.num_topics?"]),
+        ("fit {inputs}/small.toml --set batch_size=9999", ["batch_size", "9999", "59"]),
+        ("fit {inputs}/small.toml --set held_out=0.001", ["held_out"]),
+        ("fit {inputs}/small.toml --data {inputs}/absent.csv", ["absent.csv"]),
+        ("fit {inputs}/small.toml --out {inputs}", ["exists", "--out", "vijax resume"]),
+        ("fit {inputs}/small.toml --out {inputs}/small.toml", ["exists"]),
+        ("resume {inputs}", ["not a run folder", "vijax fit"]),
+        ("topics {inputs}/absent", ["not a run folder"]),
+        ("evaluate {run} --data {inputs}/absent.csv", ["absent.csv"]),
+    ],
+)
+def test_wrong_input_gives_one_clear_line_and_code_2(command, fragments, inputs, run, capsys):
+    assert main(command.format(inputs=inputs, run=run).split()) == 2
+    captured = capsys.readouterr()
+    message = captured.err.strip().splitlines()[-1]
+    assert message.startswith("vijax: ")
+    for fragment in fragments:
+        assert fragment in message
+    assert "Traceback" not in captured.err + captured.out
+
+
+@pytest.mark.parametrize("override", ["held_out=0.001", "batch_size=9999"])
+def test_wrong_input_leaves_no_folder_behind(override, inputs, capsys):
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "none"), "--set", override]) == 2
+    assert not (inputs / "none").exists()
+    capsys.readouterr()
+
+
+def test_a_run_of_other_settings_is_not_gone_on_with(run, capsys):
+    path = run / "config.toml"
+    before = path.read_text()
+    path.write_text(before.replace("eta = 0.5", "eta = 0.25"))
+    try:
+        assert main(["resume", str(run)]) == 2
+    finally:
+        path.write_text(before)
+    error = capsys.readouterr().err
+    assert "model.eta was 0.5 and is 0.25" in error
+    assert "Put them back" in error
+
+
+def test_a_run_of_other_data_is_not_gone_on_with(run, inputs, capsys):
+    (inputs / "corpus").rename(inputs / "kept")
+    corpus(seed=9).save(inputs / "corpus")
+    try:
+        assert main(["resume", str(run)]) == 2
+    finally:
+        (inputs / "corpus").rename(inputs / "changed")
+        (inputs / "kept").rename(inputs / "corpus")
+    assert "the data are not those the run began with" in capsys.readouterr().err
+
+
+def test_two_processes_do_not_share_a_run(run, capsys):
+    fcntl = pytest.importorskip("fcntl")
+    with (run / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert main(["resume", str(run)]) == 2
+    assert "another process" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(inputs):
+    with pytest.raises(ValueError, match="no such file"):
+        main(["fit", str(inputs / "absent.toml"), "--debug"])
+
+
+def test_the_program_teaches_and_starts_without_heavy_imports():
+    code = "import sys, vijax.cli; assert not {'sklearn', 'matplotlib', 'tyro', 'tqdm'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
+    found = subprocess.run([sys.executable, "-m", "vijax.cli"], capture_output=True, text=True, env=os.environ)
+    assert found.returncode == 0
+    for example in ("vijax fit configs/lda_docstrings.toml", "vijax resume", "vijax settings"):
+        assert example in found.stdout

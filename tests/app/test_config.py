@@ -1,0 +1,150 @@
+"""Configurations: reading, overriding, writing, and the messages of every mistake."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from vijax.app.catalogue import LISTINGS
+from vijax.app.config import differing_keys, load_config, schema, settings_text
+from vijax.app.typed_toml import ConfigError, flatten, write_toml
+
+
+def write(folder, text, name="run.toml"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_values_of_a_file_replace_the_defaults(tmp_path):
+    path = write(tmp_path, '[model]\nnum_topics = 7\nalpha = 1\n[algorithm.estep]\nname = "gibbs"\nnum_sweeps = 3\n')
+    config = load_config(path)
+    assert config.name == "run"
+    assert config.model.num_topics == 7
+    assert config.model.alpha == 1.0
+    assert isinstance(config.model.alpha, float)
+    assert config.algorithm.estep.num_sweeps == 3
+    assert config.fit == schema("lda")().fit
+
+
+def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
+    path = write(tmp_path, "[model]\nnum_topics = 7\n")
+    overrides = ["num_topics=9", "algorithm.name=svi", "model.learn=['alpha']", "data.column=body text"]
+    config = load_config(path, overrides, data="news.csv")
+    assert config.model.num_topics == 9
+    assert config.algorithm.name == "svi"
+    assert config.model.learn == ("alpha",)
+    assert config.data.path == "news.csv"
+    assert config.data.column == "body text"
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("[model]\n\nnum_topic = 5\n", ["run.toml, line 3", "'model.num_topic'", "did you mean model.num_topics?"]),
+        ("num_topics = 5\n", ["line 1", "'num_topics'", "did you mean model.num_topics?"]),
+        ("[mdoel]\neta = 5\n", ["line 2", "did you mean model.eta?"]),
+        ("name = 'x'\nmodel = 3\n", ["line 2", "'model'", "section", "model.name"]),
+        ("zzzzz = 5\n", ["unknown key 'zzzzz'", "vijax settings"]),
+        ("[model]\nnum_topics = 'many'\n", ["line 2", "model.num_topics", "an integer", '"many"']),
+        ("[model]\nnum_topics = 5.0\n", ["model.num_topics", "an integer", "5.0"]),
+        ("[model]\nnum_topics = true\n", ["model.num_topics", "an integer", "true"]),
+        ("[model]\nnum_topics = 0\n", ["line 2", "model.num_topics", "at least 1", "got 0"]),
+        ("[model]\neta = -0.5\n", ["line 2", "model.eta", "above 0", "-0.5"]),
+        ("[model]\nalpha = nan\n", ["line 2", "model.alpha", "above 0", "NaN"]),
+        ("[model]\nalpha = inf\n", ["model.alpha", "finite"]),
+        ("[data]\nheld_out = 1.0\n", ["data.held_out", "not including, 1.0"]),
+        ("[algorithm]\nname = 'ssvia'\n", ["line 2", "algorithm.name", '"svi"', 'did you mean "ssvi_a"?']),
+        ("[algorithm.estep]\nname = 'gibs'\n", ["algorithm.estep.name", 'did you mean "gibbs"?']),
+        ("[algorithm]\nestep.num_sweeps = 2\n", ["line 2", "estep.num_sweeps", '"cvb0"', "a setting of gibbs"]),
+        ("[algorithm.step_size]\nname='constant'\nkappa=0.7\n", ["line 3", "takes rho", "robbins_monro"]),
+        ("[algorithm]\ndamping = 0.3\n", ["line 2", "algorithm.damping", "only ssvi", "ssvi_a"]),
+        ("[data]\nmin_df = 3\n", ["line 2", "data.min_df", "docstrings"]),
+        ("[model]\nname = 'mixtur'\n", ["line 2", "model.name", '"hmm"', 'did you mean "mixture"?']),
+        ("[model]\nname = 3\n", ["line 2", "model.name", '"lda"', "got 3"]),
+        ("[model]\nnum_states = 3\n", ["line 2", "model.num_states", '"lda"', "but of hmm"]),
+        ("[model]\nname = 'hmm'\nnum_topics = 3\n", ["line 3", "model.num_topics", '"hmm"', "but of lda"]),
+        ("[model]\nname = 'mixture'\nnum_component = 3\n", ["line 3", "did you mean model.num_components?"]),
+        ("[model]\nname = 'mixture'\nemission.name = 'gauss'\n", ["line 3", "model.emission.name", "full_gaussian"]),
+        (
+            "[model]\nname = 'mixture'\nemission.name = 'poisson'\nemission.strength = 1\n",
+            ["line 4", "model.emission.strength", '"poisson", which takes shape, rate', "full_gaussian or diagonal"],
+        ),
+        ("[model]\nname = 'mixture'\ninit.num_iters = -1\n", ["line 3", "model.init.num_iters", "at least 0"]),
+        ("[model]\nname = 'mixture'\n[data]\ntarget = 'y'\n", ["line 4", "data.target", "mixture predicts no column"]),
+        ("[model]\nname = 'mixture'\n[data]\ngroup = 'g'\n", ["line 4", "data.group", "mixture reads rows one by one"]),
+        ("[model]\nname = 'mixture'\n[data]\nhold_out = 'entries'\n", ["line 4", "data.hold_out", "missing entries"]),
+        ("[model]\nname = 'glm'\n", ["line 2", "glm predicts a column", 'data.target = "y"']),
+        ("[model]\nname = 'gp'\n[algorithm]\nname = 'cavi'\n", ["line 4", "algorithm.name", "pg_svi"]),
+        (
+            "[model]\nname = 'gp'\n[data]\ntarget = 'y'\n[algorithm]\ninner_steps = 2\n",
+            ["line 6", "algorithm.inner_steps", "memory = true"],
+        ),
+        (
+            "[model]\nname = 'hmm'\n[algorithm]\nname='em'\npoints=['initial']\n",
+            ["line 5", "of cavi and svi"],
+        ),
+        ("[model]\nname = 'hmm'\n[algorithm.estep]\nname = 'cvb0'\n", ["line 4", "algorithm.estep.name", '"gibbs"']),
+        ("[model\nnum_topics = 5\n", ["run.toml", "not valid TOML", "line 1"]),
+    ],
+)
+def test_mistakes_name_the_place_the_key_and_the_remedy(tmp_path, text, fragments):
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(tmp_path, text))
+    for fragment in fragments:
+        assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "fragment"),
+    [
+        ("num_topics", "expected key=value"),
+        ("nam=3", "--set nam=3: unknown key 'nam'"),
+        ("kapa=0.6", "did you mean algorithm.step_size.kappa?"),
+        ("model.alpha=big", '--set model.alpha=big: model.alpha: expected a number, got "big"'),
+        ("step_size=3", "unknown key 'step_size'"),
+        ("model.name=nothing", "--set model.name=nothing: model.name: expected one of"),
+    ],
+)
+def test_a_wrong_override_is_named(tmp_path, override, fragment):
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(tmp_path, ""), [override])
+    assert fragment in str(caught.value)
+
+
+def test_files_that_are_no_configuration(tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        load_config(tmp_path / "absent.toml")
+    (tmp_path / "latin.toml").write_bytes(b"name = '\xe9'")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_config(tmp_path / "latin.toml")
+
+
+def test_a_written_configuration_reads_back_the_same(tmp_path):
+    path = write(tmp_path, "[model]\nlearn = ['alpha', 'eta']\neta = 0.01\n[algorithm]\nname = 'em'\n")
+    config = load_config(path, ['data.path=/tmp/ä "quoted"\\path'])
+    assert load_config(write(tmp_path, write_toml(config), "copy.toml")) == config
+
+
+@pytest.mark.parametrize("model", LISTINGS)
+def test_the_settings_page_is_the_default_configuration(model):
+    assert tomllib.loads(settings_text(model))["model"]["name"] == model
+    assert all(name.rpartition(".")[2] in settings_text(model) for name in flatten(schema(model)()))
+
+
+def test_differing_keys_ignore_those_free_on_resume(tmp_path):
+    path = write(tmp_path, "")
+    old, new = (flatten(load_config(path, over)) for over in (["eta=0.5"], ["num_epochs=99", "seed=4"]))
+    assert differing_keys(old, new) == {"model.eta": (0.5, 0.1), "fit.seed": (0, 4)}
+
+
+def test_without_a_name_the_settings_of_lda_and_the_names_of_the_others_are_listed():
+    assert tomllib.loads(settings_text())["model"]["name"] == "lda"
+    assert all(
+        f"#   {name}" in settings_text() and listing.title in settings_text() for name, listing in LISTINGS.items()
+    )
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parents[2].glob("configs/*.toml")), ids=lambda p: p.stem)
+def test_shipped_configurations_load(path):
+    assert load_config(path).name == path.stem

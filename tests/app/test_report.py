@@ -1,0 +1,115 @@
+"""The page of a run: complete, self-contained, safe with any text."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from vijax.app.blocks import Topics
+from vijax.app.report import Report, render
+from vijax.app.svg import Series, line_chart, nice_ticks
+from vijax.metrics import Curves
+from vijax.summary import Document, summarise
+
+VOCABULARY = ["<b>bold</b>", 'quo"te', "naïve", *(f"word{i}" for i in range(20))]
+CONCENTRATION = np.random.default_rng(0).gamma(0.5, 10.0, (5, len(VOCABULARY))) + 0.1
+DOCUMENTS = [[Document(f"doc {k} & co", "<script>alert(1)</script>", 0.9)] for k in range(5)]
+EPOCHS = np.arange(1.0, 11.0)
+CURVES = Curves(EPOCHS, -8 + 0.1 * EPOCHS, EPOCHS, -7 + 0.05 * EPOCHS, np.full(10, 0.02))
+VOID = {"meta", "input", "line", "circle", "path", "i"}
+
+
+def page(topics=None, curves=CURVES):
+    topics = summarise(CONCENTRATION, VOCABULARY, documents=DOCUMENTS) if topics is None else topics
+    shown = [Topics("topics", topics, np.eye(len(topics)))]
+    return render(
+        Report("A title", "A lead.", {"Words": "1,000 | 40 different"}, shown, curves, {"config.toml": "a < b"})
+    )
+
+
+class Structure(HTMLParser):
+    """Checks that tags close in order, and keeps ids, links and text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.links, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.ids += [values["id"]] if "id" in values else []
+        self.links += [values[name] for name in ("href", "src") if name in values]
+        if tag not in {"meta", "input"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parsed(text):
+    structure = Structure()
+    structure.feed(text)
+    assert structure.open == []
+    return structure
+
+
+def test_the_page_is_well_formed_and_its_links_lead_somewhere():
+    structure = parsed(page())
+    assert len(set(structure.ids)) == len(structure.ids)
+    assert all(link.startswith("#") and link[1:] in structure.ids for link in structure.links)
+    assert sum(name.startswith("topic-") for name in structure.ids) == 5
+
+
+def test_nothing_is_fetched_from_anywhere():
+    text = page()
+    assert not re.search(r"https?:|//\w|url\(|@import|<link|<img", text.replace("http-equiv", ""))
+
+
+def test_words_and_documents_are_text_not_markup():
+    text = page()
+    assert "<b>bold</b>" not in text
+    assert "&lt;b&gt;bold&lt;/b&gt;" in text
+    assert "<script>alert" not in text
+    assert "a &lt; b" in text
+
+
+def test_everything_promised_is_there():
+    text = "".join(parsed(page()).text)
+    for part in ("Held-out score", "ELBO per word", "Likeness", "Sizes", "Most typical documents", "config.toml"):
+        assert part in text
+
+
+def test_a_run_without_curves_and_with_one_topic_still_makes_a_page():
+    empty = Curves(*(np.zeros(0) for _ in range(5)))
+    text = page(summarise(CONCENTRATION[:1], None), empty)
+    assert "Training" not in text
+    assert "nan" not in text.replace("nano", "")
+
+
+def test_a_curve_goes_where_its_numbers_say():
+    svg = line_chart([Series([0.0, 10.0], [1.0, 2.0])], "x", "y")
+    (x0, y0), (x1, y1) = re.findall(r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1])
+    assert float(x0) < float(x1)
+    assert float(y0) > float(y1)  # up is less in SVG
+
+
+@pytest.mark.parametrize("values", [[], [np.nan], [1.0], [-7.0, np.nan, -6.5], [1e-9, 1e9]])
+def test_charts_of_awkward_numbers_hold_only_numbers(values):
+    svg = line_chart([Series(list(range(len(values))), values, error=[0.1] * len(values), marks=True)], "x", "y")
+    assert "nan" not in svg
+    assert "inf" not in svg
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-8.2, -7.7), (3, 3), (0, 0), (1e-6, 2e6)])
+def test_ticks_are_round_and_inside(low, high):
+    ticks = nice_ticks(low, high)
+    assert 1 <= len(ticks) <= 12
+    if high > low:
+        slack = 1e-6 * (high - low)
+        assert all(low - slack <= tick <= high + slack for tick in ticks)

@@ -1,0 +1,1 @@
+"""The program behind `vijax fit`: configurations, the catalogue of models, runs and their folders, pages."""

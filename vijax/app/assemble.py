@@ -1,0 +1,109 @@
+"""From a configuration to the things it names: data in two parts, an algorithm."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import jax
+import optax
+
+from vijax import algorithms, step_size
+from vijax.algorithm import Algorithm
+from vijax.app.config import Config
+from vijax.app.listing import Data
+from vijax.app.options import chosen
+from vijax.app.sections import ProximalAlgorithm
+from vijax.loader import as_loader
+from vijax.proximal import pg_svi
+from vijax.restarts import many
+
+FULL_DATA = ("em", "map", "cavi", "pg_svi")
+"""Algorithms that take the whole data set at each step unless a batch size is given."""
+
+
+def load_data(config: Config) -> Data:
+    """The data of a run, in two parts."""
+    return config.listing.source.load(config)
+
+
+def fingerprint(config: Config, data: Data) -> str:
+    """A checksum of everything training sees, to tell that a run is resumed on the data it began with."""
+    digest = hashlib.sha256()
+    for piece in config.listing.source.digest(data):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def make_algorithm(config: Config, data: Data) -> Algorithm:
+    """The algorithm that [model] and [algorithm] describe, for these data."""
+    model, learn = config.listing.build(config.model, data), getattr(config.model, "learn", ())
+    if isinstance(config.algorithm, ProximalAlgorithm):
+        return _proximal(model, config.algorithm, learn)
+    return _composed(model, config.algorithm, learn)
+
+
+def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
+    arguments: dict[str, Any] = {"estep": chosen(config.estep), "learn": learn}
+    schedule = chosen(config.step_size)
+    if schedule is not None:
+        arguments["step_size"] = schedule
+    if getattr(config, "points", ()):
+        arguments["points"] = config.points
+    return getattr(algorithms, config.name)(model, **arguments, **_own(config))
+
+
+def _own(config: Any) -> dict[str, Any]:
+    """Ramp and damping, where they were set."""
+    own: dict[str, Any] = {} if config.damping is None else {"damping": config.damping}
+    if config.ramp is None:
+        return own
+    if config.name == "ssvi":
+        return own | {"sweeps_of_ramp": config.ramp}
+    return own | {"ramp": step_size.ramp(config.ramp) if config.ramp else None}
+
+
+def _proximal(model: Any, config: ProximalAlgorithm, learn: tuple[str, ...]) -> Algorithm:
+    return pg_svi(
+        model,
+        step_size=chosen(config.step_size),
+        memory=config.memory,
+        inner_steps=config.inner_steps,
+        mean=config.mean,
+        average_after=config.average_after,
+        learn=learn,
+        hyper_optimizer=optax.adam(config.learn_rate),
+    )
+
+
+def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
+    """The shapes of the state of a run: what a checkpoint of it holds. Those of models of documents depend on none."""
+    runs = algorithm if config.fit.restarts == 1 else many(algorithm, config.fit.restarts)
+    batch = None
+    if not config.listing.reads_documents:
+        arranged = config.listing.arrange(data.train, config.model)
+        size = batch_size(config, num_groups(config, data))
+        batch = next(iter(as_loader(arranged, algorithm.spec.model, size, 0).batches(0, 1)))
+    return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))
+
+
+def num_groups(config: Config, data: Data) -> int:
+    """How many documents, rows or sequences training reads."""
+    if config.listing.reads_documents:
+        return int(data.train.num_documents)
+    return int(jax.tree.leaves(config.listing.arrange(data.train, config.model))[0].shape[0])
+
+
+def batch_size(config: Config, total: int) -> int | None:
+    """Documents (rows, sequences) per step: as set, or the default of the algorithm.
+
+    Raises:
+      ValueError: more were asked for than there are.
+    """
+    size = config.fit.batch_size
+    if size is not None and size > total:
+        unit = config.listing.unit
+        raise ValueError(f"fit.batch_size: expected at most the {total} training {unit}s, got {size}")
+    if size is not None:
+        return size
+    return None if config.algorithm.name in FULL_DATA else min(256, total)

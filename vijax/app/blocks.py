@@ -1,0 +1,172 @@
+"""What a page shows of a fitted model: a list of blocks, plain numbers that JSON holds.
+
+A listing makes blocks and draws nothing; each kind of block is drawn on the page (`vijax.app.charts`), as a picture
+(`vijax.app.figures`) and, where it has words or numbers to read, on the screen (`text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Numbers = Sequence[float] | np.ndarray
+Values = Sequence[Sequence[float]] | np.ndarray
+
+
+class Table(NamedTuple):
+    """Rows of words and numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+class Lines(NamedTuple):
+    """A curve with a band about it (if `low` and `high` are given), and points."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Numbers
+    y: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
+    points_x: Numbers = ()
+    points_y: Numbers = ()
+    note: str = ""
+
+
+class Scatter(NamedTuple):
+    """Points in the plane, coloured by class, and outlines (class, x, y) about them."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Numbers
+    y: Numbers
+    classes: Sequence[int] | np.ndarray
+    outlines: Sequence[tuple[int, Numbers, Numbers]] = ()
+    note: str = ""
+
+
+class Intervals(NamedTuple):
+    """A quantity a row, with its standard deviation; drawn with two of them on either side."""
+
+    title: str
+    labels: Sequence[str]
+    mean: Numbers
+    deviation: Numbers
+    note: str = ""
+
+
+class Heat(NamedTuple):
+    """A matrix, as colours."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Values
+    note: str = ""
+
+
+class Strips(NamedTuple):
+    """Sequences of states, one below the other; -1 where a sequence has ended."""
+
+    title: str
+    labels: Sequence[str]
+    states: Sequence[Sequence[int]] | np.ndarray
+    note: str = ""
+
+
+class Topics(NamedTuple):
+    """Topics (`vijax.summary.Topic`), and the distances between them in the order of their numbers."""
+
+    title: str
+    topics: Sequence[Any]
+    distances: Values
+    note: str = ""
+
+
+Block = Table | Lines | Scatter | Intervals | Heat | Strips | Topics
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Topics)}
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """Blocks as JSON's own types, numbers to six digits."""
+    return [{"kind": type(block).__name__, **{k: _plain(v) for k, v in block._asdict().items()}} for block in blocks]
+
+
+def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
+    """The blocks again."""
+    blocks = [KINDS[record["kind"]](**{k: v for k, v in record.items() if k != "kind"}) for record in records]
+    return [_with_topics(block) if isinstance(block, Topics) else block for block in blocks]
+
+
+def _with_topics(block: Topics) -> Topics:
+    from vijax.summary import Document, Topic
+
+    topics = [Topic(*topic) for topic in block.topics]
+    return block._replace(topics=[t._replace(documents=tuple(Document(*d) for d in t.documents)) for t in topics])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    return value
+
+
+# --- the screen ------------------------------------------------------------------------------------------------------
+def text(blocks: Iterable[Block], most: int = 40) -> str:
+    """The blocks that can be read without pictures; of long tables the first rows."""
+    parts = [_text(block, most) for block in blocks]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _text(block: Block, most: int) -> str:
+    if isinstance(block, Table):
+        return f"{block.title}\n{_aligned(block.header, block.rows, most)}"
+    if isinstance(block, Intervals):
+        named = list(zip(block.labels, block.mean, block.deviation, strict=True))
+        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, most)}"
+    if isinstance(block, Heat) and len(block.columns) <= 12:
+        rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
+        return f"{block.title}\n{_aligned(['', *block.columns], rows, most)}"
+    if isinstance(block, Topics):
+        from vijax.summary import topics_text
+
+        return topics_text(block.topics)
+    return ""
+
+
+def number(value: Any) -> str:
+    """A value for reading: four digits of a number.
+
+    >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0)
+    ('0.1235', '7', '', 'a', '-1,234,567')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):  # NumPy's float64 is one
+        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+    return str(value)
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int) -> str:
+    shown = [[number(cell) for cell in row] for row in rows[:most]]
+    widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
+    numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
+        return "  " + "  ".join(padded).rstrip()
+
+    rest = [f"  ... and {len(rows) - most} more"] if len(rows) > most else []
+    return "\n".join([line(header), *map(line, shown), *rest])

@@ -1,0 +1,77 @@
+"""Linear regression with automatic relevance determination on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from vijax import models
+from vijax.app.blocks import Block, Intervals, Scatter, Table
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.scores import RowScore
+from vijax.app.sections import EnergyAlgorithm
+from vijax.app.tables import TABLES, pairs
+from vijax.app.typed_toml import POSITIVE, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["ard_regression"] = setting(
+        "ard_regression", "linear regression with automatic relevance determination"
+    )
+    intercept: bool = setting(True, "whether a column of ones is added")
+    shape: float = setting(1e-2, "of the gamma prior of the noise precision", POSITIVE)
+    rate: float = setting(1e-4, "its rate", POSITIVE)
+    relevance_shape: float = setting(1e-2, "of the gamma priors of the coefficients' precisions", POSITIVE)
+    relevance_rate: float = setting(1e-4, "their rate", POSITIVE)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    given = dataclasses.asdict(settings)
+    names = ("shape", "rate", "relevance_shape", "relevance_rate")
+    return models.ard_regression(len(data.names) + settings.intercept, **{name: given[name] for name in names})
+
+
+def predictive(seen: Seen, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Location, scale and degrees of freedom of the Student-t law of y at rows of x."""
+    q = seen.posterior["coefficients"]
+    location, shape, rate = (np.asarray(part, np.float64) for part in (q.location, q.shape, q.rate))
+    cov = np.linalg.inv(np.asarray(q.strength, np.float64))
+    spread = 1 + np.einsum("nd,de,ne->n", x, cov, x, optimize=True)
+    return x @ location, np.sqrt(spread * rate / shape), float(2 * shape)
+
+
+def score(seen: Seen) -> RowScore:
+    """Log predictive density, Student-t, of each row."""
+    x, y = pairs(seen.data.test, seen.settings)
+    location, scale, degrees = predictive(seen, x)
+    error = np.sqrt(np.mean((y - location) ** 2))
+    remark = f"root mean square error {error:.4g}, R2 {1 - error**2 / max(float(np.var(y)), 1e-300):.3f}"
+    return RowScore.of(stats.t.logpdf(y, degrees, location, scale), "row", remark)
+
+
+def describe(seen: Seen) -> list[Block]:
+    """Coefficients with their deviations and relevance, noise, and predictions beside observations."""
+    q, columns = seen.posterior["coefficients"], list(seen.data.names) + ["intercept"] * seen.settings.intercept
+    shape, rate = float(q.shape), float(q.rate)
+    mean = np.asarray(q.location, float)
+    cov = np.linalg.inv(np.asarray(q.strength, np.float64)) * rate / max(shape - 1, 1e-6)
+    relevance = np.asarray(seen.posterior["relevance"].mean(), float)
+    x, y = pairs(seen.data.train, seen.settings)
+    fitted = x @ mean
+    deviation = np.sqrt(rate / max(shape - 1, 1e-6))
+    return [
+        Intervals("Coefficients", columns, mean, np.sqrt(np.diag(cov)), "Bars reach two standard deviations."),
+        Table("Relevance", ["", "prior deviation"], list(zip(columns, 1 / np.sqrt(relevance), strict=True))),
+        Table("Noise", ["", "value"], [["standard deviation", float(deviation)]]),
+        Scatter("Fit", "predicted", f"observed {seen.data.train.target}", fitted, y, np.zeros(len(y), int)),
+    ]
+
+
+LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, pairs, score, target=lambda settings: "real")

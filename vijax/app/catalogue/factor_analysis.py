@@ -1,0 +1,118 @@
+"""Factor analysis, probabilistic principal components and matrix factorisation on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from vijax import models
+from vijax.app import views
+from vijax.app.blocks import Block, Heat, Table
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.scores import RowScore
+from vijax.app.sections import EnergyAlgorithm
+from vijax.app.tables import TABLES, held_out_entries, values
+from vijax.app.typed_toml import POSITIVE, at_least, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["factor_analysis"] = setting(
+        "factor_analysis", "factor analysis; probabilistic PCA; matrix factorisation with missing entries"
+    )
+    num_factors: int = setting(3, "K, how many factors", at_least(1))
+    noise: Literal["diagonal", "isotropic"] = setting("diagonal", "a variance a column, or one for all (PCA)")
+    intercept: bool = setting(True, "whether columns have means")
+    loading_precision: float = setting(1.0, "prior precision of loadings and means", POSITIVE)
+    shape: float = setting(1.0, "of the gamma prior of the noise precisions", POSITIVE)
+    rate: float = setting(1.0, "its rate", POSITIVE)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    given = dataclasses.asdict(settings)
+    return models.factor_analysis(len(data.names), **{k: v for k, v in given.items() if k != "name"})
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
+def score(seen: Seen) -> RowScore:
+    """Of held-out rows the marginal density at the fitted loadings and noise; of held-out entries their predictive
+    density given the rest of their rows."""
+    if held_out_entries(seen.data):
+        return _score_entries(seen)
+    y = values(seen.data.test)
+    loadings, means, variance = _parameters(seen)
+    each = jax.jit(jax.vmap(_log_marginal, in_axes=(0, None, None, None)))(jnp.asarray(y), loadings, means, variance)
+    return RowScore.of(each, "row")
+
+
+def _parameters(seen: Seen) -> tuple[Array, Array, Array]:
+    """Loadings (D, K), means (D,) and noise variances (D,)."""
+    loadings = jnp.asarray(seen.point("loadings"))
+    dim = loadings.shape[0]
+    means = loadings[:, -1] if seen.settings.intercept else jnp.zeros(dim)
+    variance = jnp.broadcast_to(1 / jnp.maximum(jnp.asarray(seen.point("noise")), 1e-30), (dim,))
+    return loadings[:, : seen.settings.num_factors], means, variance
+
+
+def _log_marginal(
+    y: Float[Array, " D"], loadings: Float[Array, "D K"], means: Float[Array, " D"], variance: Float[Array, " D"]
+) -> Float[Array, ""]:
+    """log N(y; m, W W' + Psi) over what is there of y: a missing entry gets variance 1 and no residual."""
+    there = ~jnp.isnan(y)
+    residual = jnp.where(there, y - means, 0.0)
+    kept = jnp.where(there[:, None], loadings, 0.0)
+    factor = jnp.linalg.cholesky(kept @ kept.T + jnp.diag(jnp.where(there, variance, 1.0)))
+    white = solve_triangular(factor, residual, lower=True)
+    log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
+    return -0.5 * (white @ white + log_det + jnp.sum(there) * jnp.log(2 * jnp.pi))
+
+
+def _score_entries(seen: Seen) -> RowScore:
+    mean, variance = predicted(seen)
+    rows, columns = np.nonzero(np.isfinite(seen.data.test.x))
+    y, m, v = seen.data.test.x[rows, columns], mean[rows, columns], variance[rows, columns]
+    each = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v))
+    return RowScore.of(each, "entry", f"root mean square error {np.sqrt(np.mean((y - m) ** 2)):.4g}")
+
+
+def predicted(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every entry given the entries of its row that training has seen."""
+    x = seen.fit.locals(values(seen.data.train), key=seen.key)["x"]
+    loadings, means, variance = map(np.asarray, _parameters(seen))
+    factors, cov = np.asarray(x.mean()), np.asarray(x.cov)
+    spread = np.einsum("dk,nkl,dl->nd", loadings, cov, loadings, optimize=True)
+    return factors @ loadings.T + means, spread + variance
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+def describe(seen: Seen) -> list[Block]:
+    """Loadings, how much each factor explains, noise, and rows by their factors."""
+    loadings, means, variance = (np.asarray(part, float) for part in _parameters(seen))
+    columns, names = seen.data.names, [f"factor {k + 1}" for k in range(loadings.shape[1])]
+    strength = (loadings**2).sum(axis=0)
+    order = np.argsort(-strength, kind="stable")
+    total = float(strength.sum() + variance.sum())
+    rows: list[list[Any]] = [[names[i], float(strength[k]), 100 * strength[k] / total] for i, k in enumerate(order)]
+    rows.append(["noise", float(variance.sum()), 100 * float(variance.sum()) / total])
+    blocks: list[Block] = [
+        Table("What factors explain", ["", "variance", "per cent"], rows),
+        Heat("Loadings", columns, names, loadings[:, order], "Of each column on each factor."),
+        Table("Columns", ["", "mean", "noise deviation"], list(zip(columns, means, np.sqrt(variance), strict=True))),
+    ]
+    if loadings.shape[1] > 1:
+        x = np.asarray(seen.fit.locals(values(seen.data.train), key=seen.key)["x"].mean())[:, order[:2]]
+        note = "The two strongest factors of each row."
+        blocks.append(views.scatter("Rows", x, names[:2], np.zeros(len(x), int), note=note))
+    return blocks
+
+
+LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score, missing=True)

@@ -1,0 +1,121 @@
+# ruff: noqa: RUF009
+"""Gaussian processes with any likelihood on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from vijax import models
+from vijax.app import predictors, views
+from vijax.app.blocks import Block, Lines, Scatter
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.options import chosen
+from vijax.app.predictors import LikelihoodConfig, settled
+from vijax.app.sections import ProximalAlgorithm
+from vijax.app.tables import TABLES, design, sites, target
+from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.extras import require_extra
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["gp"] = setting("gp", "Gaussian process observed through a likelihood")
+    kernel: Literal["rbf", "matern12", "matern32", "matern52", "linear"] = setting("rbf", "the covariance function")
+    scale: float = setting(1.0, "standard deviation of the process", POSITIVE)
+    length: float = setting(1.0, "length scale, in units of the columns", POSITIVE)
+    ard: bool = setting(False, "whether every column has a length of its own")
+    learn: tuple[Literal["scale", "length"], ...] = setting((), "which of scale and length are learnt from the data")
+    jitter: float = setting(1e-4, "added to the kernel's diagonal", at_least(0))
+    form: Literal["whitened", "kernel"] = setting("whitened", "whether the kernel is factorised")
+    likelihood: LikelihoodConfig = section(LikelihoodConfig)
+
+    @property
+    def intercept(self) -> bool:
+        """A Gaussian process has none."""
+        return False
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model, of the training rows."""
+    length: Any = jnp.full(len(data.names), settings.length) if settings.ard else settings.length
+    return models.gp(
+        design(data.train, settings),
+        target(data.train),
+        settings.kernel,
+        chosen(settings.likelihood),
+        hyper={"scale": jnp.asarray(settings.scale), "length": jnp.asarray(length)},
+        jitter=settings.jitter,
+        form=settings.form,
+    )
+
+
+def describe(seen: Seen) -> list[Block]:
+    """Hyperparameters; errors of classes; the process along its one column, or the border of classes in the plane."""
+    blocks = [predictors.hyper_table(seen), *predictors.confusion(seen)]
+    dim = len(seen.data.names)
+    if dim == 1:
+        blocks.append(_curve(seen))
+    elif seen.data.train.classes is not None:
+        blocks.append(_plane(seen))
+    return blocks
+
+
+def _curve(seen: Seen) -> Lines:
+    """The law of the mean response along the column: exp z of counts, the probability of classes, z itself."""
+    model: Any = seen.fit.alg.spec.model
+    found, hyper = settled(seen)
+    x, y = values(seen)
+    grid = np.linspace(x.min(), x.max(), 200, dtype=x.dtype)
+    mean, variance = (np.asarray(part, float) for part in model.predict(found, grid[:, None], hyper))
+    deviation, (name, kind) = np.sqrt(variance), (seen.data.train.target, _kind(seen))
+    responses: dict[str, Any] = {"count": np.exp, "binary": lambda z: 1 / (1 + np.exp(-z)), "real": lambda z: z}
+    response = responses[kind]
+    bounds = response(mean), response(mean - 2 * deviation), response(mean + 2 * deviation)
+    rows = views.thinned(len(x))
+    label = {"count": f"rate of {name}", "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}"}
+    shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows]
+    note = "Median and central 95 % of the response, and the training rows."
+    return Lines("Response", seen.data.names[0], label.get(kind, str(name)), grid, *bounds, x[rows], shown, note)
+
+
+def values(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
+    """The one column, and the target."""
+    return design(seen.data.train, seen.settings)[:, 0], target(seen.data.train)
+
+
+def _kind(seen: Seen) -> str:
+    return predictors.kind_of(seen.settings.likelihood.name)
+
+
+def _plane(seen: Seen) -> Scatter:
+    """Training rows by class; of two columns also the border between classes."""
+    x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
+    shown = views.scatter("Classes", x, seen.data.names, labels, note="Training rows by class.")
+    if x.shape[1] != 2:
+        return shown
+    model: Any = seen.fit.alg.spec.model
+    found, hyper = settled(seen)
+    sides = [np.linspace(low, high, 60) for low, high in zip(x.min(axis=0), x.max(axis=0), strict=True)]
+    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2).astype(x.dtype)
+    mean = np.asarray(model.predict(found, grid, hyper)[0]).reshape(60, 60)
+    border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
+    outlines = [(2, line[:, 0], line[:, 1]) for line in border]
+    return shown._replace(outlines=outlines, note="Training rows by class, and where both are as likely.")
+
+
+LISTING = Listing(
+    Settings,
+    TABLES,
+    ProximalAlgorithm,
+    build,
+    describe,
+    sites,
+    predictors.score,
+    target=lambda settings: predictors.kind_of(settings.likelihood.name),
+)

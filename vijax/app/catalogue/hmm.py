@@ -1,0 +1,96 @@
+# ruff: noqa: RUF009
+"""Hidden Markov models on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vijax import models
+from vijax.app import emissions
+from vijax.app.blocks import Block, Heat, Strips
+from vijax.app.emissions import EmissionConfig
+from vijax.app.listing import Data, Listing, Seen, is_point
+from vijax.app.scores import RowScore
+from vijax.app.sections import EnergyAlgorithm
+from vijax.app.tables import TABLES, padded_sequences
+from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.families import chains
+
+MOST_SHOWN = 12
+"""Sequences whose states are drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["hmm"] = setting("hmm", "hidden Markov model of sequences")
+    num_states: int = setting(3, "K, how many states", at_least(1))
+    initial_concentration: float = setting(1.0, "of the Dirichlet prior of the first state", POSITIVE)
+    transition_concentration: float = setting(1.0, "of those of the next state given each", POSITIVE)
+    stickiness: float = setting(0.0, "added to the concentration of staying", at_least(0))
+    emission: EmissionConfig = section(EmissionConfig)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    emission = emissions.make(settings.emission, settings.num_states, len(data.names))
+    return models.hmm(emission, settings.initial_concentration, settings.transition_concentration, settings.stickiness)
+
+
+def score(seen: Seen) -> RowScore:
+    """Log probability of sequences, per step; at a point, of the point."""
+    y, mask = padded_sequences(seen.data.test)
+    lengths = mask.sum(axis=1)
+    if not is_point(seen.fit, "components"):
+        found = seen.fit.score((y, mask), key=seen.key)
+        return RowScore.of(found.log_probs, "step", f"{len(lengths)} sequences", lengths)
+    emission = emissions.make(seen.settings.emission, seen.settings.num_states, y.shape[2])
+    densities = emissions.plug_in(emission, seen.fit)
+    initial, transition = (jnp.log(seen.point(name)) for name in ("initial", "transition"))
+
+    def one(y: Any, mask: Any) -> Any:
+        return chains.chain_log_normalizer(initial, transition, jax.vmap(densities)(y), mask)
+
+    each = jax.jit(jax.vmap(one))(jnp.asarray(y), jnp.asarray(mask))
+    return RowScore.of(each, "step", f"{len(lengths)} sequences", lengths)
+
+
+def describe(seen: Seen) -> list[Block]:
+    """States, the transition matrix, paths and the rows by state."""
+    name, columns = seen.settings.emission.name, seen.data.names
+    y, mask = padded_sequences(seen.data.train)
+    z = seen.fit.locals((y, mask), key=seen.key)["z"]
+    paths = np.where(mask, np.asarray(jax.jit(jax.vmap(lambda z: z.mode()))(z)), -1)
+    size = seen.settings.num_states
+    share = np.bincount(paths[mask], minlength=size) / mask.sum()
+    transition = np.asarray(seen.point("transition"), float)
+    stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
+    states = [str(k) for k in range(size)]
+    leading = {"share": share, "steps at a time": stay}
+    names = seen.data.train.group_names or ("all",)
+    return [
+        *emissions.table_of_components("States", name, seen, columns, leading),
+        Heat("Transitions", states, states, transition, "From the state of the row to that of the column."),
+        Strips("Likeliest paths", names[:MOST_SHOWN], paths[:MOST_SHOWN], "Viterbi; a colour a state."),
+        emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
+    ]
+
+
+LISTING = Listing(
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    build,
+    describe,
+    padded_sequences,
+    score,
+    unit="sequence",
+    per="sequence",
+    wants_group=True,
+)

@@ -1,0 +1,62 @@
+# ruff: noqa: RUF009
+"""Finite mixtures on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vijax import models
+from vijax.app import emissions
+from vijax.app.blocks import Block
+from vijax.app.emissions import EmissionConfig, InitConfig
+from vijax.app.listing import Data, Listing, Seen, is_point
+from vijax.app.options import chosen
+from vijax.app.scores import RowScore
+from vijax.app.sections import EnergyAlgorithm
+from vijax.app.tables import TABLES, values
+from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["mixture"] = setting("mixture", "finite mixture of any exponential family")
+    num_components: int = setting(5, "K, how many components", at_least(1))
+    concentration: float = setting(1.0, "of the weights' Dirichlet prior; below 1 unused components empty", POSITIVE)
+    emission: EmissionConfig = section(EmissionConfig)
+    init: InitConfig = section(InitConfig)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    emission = emissions.make(settings.emission, settings.num_components, len(data.names))
+    return models.mixture(emission, settings.concentration, chosen(settings.init))
+
+
+def score(seen: Seen) -> RowScore:
+    """Log predictive density of each row; at a point, of the point."""
+    test = values(seen.data.test)
+    if not is_point(seen.fit, "components"):
+        return RowScore.of(seen.fit.score(test, key=seen.key).log_densities, "row")
+    emission = emissions.make(seen.settings.emission, seen.settings.num_components, test.shape[1])
+    densities, weights = emissions.plug_in(emission, seen.fit), jnp.log(seen.point("weights"))
+    each = jax.jit(jax.vmap(lambda y: jax.nn.logsumexp(weights + densities(y))))(jnp.asarray(test))
+    return RowScore.of(each, "row")
+
+
+def describe(seen: Seen) -> list[Block]:
+    """Components, largest first, and the rows by component."""
+    name, columns, x = seen.settings.emission.name, seen.data.names, values(seen.data.train)
+    weights = np.asarray(seen.point("weights"), float)
+    labels = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs).argmax(axis=1)
+    table = emissions.table_of_components("Components", name, seen, columns, {"weight": weights})
+    return [*table, emissions.picture("Clusters", name, seen, x, columns, labels, weights)]
+
+
+LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score)

@@ -1,0 +1,165 @@
+"""What a run is made of: the sections of a configuration file, as the model that it names has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vijax.app.catalogue import LISTINGS
+from vijax.app.listing import Listing
+from vijax.app.options import check_options
+from vijax.app.sections import FitConfig
+from vijax.app.toml_source import override_value, read_overrides, read_toml
+from vijax.app.typed_toml import ConfigError, Entry, build, flatten, section, setting, settings, write_toml
+
+__all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
+
+DEFAULT_MODEL = "lda"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A run: `schema(model)` is the subclass whose sections are those of the model.
+
+    Attributes:
+      name: of the run and its folder.
+      data: [data], of the class that the model's listing names.
+      model: [model], likewise.
+      algorithm: [algorithm], likewise.
+      fit: [fit].
+    """
+
+    name: str
+    data: Any
+    model: Any
+    algorithm: Any
+    fit: FitConfig
+
+    @property
+    def listing(self) -> Listing:
+        """What the command line knows of the model."""
+        return LISTINGS[self.model.name]
+
+
+@functools.cache
+def schema(model: str) -> Any:
+    """The settings of a run of a model."""
+    listing = LISTINGS[model]
+    fields: list[Any] = [
+        ("name", str, setting(model, "names the run and its folder")),
+        ("data", listing.source.section, section(listing.source.section)),
+        ("model", listing.settings, section(listing.settings)),
+        ("algorithm", listing.algorithm, section(listing.algorithm)),
+        ("fit", FitConfig, section(FitConfig)),
+    ]
+    return dataclasses.make_dataclass("Config", fields, bases=(Config,), frozen=True)
+
+
+FREE_ON_RESUME = frozenset(
+    ["name", "fit.num_epochs", "fit.tol", "fit.evaluate_every", "fit.checkpoint_every_s", "fit.progress_every_s"]
+)
+"""Keys that leave the steps already taken as they are, so that a run may go on under other values of them."""
+
+
+def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | None = None) -> Config:
+    """The configuration of a TOML file, `key=value` overrides and another `data.path` on top.
+
+    Raises:
+      ConfigError: an unknown model or key, a wrong type or value, or a setting the chosen method does not have.
+    """
+    entries, overrides = read_toml(path), list(overrides)
+    model = _model_name(entries, overrides)
+    entries |= read_overrides(overrides, schema(model))
+    if data is not None:
+        entries["data.path"] = Entry(data, "--data")
+    return read_config({"name": Entry(Path(path).stem, str(path))} | entries)
+
+
+def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
+    """Which model's settings the others are read as.
+
+    Raises:
+      ConfigError: there is no such model.
+    """
+    entry = entries.get("model.name", Entry(DEFAULT_MODEL, "the default"))
+    for override in overrides:
+        key, _, text = override.partition("=")
+        if key.strip() == "model.name":
+            entry = Entry(override_value(text.strip()), f"--set {override}")
+    if entry.value in LISTINGS:
+        return entry.value
+    close = difflib.get_close_matches(str(entry.value), LISTINGS, n=1, cutoff=0.5)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    known = ", ".join(f'"{name}"' for name in LISTINGS)
+    raise ConfigError(f"{entry.origin}: model.name: expected one of {known}, got {entry.value!r}{hint}")
+
+
+def read_config(entries: Mapping[str, Entry]) -> Config:
+    """The configuration that entries describe, checked across its sections too."""
+    model = _model_name(entries, ())
+    _check_whose(entries, model)
+    config = build(schema(model), entries)
+    check_options(config, entries)
+    config.listing.source.check(config, entries)
+    _check_algorithm(config.algorithm, entries)
+    return config
+
+
+def _check_algorithm(algorithm: Any, entries: Mapping[str, Entry]) -> None:
+    """Settings that only some algorithms read."""
+    if getattr(algorithm, "damping", None) is not None and algorithm.name != "ssvi":
+        entry = entries["algorithm.damping"]
+        raise ConfigError(f"{entry.origin}: algorithm.damping: only ssvi has V to damp, not {algorithm.name}")
+    if getattr(algorithm, "points", ()) and algorithm.name not in ("cavi", "svi"):
+        entry = entries["algorithm.points"]
+        raise ConfigError(f"{entry.origin}: algorithm.points: a setting of cavi and svi, not of {algorithm.name}")
+    if getattr(algorithm, "inner_steps", 1) > 1 and not algorithm.memory:
+        entry = entries["algorithm.inner_steps"]
+        raise ConfigError(f"{entry.origin}: algorithm.inner_steps: more than 1 needs algorithm.memory = true")
+
+
+def _check_whose(entries: Mapping[str, Entry], model: str) -> None:
+    """A setting that only other models have is named as theirs, rather than as a slip of the pen."""
+    own = settings(schema(model))
+    for key, entry in entries.items():
+        if key in own or any(name.startswith(key + ".") for name in own):
+            continue
+        having = [other for other in LISTINGS if key in settings(schema(other))]
+        if having:
+            models = ", ".join(having)
+            raise ConfigError(f'{entry.origin}: {key}: not a setting of model.name = "{model}", but of {models}')
+
+
+def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The keys, those free on resume apart, whose values differ between two flat configurations, with both values."""
+    keys = [*old, *(key for key in new if key not in old)]
+    pairs = {key: (_plain(old.get(key)), _plain(new.get(key))) for key in keys if key not in FREE_ON_RESUME}
+    return {key: (a, b) for key, (a, b) in pairs.items() if a != b}
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists: what JSON gives back."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def settings_text(model: str | None = None) -> str:
+    """Every setting of a model, with its default and meaning, as a TOML file ready to edit.
+
+    Raises:
+      ConfigError: there is no such model.
+    """
+    if model is not None:
+        _model_name({"model.name": Entry(model, "--model")}, ())
+        return write_toml(schema(model)())
+    others = "".join(f"#   {name:24}{listing.title}\n" for name, listing in LISTINGS.items())
+    head = f"# The settings of {DEFAULT_MODEL}; `vijax settings --model NAME` prints those of another model:\n#\n"
+    return head + others + "\n" + write_toml(schema(DEFAULT_MODEL)())
+
+
+def setting_names(model: str = DEFAULT_MODEL) -> list[str]:
+    """The dotted key of every setting of a model."""
+    return list(flatten(schema(model)()))

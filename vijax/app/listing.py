@@ -1,0 +1,131 @@
+"""What the command line knows of a model and of its data: a `Listing` a model, a `Source` a kind of data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from vijax.data.table import TargetKind
+from vijax.result import Fit
+
+
+class Data(NamedTuple):
+    """What a run learns from and is scored on (None if nothing was held out): both corpora, or both tables."""
+
+    train: Any
+    test: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The words of a corpus; the columns of a table."""
+        return tuple(self.train.vocabulary or ()) if hasattr(self.train, "vocabulary") else self.train.columns
+
+
+class Source(NamedTuple):
+    """A kind of data.
+
+    Attributes:
+      section: the settings of [data].
+      load: config -> `Data`.
+      other: (config, data of the run, path, column or None) -> other data, to score the run on.
+      facts: data -> sizes, for data.json.
+      tiles: facts -> what the page says of them, by name; small print after a "|".
+      digest: data -> bytes of everything that training sees, piece by piece, for a checksum.
+      describe: data -> a line for the screen.
+      check: (config, entries) raises `ConfigError` on settings that do not go together.
+    """
+
+    section: type
+    load: Callable[[Any], Data]
+    other: Callable[[Any, Data, str, str | None], Any]
+    facts: Callable[[Data], dict[str, Any]]
+    tiles: Callable[[dict[str, Any]], dict[str, str]]
+    digest: Callable[[Data], Iterator[Any]]
+    describe: Callable[[Data], str]
+    check: Callable[[Any, Any], None]
+
+
+class Seen(NamedTuple):
+    """What a listing's description may read: the fit, its data, its settings [model], and a key for draws."""
+
+    fit: Fit
+    data: Data
+    settings: Any
+    key: Any
+
+    def point(self, name: str) -> Any:
+        """A global where a reader wants it: the mode, where the algorithm finds a point, else the mean."""
+        q = self.posterior[name]
+        return q.mode() if is_point(self.fit, name) else q.mean()
+
+    @property
+    def posterior(self) -> Any:
+        """q of the globals."""
+        return self.fit.posterior
+
+
+def is_point(fit: Fit, name: str) -> bool:
+    """Whether the algorithm finds a point for a global (em, map, `points`), and no distribution."""
+    rules = fit.alg.spec.message.name
+    own = [part.partition(": ")[2] for part in rules.split(", ") if part.startswith(f"{name}: ")]
+    return (own[0] if own else rules.partition(",")[0]) in ("mle", "map")
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """A model on the command line.
+
+    Attributes:
+      settings: a dataclass of the settings of [model]; the default and the help of its first field, `name`, are the
+        model's name and title.
+      source: the kind of its data: `documents.DOCUMENTS` or `tables.TABLES`.
+      algorithm: a dataclass of the settings of [algorithm] (`vijax.app.sections`).
+      build: ([model], data) -> the model.
+      arrange: (training or other data, [model]) -> what `vijax.fit` and `Fit.score` read.
+      describe: `Seen` -> blocks of the page (`vijax.app.blocks`).
+      score: `Seen` -> score of its test data; None takes `Fit.score`.
+      unit: what one datum is called, in the singular.
+      per: what scores and bounds are per.
+      target: [model] -> of which kind the target column must be; None for a model that has none.
+      missing: whether entries may be missing.
+      wants_group: whether a column of groups means something to it.
+    """
+
+    settings: type
+    source: Source
+    algorithm: type
+    build: Callable[[Any, Data], Any]
+    describe: Callable[[Seen], Sequence[Any]]
+    arrange: Callable[[Any, Any], Any] = lambda data, settings: data
+    score: Callable[[Seen], Any] | None = None
+    unit: str = "row"
+    per: str = "row"
+    target: Callable[[Any], TargetKind] | None = None
+    missing: bool = False
+    wants_group: bool = False
+
+    @property
+    def _first(self) -> dataclasses.Field:
+        return dataclasses.fields(self.settings)[0]
+
+    @property
+    def name(self) -> str:
+        """As in `model.name`."""
+        return str(self._first.default)
+
+    @property
+    def title(self) -> str:
+        """A few words."""
+        return str(self._first.metadata["help"])
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether its data are a corpus."""
+        return self.unit == "document"
+
+    def scored(self, seen: Seen) -> Any:
+        """The score of the test data, with its standard error."""
+        if self.score is not None:
+            return self.score(seen)
+        return seen.fit.score(self.arrange(seen.data.test, seen.settings), key=seen.key)

@@ -1,0 +1,162 @@
+"""From a run folder to what a person looks at: summary.txt, figures, report.html."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from vijax import metrics
+from vijax.app import blocks
+from vijax.app.assemble import load_data, make_algorithm, state_like
+from vijax.app.config import Config, ConfigError
+from vijax.app.listing import Data, Seen
+from vijax.app.run_end import end_of
+from vijax.app.run_folder import latest_checkpoint, read_json, read_run_config, read_vocabulary
+from vijax.data import Corpus
+from vijax.progress import clock_time
+from vijax.restarts import best_state
+from vijax.result import Fit
+from vijax.summary import Topic, summarise
+
+
+class Run(NamedTuple):
+    """A run folder, read.
+
+    Attributes:
+      folder: where it is.
+      config: its settings.
+      shown: the blocks of its page.
+      result: of result.json; empty while there is no end yet.
+    """
+
+    folder: Path
+    config: Config
+    shown: list[blocks.Block]
+    result: dict[str, Any]
+
+
+def read_run(folder: Path) -> Run:
+    """A run, finished or not: of one that is not, what its newest checkpoint holds is described anew.
+
+    Raises:
+      ConfigError: not a run folder, or nothing was saved yet.
+    """
+    config, result = read_run_config(folder), end_of(folder)
+    if result is not None:
+        return Run(folder, config, blocks.from_json(result["blocks"]), result)
+    data = load_data(config)
+    seen = restore(folder, config, data)
+    return Run(folder, config, list(config.listing.describe(seen)), {})
+
+
+def read_topics(folder: Path, num_words: int) -> list[Topic]:
+    """The topics of a run, finished or not, largest first.
+
+    Raises:
+      ConfigError: not a run of a topic model, or nothing was saved yet.
+    """
+    config = read_run_config(folder)
+    if not config.listing.reads_documents:
+        raise ConfigError(f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax summary {folder}")
+    seen = restore(folder, config)
+    return summarise(seen.posterior["topics"].concentration, seen.data.names, num_words)
+
+
+def restore(folder: Path, config: Config, data: Data | None = None) -> Seen:
+    """The fit that the newest checkpoint of a run holds. Of documents, its words are enough to make the model again;
+    other data are read once more.
+
+    Raises:
+      ConfigError: nothing was saved yet.
+    """
+    data = (_only_words(folder) if config.listing.reads_documents else load_data(config)) if data is None else data
+    algorithm = make_algorithm(config, data)
+    found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say=lambda message: None)
+    if found is None:
+        raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
+    fit = Fit(algorithm, best_state(found.tree), {}, None)
+    return Seen(fit, data, config.model, jax.random.key(config.fit.seed))
+
+
+def _only_words(folder: Path) -> Data:
+    """A corpus that stands for the run's, of whose words alone the model is made: one document of each word once."""
+    words = read_vocabulary(folder)
+    return Data(Corpus.from_counts(np.ones((1, len(words)), int), words), None)
+
+
+def write_pages(folder: Path) -> Path:
+    """Writes summary.txt, figures and report.html of a run; gives the path of the last.
+
+    Raises:
+      ConfigError: not a run folder, or nothing was saved yet.
+    """
+    from vijax.app.report import Report, render
+
+    run = read_run(folder)
+    curves = metrics.read_curves(folder / "metrics.jsonl")
+    summary_path(run).write_text(blocks.text(run.shown) + "\n", encoding="utf-8")
+    _write_figures(folder / "figures", run, curves)
+    files = {name: (folder / name).read_text(encoding="utf-8") for name in ("config.toml", "versions.json")}
+    page = folder / "report.html"
+    listing = run.config.listing
+    report = Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, files, listing.per)
+    page.write_text(render(report), encoding="utf-8")
+    return page
+
+
+def summary_path(run: Run) -> Path:
+    """The file that holds what a run found, in words and numbers."""
+    topics = any(isinstance(block, blocks.Topics) for block in run.shown)
+    return run.folder / ("topics.txt" if topics else "summary.txt")
+
+
+def _title(run: Run) -> str:
+    topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
+    return f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
+
+
+def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
+    from vijax import plots
+    from vijax.app import figures
+
+    folder.mkdir(exist_ok=True)
+    plots.curves(curves, run.config.listing.per).savefig(folder / "curves.png")
+    for name, figure in figures.pictures(run.shown):
+        figure.savefig(folder / f"{name}.png")
+
+
+def _lead(run: Run) -> str:
+    chosen, path = run.config.algorithm, run.config.data.path
+    data = "the docstrings of installed packages" if path == "docstrings" else path
+    estep = f" with {chosen.estep.name}" if hasattr(chosen, "estep") else ""
+    title = run.config.listing.title
+    method = f"{title[0].upper()}{title[1:]}, by {chosen.name}{estep}, on {data}."
+    status = run.result.get("status", "unfinished; shown as of its last checkpoint")
+    return method if status.startswith(("finished", "converged")) else f"{method} The run is not whole: {status}."
+
+
+def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
+    data, result, listing = read_json(run.folder / "data.json"), run.result, run.config.listing
+    facts = dict(listing.source.tiles(data))
+    if result.get("score"):
+        mean, error = result["score"]
+        facts["Held-out score"] = f"{mean:.3f} | ± {error:.3f} {_after_unit(result['score_text'])}".replace(
+            "-", "\u2212"
+        )
+    if len(curves.epoch):
+        facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps"
+    if result.get("seconds"):
+        facts["Time"] = f"{clock_time(result['seconds'])} | {result['seconds']:,.1f} seconds of training"
+    return facts
+
+
+def _after_unit(score: str) -> str:
+    """The words of a score, without its numbers and its parenthesis.
+
+    >>> _after_unit("-1.0 ± 0.1 nats per row (20 rows)")
+    'nats per row'
+    """
+    return "nats" + score.partition(" nats")[2].partition(" (")[0]

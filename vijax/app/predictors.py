@@ -1,0 +1,94 @@
+"""Models of Gaussian predictors on the command line: likelihoods, held-out scores and what both GP and GLM show."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from vijax import likelihood
+from vijax.app.blocks import Block, Table
+from vijax.app.listing import Seen
+from vijax.app.options import Chooser, Option
+from vijax.app.scores import RowScore
+from vijax.app.tables import design, target
+from vijax.app.typed_toml import POSITIVE, setting
+from vijax.data.table import TargetKind
+from vijax.proximal.state import PGState
+
+
+@dataclasses.dataclass(frozen=True)
+class LikelihoodConfig(Chooser):
+    """[model.likelihood]: the law of the target given its predictor z."""
+
+    name: Literal[
+        "bernoulli_logit", "bernoulli_probit", "poisson_log", "negative_binomial", "gaussian", "student_t"
+    ] = setting("bernoulli_logit", "the law; the first two of two classes, the next two of counts")
+    dispersion: float | None = setting(None, "negative_binomial: r; large is near Poisson; unset: 1", POSITIVE)
+    variance: float | None = setting(None, "gaussian: of the noise; unset: 1", POSITIVE)
+    degrees: float | None = setting(None, "student_t: degrees of freedom; unset: 4", POSITIVE)
+    scale: float | None = setting(None, "student_t: its scale; unset: 1", POSITIVE)
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "bernoulli_logit": Option(likelihood.bernoulli_logit),
+        "bernoulli_probit": Option(likelihood.bernoulli_probit),
+        "poisson_log": Option(likelihood.poisson_log),
+        "negative_binomial": Option(lambda dispersion=1.0: likelihood.negative_binomial(dispersion), ("dispersion",)),
+        "gaussian": Option(lambda variance=1.0: likelihood.gaussian(variance), ("variance",)),
+        "student_t": Option(lambda degrees=4.0, scale=1.0: likelihood.student_t(degrees, scale), ("degrees", "scale")),
+    }
+
+
+def kind_of(name: str) -> TargetKind:
+    """What a likelihood's observations are."""
+    if name.startswith("bernoulli"):
+        return "binary"
+    return "count" if name in ("poisson_log", "negative_binomial") else "real"
+
+
+def settled(seen: Seen) -> tuple[Any, Any]:
+    """The sites to predict from (their average, where one was kept), and the hyperparameters as they stand."""
+    state: PGState = seen.fit.state  # type: ignore[assignment]
+    return state.posterior if state.average is None else state.average, state.hyper
+
+
+def score(seen: Seen) -> RowScore:
+    """Log predictive density of held-out targets; with two classes the errors too."""
+    model: Any = seen.fit.alg.spec.model
+    sites, hyper = settled(seen)
+    x, y = design(seen.data.test, seen.settings), target(seen.data.test)
+    densities = np.asarray(model.predictive(sites, x, y, hyper), np.float64)
+    logs = np.log(np.maximum(densities, 1e-300))
+    if seen.data.train.classes is None:
+        return RowScore.of(logs, "row")
+    errors = int((densities < 0.5).sum())
+    remark = f"{errors} errors, {100 * errors / len(y):.1f} %; log loss {-logs.mean() / np.log(2):.4f} bits"
+    return RowScore.of(logs, "row", remark)
+
+
+def hyper_table(seen: Seen) -> Table:
+    """Hyperparameters as they stand."""
+    _, hyper = settled(seen)
+    rows = [[name, " ".join(f"{v:.4g}" for v in np.ravel(np.asarray(value)))] for name, value in hyper.items()]
+    return Table("Hyperparameters", ["", "value"], rows)
+
+
+def confusion(seen: Seen) -> list[Block]:
+    """Of two classes: how training and held-out rows are told apart."""
+    classes = seen.data.train.classes
+    if classes is None:
+        return []
+    model: Any = seen.fit.alg.spec.model
+    sites, hyper = settled(seen)
+    blocks: list[Block] = []
+    for part, name in ((seen.data.train, "training"), (seen.data.test, "held-out")):
+        if part is None:
+            continue
+        up = np.asarray(model.predictive(sites, design(part, seen.settings), jnp.ones(()), hyper)) > 0.5
+        true = target(part) > 0
+        rows = [[f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))] for c in (0, 1)]
+        header = [f"{name} rows", f"said {classes[0]}", f"said {classes[1]}"]
+        blocks.append(Table(f"Classes of {name} rows", header, rows))
+    return blocks

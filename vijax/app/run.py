@@ -1,0 +1,194 @@
+"""A run: started, gone on with after any kind of end, and seen to its result."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from vijax import checkpoint, metrics
+from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups, state_like
+from vijax.app.config import Config, ConfigError
+from vijax.app.listing import Data, Seen
+from vijax.app.pages import write_pages
+from vijax.app.recorder import Recorder
+from vijax.app.run_end import end_of, write_end
+from vijax.app.run_folder import (
+    Say,
+    check_same_data,
+    latest_checkpoint,
+    locked,
+    new_folder,
+    read_run_config,
+    write_beginning,
+)
+from vijax.app.typed_toml import flatten
+from vijax.fit import Status, fit
+from vijax.progress import Printer
+from vijax.result import Fit
+
+
+class Outcome(NamedTuple):
+    """How a sitting ended: the folder, why it stopped, and the last held-out score (None if nothing was held out)."""
+
+    folder: Path
+    status: Status
+    score: Any
+
+
+def say_to_stderr(message: str) -> None:
+    """Prints a line that is not a result."""
+    print(message, file=sys.stderr, flush=True)
+
+
+# --- starting and going on ----------------------------------------------------------------------------------------
+def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) -> Outcome:
+    """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end.
+
+    Raises:
+      ConfigError: the folder exists.
+      ValueError: data or settings that cannot be used; nothing is left behind.
+    """
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists: name another folder with --out, or go on with it: vijax resume {folder}")
+    config = _absolute(config)
+    data = _read(config, say)
+    algorithm = make_algorithm(config, data)
+    _check_beforehand(config, algorithm, data)
+    folder = new_folder(config.name) if folder is None else folder
+    write_beginning(folder, config, data)
+    say(f"Run folder: {folder}")
+    with locked(folder):
+        return _sit(folder, config, data, algorithm, None, say)
+
+
+def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
+    """Goes on with a run from its newest whole checkpoint, to the result an unbroken run would have had, bit for bit.
+
+    Raises:
+      ConfigError: not a run folder; other data or other settings than it began with; another process is at it.
+      CheckpointError: no checkpoint can be read.
+    """
+    config = read_run_config(folder)
+    with locked(folder):
+        data = _read(config, say)
+        check_same_data(folder, config, data)
+        algorithm = make_algorithm(config, data)
+        checkpoint.remove_leftovers(folder / "checkpoints")
+        found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say)
+        ended = end_of(folder)
+        if found is not None and ended is not None and _has_converged(config, found, ended):
+            say(f"{folder} has converged; to go on, lower fit.tol in {folder / 'config.toml'}")
+            write_pages(folder)
+            return Outcome(folder, Status.CONVERGED, ended["score_text"])
+        metrics.truncate(folder / "metrics.jsonl", found.step if found else 0)
+        say(f"Going on with {folder} from step {found.step if found else 0}")
+        return _sit(folder, config, data, algorithm, found, say)
+
+
+def _has_converged(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
+    """Whether the run has stopped by itself, and would again: no step is left to take."""
+    same = found.config.get("fit.tol") == config.fit.tol and ended["step"] == found.step
+    return same and ended["status"] == str(Status.CONVERGED)
+
+
+def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
+    """What would fail once the folder is there fails here, and leaves nothing behind."""
+    batch_size(config, num_groups(config, data))
+    check = algorithm.spec.model.check_data
+    if check is not None:
+        check(config.listing.arrange(data.train, config.model))
+
+
+def _absolute(config: Config) -> Config:
+    """The configuration with paths that hold from any working directory."""
+
+    def absolute(path: str | None) -> str | None:
+        exists = path is not None and Path(path).expanduser().exists()
+        return str(Path(path).expanduser().resolve()) if path is not None and exists else path
+
+    names = [name for name in ("path", "vocabulary") if hasattr(config.data, name)]
+    paths: dict[str, Any] = {name: absolute(getattr(config.data, name)) for name in names}
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, **paths))
+
+
+def _read(config: Config, say: Say) -> Data:
+    data = load_data(config)
+    say(f"Data: {config.listing.source.describe(data)}")
+    for note in getattr(data.train, "notes", ()):
+        say(f"Note: {note}")
+    return data
+
+
+# --- a sitting ----------------------------------------------------------------------------------------------------
+def _sit(
+    folder: Path, config: Config, data: Data, algorithm: Any, found: checkpoint.Checkpoint | None, say: Say
+) -> Outcome:
+    """Fits from where the run stands to its end, or until it is stopped; then writes what it came to."""
+    key, listing = jax.random.key(config.fit.seed), config.listing
+    score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
+    size = batch_size(config, num_groups(config, data))
+
+    def score(seen: Any) -> Any:
+        return listing.scored(Seen(Fit(algorithm, seen.state, {}, None), data, config.model, score_key))
+
+    recorder = Recorder(
+        folder,
+        flatten(config),
+        score=score if data.test is not None else None,
+        evaluate_every=_evaluate_every(config, data, size),
+        checkpoint_every_s=config.fit.checkpoint_every_s,
+        warn=lambda message: say(f"Warning: {message}"),
+        seconds=metrics.seconds(folder / "metrics.jsonl"),
+    )
+    unit = {"document": "docs"}.get(listing.unit, f"{listing.unit}s")
+    printer = Printer(
+        config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
+    )
+    with _terminable():
+        result = fit(
+            algorithm,
+            listing.arrange(data.train, config.model),
+            key=key,
+            num_epochs=config.fit.num_epochs,
+            batch_size=size,
+            state=found.tree if found else None,
+            restarts=config.fit.restarts,
+            tol=config.fit.tol,
+            callbacks=(recorder, printer),
+            throw=False,
+        )
+    if data.test is not None and recorder.score_step != int(result.state.step):
+        recorder.latest_score = score(result)
+    try:
+        seen = Seen(result, data, config.model, read_key)
+        write_end(folder, listing.describe(seen), result, recorder.latest_score, recorder.seconds)
+        write_pages(folder)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        remedy = f"the checkpoints are kept: make room, then: vijax resume {folder}"
+        raise OSError(f"{folder}: the results could not be written ({reason}); {remedy}") from error
+    return Outcome(folder, result.status, recorder.latest_score)
+
+
+def _evaluate_every(config: Config, data: Data, size: int | None) -> int:
+    if config.fit.evaluate_every is not None:
+        return config.fit.evaluate_every
+    per_epoch = 1 if size is None else max(1, -(-num_groups(config, data) // size))
+    return max(1, round(config.fit.num_epochs * per_epoch / 6))
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM counts as Ctrl-C: the fit ends its chunk, saves, and stops."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,43 @@
+"""Held-out scores of models that do not read documents."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.evaluate.score import ratio_estimate
+
+
+class RowScore(NamedTuple):
+    """Log predictive density of held-out data, nats.
+
+    Attributes:
+      mean: per row (step of a sequence, entry).
+      standard_error: of `mean`.
+      number: of rows.
+      per: what one of them is called.
+      remarks: what else is worth saying, such as errors.
+
+    >>> print(RowScore.of([-1.0, -3.0], per="row", remarks="1 error"))
+    -2.000 ± 1.000 nats per row (2 rows; 1 error)
+    """
+
+    mean: float
+    standard_error: float
+    number: int
+    per: str
+    remarks: str = ""
+
+    @classmethod
+    def of(cls, log_densities: Any, per: str, remarks: str = "", sizes: Any = None) -> RowScore:
+        """The score of rows from the log density of each; or of groups of rows of given sizes."""
+        totals: Float[np.ndarray, " n"] = np.asarray(log_densities, np.float64)
+        sizes = np.ones(len(totals)) if sizes is None else np.asarray(sizes, np.float64)
+        return cls(*ratio_estimate(totals, sizes), int(sizes.sum()), per, remarks)
+
+    def __str__(self) -> str:
+        units = f"{self.number:,} {self.per if self.per != 'entry' else 'entrie'}s"
+        remarks = f"; {self.remarks}" if self.remarks else ""
+        return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per {self.per} ({units}{remarks})"

@@ -1,0 +1,191 @@
+"""Charts as inline SVG, drawn by hand: no library, no script; the page's style sheet colours them, also in the dark."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+WIDTH, HEIGHT = 460, 260
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
+
+
+class Series(NamedTuple):
+    """Points of a curve; `error` (if given) is a half-width drawn as a band."""
+
+    x: Sequence[float] | np.ndarray
+    y: Sequence[float] | np.ndarray
+    error: Sequence[float] | np.ndarray | None = None
+    marks: bool = False
+
+
+class Bubble(NamedTuple):
+    """A disc on a map: place in [-1, 1]^2, area (any scale), name, where a click leads, what hovering says."""
+
+    x: float
+    y: float
+    size: float
+    label: str
+    href: str
+    title: str
+
+
+class Axis(NamedTuple):
+    """A linear map from data to pixels, and the values to mark."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: list[float]
+
+    def __call__(self, value: float) -> float:
+        """Where a value is drawn."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers within [low, high], and no fewer than two around it if it is a single point.
+
+    >>> nice_ticks(-8.13, -7.72)
+    [-8.1, -8.0, -7.9, -7.8]
+    """
+    if not high > low:
+        low, high = low - 0.5 * max(abs(low), 1e-9), low + 0.5 * max(abs(low), 1e-9)
+    raw = (high - low) / count
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = magnitude * min((m for m in (1, 2, 5, 10) if m * magnitude >= raw), default=10)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> str:
+    """One or more curves over common axes, as an <svg> element; curve i has the class `curve-i`."""
+    x = axis([v for s in series for v in s.x], LEFT, WIDTH - RIGHT, margin=0.0)
+    y = axis(_extent(series), HEIGHT - BOTTOM, TOP, margin=0.06)
+    return chart("".join(_curve(s, x, y, i) for i, s in enumerate(series)), x, y, x_label, y_label)
+
+
+def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str) -> str:
+    """What was drawn, over a grid and above the name of its horizontal axis."""
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} by '
+        f'{escape(x_label)}">{grid(x, y)}{drawn}'
+        f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f"{escape(x_label)}</text></svg>"
+    )
+
+
+def _extent(series: Sequence[Series]) -> list[float]:
+    """What the vertical axis must show; of a long curve not the lowest 4 %, so that its start does not flatten it."""
+    values: list[float] = []
+    for s in series:
+        y = np.asarray(s.y, float)
+        error = np.zeros_like(y) if s.error is None else np.asarray(s.error, float)
+        bounds = np.concatenate([y - error, y + error])
+        bounds = bounds[np.isfinite(bounds)]
+        if len(bounds):
+            low = float(np.quantile(bounds, 0.04 if len(y) > 50 else 0.0))
+            values += [low, float(bounds.max())]
+    return values
+
+
+def axis(values: Sequence[float], start: float, end: float, margin: float) -> Axis:
+    """An axis that shows finite values, with a margin as a share of their range."""
+    finite = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
+    if low == high:
+        low, high = low - max(abs(low), 1.0) * 0.05, high + max(abs(high), 1.0) * 0.05
+    low, high = low - margin * (high - low), high + margin * (high - low)
+    return Axis(low, high, start, end, nice_ticks(low, high))
+
+
+def grid(x: Axis, y: Axis) -> str:
+    """Lines at the marks of y, and the marks of both."""
+    lines = []
+    for mark in y.ticks:
+        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>')
+        lines.append(tick(LEFT - 8, y(mark) + 4, "end", mark))
+    lines += [tick(x(mark), HEIGHT - BOTTOM + 17, "middle", mark) for mark in x.ticks]
+    return "".join(lines)
+
+
+def tick(x: float, y: float, anchor: str, value: float) -> str:
+    """A number at a mark."""
+    text = f"{value:,.10g}".replace("-", "\u2212")
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def _curve(series: Series, x: Axis, y: Axis, i: int) -> str:
+    keep = [j for j in _thinned(series) if series.y[j] >= y.low]
+    points = [(x(series.x[j]), y(series.y[j])) for j in keep]
+    path = "M" + "L".join(f"{px:.1f},{py:.1f}" for px, py in points) if points else ""
+    drawn = _band(series, keep, x, y, i) + f'<path class="curve curve-{i}" d="{path}"/>'
+    if series.marks:
+        drawn += "".join(
+            f'<circle class="mark mark-{i}" cx="{px:.1f}" cy="{py:.1f}" r="3.5">'
+            f"<title>{series.x[j]:,.4g}: {series.y[j]:.4f}</title></circle>"
+            for j, (px, py) in zip(keep, points, strict=True)
+        )
+    return drawn
+
+
+def _thinned(series: Series, most: int = 600) -> list[int]:
+    """Finite points, evenly thinned to no more than a screen shows."""
+    finite = [j for j, value in enumerate(series.y) if math.isfinite(value)]
+    if len(finite) <= most:
+        return finite
+    return [finite[int(i)] for i in np.unique(np.linspace(0, len(finite) - 1, most).round())]
+
+
+def _band(series: Series, keep: list[int], x: Axis, y: Axis, i: int) -> str:
+    if series.error is None or len(keep) < 2:
+        return ""
+    upper = [f"{x(series.x[j]):.1f},{y(series.y[j] + series.error[j]):.1f}" for j in keep]
+    lower = [f"{x(series.x[j]):.1f},{y(series.y[j] - series.error[j]):.1f}" for j in reversed(keep)]
+    return f'<path class="band band-{i}" d="M{"L".join(upper + lower)}Z"/>'
+
+
+def bubble_map(bubbles: Sequence[Bubble], num_labels: int = 18) -> str:
+    """Discs at their places, largest first, so that small ones stay on top; labels where they do not collide."""
+    side, reach = 460.0, 190.0
+    centre = side / 2
+    covered = 0.14 * side**2 / max(sum(b.size for b in bubbles), 1e-12)
+    drawn: list[str] = []
+    labels: list[str] = []
+    taken: list[tuple[float, ...]] = []
+    for b in sorted(bubbles, key=lambda b: -b.size):
+        cx, cy = centre + reach * b.x, centre - reach * b.y
+        radius = min(max(5.0, math.sqrt(b.size * covered / math.pi)), 38.0)
+        drawn.append(
+            f'<a href="{b.href}"><circle class="bubble" cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}">'
+            f"<title>{escape(b.title)}</title></circle></a>"
+        )
+        box = _label_box(b.label, cx, cy if radius > 16 else cy + radius + 9, side)
+        if len(labels) < num_labels and not any(_overlap(box, other) for other in taken):
+            taken.append(box)
+            x, y = 0.5 * (box[0] + box[2]), box[1] + 13
+            labels.append(f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(b.label)}</text>')
+    return (
+        f'<svg class="map" viewBox="0 0 {side:.0f} {side:.0f}" role="img" aria-label="map of topics">'
+        f"{''.join(drawn)}{''.join(labels)}</svg>"
+    )
+
+
+def _label_box(label: str, cx: float, cy: float, side: float) -> tuple[float, float, float, float]:
+    """The box of a label around (cx, cy), kept inside the picture; 12-pixel type takes 6.2 pixels a letter."""
+    half = 3.1 * len(label) + 3
+    cx = min(max(cx, half + 2), side - half - 2)
+    return cx - half, cy - 9, cx + half, cy + 9
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def escape(text: str) -> str:
+    """Text for HTML."""
+    return html.escape(text, quote=True)

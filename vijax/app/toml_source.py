@@ -1,0 +1,88 @@
+"""Where settings come from, a TOML file or `key=value` strings, each with the place to name when it is wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vijax.app.typed_toml import ConfigError, Entry, settings
+
+
+def read_toml(path: str | Path) -> dict[str, Entry]:
+    """The entries of a TOML file.
+
+    Raises:
+      ConfigError: the file is missing, is not UTF-8 or is not TOML.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        tables = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    lines = _key_lines(text)
+    return {key: Entry(value, _place(path, key, lines)) for key, value in _leaves(tables).items()}
+
+
+def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
+    """The entries of `key=value` strings; a key may drop its sections where its last name is the schema's only such.
+
+    >>> import dataclasses
+    >>> from vijax.app.typed_toml import setting
+    >>> @dataclasses.dataclass
+    ... class Fit:
+    ...     seed: int = setting(0, "")
+    >>> read_overrides(["seed=3"], Fit)
+    {'seed': Entry(value=3, origin='--set seed=3')}
+    """
+    entries = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {override}: expected key=value, as in --set model.num_topics=50")
+        entries[_full_key(key.strip(), schema)] = Entry(override_value(text.strip()), f"--set {override}")
+    return entries
+
+
+def override_value(text: str) -> Any:
+    """A TOML value, or else the bare word itself, so that nobody has to quote quotes in a shell."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _full_key(key: str, schema: type) -> str:
+    matches = [known for known in settings(schema) if known == key or known.endswith("." + key)]
+    return matches[0] if len(matches) == 1 else key
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        flat |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _key_lines(text: str) -> dict[str, int]:
+    """The line on which each key (or table) of a TOML text stands; good for messages, not a parser."""
+    lines, table = {}, ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+            table = header[1].replace('"', "") + "."
+            lines[table.removesuffix(".")] = number
+        elif pair := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line):
+            lines.setdefault(table + re.sub(r"[\"' ]", "", pair[1]), number)
+    return lines
+
+
+def _place(path: str | Path, key: str, lines: Mapping[str, int]) -> str:
+    while key not in lines and "." in key:
+        key = key.rpartition(".")[0]
+    return f"{path}, line {lines[key]}" if key in lines else str(path)

@@ -1,0 +1,130 @@
+"""Small tables drawn from known models, so that every configuration runs on a fresh machine with nothing downloaded.
+
+A generator is a function (rng, number of rows) -> columns by name, and a row of `GENERATORS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+Columns = dict[str, np.ndarray]
+
+
+class Generator(NamedTuple):
+    """What draws a table, how many rows it has if nobody says, and what it is."""
+
+    draw: Callable[[np.random.Generator, int], Columns]
+    num_rows: int
+    meaning: str
+
+
+def clusters(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Five bivariate Gaussians of unequal sizes, shapes and orientations."""
+    means = np.array([[-6.0, 0.0], [0.0, 5.0], [5.0, 1.0], [1.0, -4.0], [-3.0, -5.0]])
+    angles, spreads = (
+        np.array([0.3, 1.2, -0.5, 0.0, 0.8]),
+        np.array([[1.6, 0.4], [1.2, 0.5], [0.9, 0.9], [2.0, 0.3], [0.6, 0.6]]),
+    )
+    z = rng.choice(5, num_rows, p=[0.3, 0.25, 0.2, 0.15, 0.1])
+    noise = spreads[z] * rng.normal(size=(num_rows, 2))
+    cos, sin = np.cos(angles[z]), np.sin(angles[z])
+    turned = np.stack([cos * noise[:, 0] - sin * noise[:, 1], sin * noise[:, 0] + cos * noise[:, 1]], axis=1)
+    return _columns(means[z] + turned)
+
+
+def line(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Points on a line from four Gaussians of variance 1."""
+    means = np.array([-8.0, -2.0, 2.0, 7.0])
+    return {"value": means[rng.choice(4, num_rows, p=[0.2, 0.3, 0.1, 0.4])] + rng.normal(size=num_rows)}
+
+
+def counts(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Counts in six columns from four Poisson profiles, as spike counts of neurons in four conditions."""
+    rates = np.array([[12, 3, 1, 1, 6, 2], [2, 10, 4, 1, 1, 8], [1, 1, 9, 15, 2, 2], [5, 5, 5, 5, 5, 0.5]])
+    return _columns(rng.poisson(rates[rng.integers(4, size=num_rows)]).astype(float), "count")
+
+
+def binary(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Sixteen binary columns from six patterns, each bit flipped with probability 0.1."""
+    patterns = np.random.default_rng(5).random((6, 16)) < 0.5
+    bits = patterns[rng.integers(6, size=num_rows)] ^ (rng.random((num_rows, 16)) < 0.1)
+    return _columns(bits.astype(float), "bit")
+
+
+def sequences(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Sequences of 30 to 90 steps of a hidden Markov model with three sticky states and two columns."""
+    transition = np.array([[0.92, 0.06, 0.02], [0.04, 0.9, 0.06], [0.1, 0.02, 0.88]])
+    means = np.array([[-2.0, 0.0], [1.0, 2.5], [2.5, -1.5]])
+    lengths = rng.integers(30, 91, num_rows)  # more than enough
+    lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), num_rows)) + 1]
+    states = np.concatenate([_path(rng, transition, int(length)) for length in lengths])[:num_rows]
+    values = means[states] + 0.8 * rng.normal(size=(num_rows, 2))
+    return _columns(values) | {"sequence": np.repeat(np.arange(len(lengths)), lengths)[:num_rows].astype(float)}
+
+
+def _path(rng: np.random.Generator, transition: np.ndarray, length: int) -> np.ndarray:
+    states = np.zeros(length, int)
+    states[0] = rng.integers(len(transition))
+    for t in range(1, length):
+        states[t] = rng.choice(len(transition), p=transition[states[t - 1]])
+    return states
+
+
+def factors(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Ten columns that three factors explain, and noise."""
+    loadings = np.random.default_rng(7).normal(size=(3, 10))
+    return _columns(1.0 + rng.normal(size=(num_rows, 3)) @ loadings + 0.5 * rng.normal(size=(num_rows, 10)))
+
+
+def ratings(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Ratings of 40 items by each row's user, three quarters of them missing: three tastes, an item's appeal, noise."""
+    items = np.random.default_rng(11).normal(size=(3, 40))
+    full = 3.5 + 0.7 * items[0] + rng.normal(size=(num_rows, 3)) @ items * 0.6 + 0.4 * rng.normal(size=(num_rows, 40))
+    return _columns(np.where(rng.random(full.shape) < 0.25, full, np.nan), "item")
+
+
+def regression(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Ten columns and a target that only three of them bear on (2, -1 and 0.5), with noise of deviation 0.5."""
+    x = rng.normal(size=(num_rows, 10))
+    return _columns(x) | {"y": 2 * x[:, 0] - x[:, 3] + 0.5 * x[:, 7] + 1.0 + 0.5 * rng.normal(size=num_rows)}
+
+
+def rings(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Two classes in the plane that no line parts: an inner disc and a ring about it, overlapping."""
+    inner = rng.random(num_rows) < 0.5
+    radius = np.where(inner, 0.8, 2.2) + 0.45 * rng.normal(size=num_rows)
+    angle = rng.uniform(0, 2 * np.pi, num_rows)
+    x = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return _columns(x) | {"class": np.where(inner, "inside", "outside").astype(object)}
+
+
+def rate(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Counts along a line whose Poisson rate rises and falls, exp(1 + sin 2t + t/5)."""
+    t = np.sort(rng.uniform(-4, 4, num_rows))
+    return {"t": t, "count": rng.poisson(np.exp(1 + np.sin(2 * t) + 0.2 * t)).astype(float)}
+
+
+def _columns(x: np.ndarray, name: str = "x") -> Columns:
+    return {f"{name}{i + 1}": column for i, column in enumerate(x.T)}
+
+
+def _generator(draw: Callable[[np.random.Generator, int], Columns], num_rows: int) -> Generator:
+    return Generator(draw, num_rows, (draw.__doc__ or "").strip())
+
+
+GENERATORS: dict[str, Generator] = {
+    "clusters": _generator(clusters, 1000),
+    "line": _generator(line, 500),
+    "counts": _generator(counts, 800),
+    "binary": _generator(binary, 800),
+    "sequences": _generator(sequences, 3000),
+    "factors": _generator(factors, 500),
+    "ratings": _generator(ratings, 400),
+    "regression": _generator(regression, 300),
+    "rings": _generator(rings, 300),
+    "rate": _generator(rate, 150),
+}
+"""The generators by name: `path = "synthetic:clusters"`."""

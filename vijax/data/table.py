@@ -1,0 +1,249 @@
+"""A table of numbers for models that do not read documents: columns x, perhaps a target y, perhaps groups of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vijax.data.checks import fail, nearest
+
+Columns = Mapping[str, np.ndarray]
+TargetKind = Literal["real", "count", "binary"]
+
+
+class Scaling(NamedTuple):
+    """Means and standard deviations of columns."""
+
+    mean: Float[np.ndarray, " D"]
+    deviation: Float[np.ndarray, " D"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows of numbers.
+
+    Attributes:
+      columns: names of the columns of x.
+      x: values, NaN where one is missing.
+      target: name of the target column, or None.
+      y: its values: numbers, or -1 and +1 for the two classes.
+      classes: names of those two classes, or None.
+      group: name of the column of groups, or None.
+      groups: the group of each row, 0, 1, ... in the order in which they first occur.
+      group_names: what they were called.
+      scaling: what x was standardised by, or None.
+    """
+
+    columns: tuple[str, ...]
+    x: Float[np.ndarray, "N D"]
+    target: str | None = None
+    y: Float[np.ndarray, " N"] | None = None
+    classes: tuple[str, str] | None = None
+    group: str | None = None
+    groups: Int[np.ndarray, " N"] | None = None
+    group_names: tuple[str, ...] = ()
+    scaling: Scaling | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.x)
+
+    @property
+    def num_groups(self) -> int:
+        """How many groups there are; as many as rows where there is no column of groups."""
+        return self.num_rows if self.groups is None else len(self.group_names)
+
+    def rows(self, index: np.ndarray) -> Table:
+        """Some of the rows; their groups are numbered anew."""
+        y = None if self.y is None else self.y[index]
+        if self.groups is None:
+            return dataclasses.replace(self, x=self.x[index], y=y)
+        kept, groups = _codes(self.groups[index])
+        names = tuple(self.group_names[int(g)] for g in kept)
+        return dataclasses.replace(self, x=self.x[index], y=y, groups=groups, group_names=names)
+
+    def sequences(self) -> list[Float[np.ndarray, "T D"]]:
+        """x group by group; the order of rows in the table is the order of steps. Without groups: one sequence."""
+        if self.groups is None:
+            return [self.x]
+        return [self.x[self.groups == g] for g in range(self.num_groups)]
+
+    def standardised(self, scaling: Scaling | None = None) -> Table:
+        """Columns at mean 0 and standard deviation 1, or moved and scaled by those of another table."""
+        if scaling is None:
+            deviation = np.nanstd(self.x, axis=0)
+            scaling = Scaling(np.nanmean(self.x, axis=0), np.where(deviation > 0, deviation, 1.0))
+        return dataclasses.replace(self, x=(self.x - scaling.mean) / scaling.deviation, scaling=scaling)
+
+
+# --- from named columns ----------------------------------------------------------------------------------------------
+class Choice(NamedTuple):
+    """Which columns of a file are used, and for what.
+
+    Attributes:
+      columns: of x; None takes all columns of numbers that are neither target nor group.
+      target: column of the target.
+      group: column of groups.
+      kind: what the target must be.
+      missing: whether x may have missing values.
+      classes: names of the two classes of a binary target, where they are known already.
+    """
+
+    columns: tuple[str, ...] | None = None
+    target: str | None = None
+    group: str | None = None
+    kind: TargetKind = "real"
+    missing: bool = False
+    classes: tuple[str, str] | None = None
+
+
+def table_of(found: Columns, choice: Choice, where: str) -> Table:
+    """The table that a choice of columns makes.
+
+    Args:
+      found: all columns by name, arrays of numbers or of strings.
+      choice: which to use.
+      where: the file, for messages.
+
+    Raises:
+      ValueError: a column that is not there or not of numbers, a missing value, a target of the wrong kind.
+
+    >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
+    >>> table = table_of(found, Choice(target="kind", kind="binary"), "an example")
+    >>> table.columns, table.y.tolist(), table.classes
+    (('a', 'b'), [-1.0, 1.0], ('no', 'yes'))
+    """
+    for name in (*(choice.columns or ()), choice.target, choice.group):
+        if name is not None and name not in found:
+            raise fail(
+                where, f"a column {name!r}", "none of that name", f"name one that is there; {nearest(name, found)}"
+            )
+    columns = choice.columns or _columns_of_numbers(found, choice, where)
+    x = np.stack([_numbers(found[name], name, where) for name in columns], axis=1)
+    _check_values(x, columns, choice.missing, where)
+    target = None if choice.target is None else _target(found[choice.target], choice, where)
+    names, groups = ((), None) if choice.group is None else _codes(found[choice.group])
+    return Table(
+        columns=tuple(columns),
+        x=x,
+        target=choice.target,
+        y=None if target is None else target[0],
+        classes=None if target is None else target[1],
+        group=choice.group,
+        groups=groups,
+        group_names=tuple(map(_name, names)),
+    )
+
+
+def _columns_of_numbers(found: Columns, choice: Choice, where: str) -> tuple[str, ...]:
+    used = (choice.target, choice.group)
+    columns = tuple(name for name, values in found.items() if name not in used and values.dtype != object)
+    if not columns:
+        raise fail(where, "columns of numbers", f"columns {', '.join(map(repr, found))}", "name some: data.columns")
+    return columns
+
+
+def _numbers(values: np.ndarray, name: str, where: str) -> Float[np.ndarray, " N"]:
+    if values.dtype == object:
+        row = next(i for i, value in enumerate(values) if not _is_number(value))
+        remedy = "correct it, or leave the column out of data.columns"
+        raise fail(f"{where}, column {name!r}", "numbers", f"{values[row]!r} in row {row}", remedy)
+    return values.astype(float)
+
+
+def _is_number(text: object) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where: str) -> None:
+    if not len(x):
+        raise fail(where, "at least one row", "none", "check the file")
+    bad = np.argwhere(~np.isfinite(x) if not missing else np.isinf(x))
+    if len(bad):
+        row, column = map(int, bad[0])
+        got = "a missing value" if np.isnan(x[row, column]) else str(x[row, column])
+        remedy = "remove those rows or fill them in" + ("" if missing else "; or take a model of missing entries: pmf")
+        place = f"{got} in row {row} of column {columns[column]!r} ({len(bad)} such)"
+        raise fail(where, "finite numbers", place, remedy)
+
+
+def _target(values: np.ndarray, choice: Choice, where: str) -> tuple[np.ndarray, tuple[str, str] | None]:
+    where = f"{where}, target {choice.target!r}"
+    if choice.kind == "binary":
+        return _two_classes(values, choice.classes, where)
+    y = _numbers(values, str(choice.target), where)
+    wrong = ~np.isfinite(y) if choice.kind == "real" else ~((y >= 0) & (y == np.floor(y)))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        expected = "finite numbers" if choice.kind == "real" else "counts 0, 1, 2, ..."
+        raise fail(where, expected, f"{y[row]} in row {row} ({int(wrong.sum())} such)", "correct or remove those rows")
+    return y, None
+
+
+def _two_classes(values: np.ndarray, classes: tuple[str, str] | None, where: str) -> tuple[np.ndarray, tuple[str, str]]:
+    """-1 for the first of two classes in the order of their names (or of numbers), +1 for the second."""
+    names = np.array([_name(value) for value in values], object)
+    found = sorted(set(names.tolist()), key=lambda name: (float(name) if _is_number(name) else 0.0, name))
+    expected = classes or tuple(found)
+    if len(expected) != 2 or not set(found) <= set(expected):
+        wanted = "two classes" if classes is None else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
+        listed = ", ".join(map(repr, found[:6])) + (", ..." if len(found) > 6 else "")
+        raise fail(where, wanted, f"{len(found)}: {listed}", "choose the rows of two classes, or another target")
+    return np.where(names == expected[1], 1.0, -1.0), (expected[0], expected[1])
+
+
+def _name(value: object) -> str:
+    """A class or group as text; whole numbers without a point."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
+    """Distinct values in the order in which they first occur, and which of them each one is."""
+    distinct, first, codes = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return distinct[order], np.argsort(order)[codes]
+
+
+# --- in two parts ----------------------------------------------------------------------------------------------------
+def split_table(table: Table, held_out: float, seed: int, what: Literal["groups", "entries"]) -> tuple[Table, Table]:
+    """Training and held-out parts.
+
+    Args:
+      table: all of it.
+      held_out: which share is held out.
+      seed: of the choice.
+      what: "groups" holds out whole groups (rows, where there is no column of groups); "entries" single values: both
+        parts then have all rows, each with NaN where the other has the value.
+
+    Raises:
+      ValueError: too little is there to hold any of it out.
+    """
+    rng = np.random.default_rng(seed)
+    if what == "entries":
+        out = (rng.random(table.x.shape) < held_out) & np.isfinite(table.x)
+        _check_parts(int(out.sum()), int(np.isfinite(table.x).sum()), held_out, "entries")
+        parts = (np.where(out, np.nan, table.x), np.where(out, table.x, np.nan))
+        return dataclasses.replace(table, x=parts[0]), dataclasses.replace(table, x=parts[1])
+    number = round(held_out * table.num_groups)
+    _check_parts(number, table.num_groups, held_out, "rows" if table.groups is None else f"groups of {table.group!r}")
+    chosen = rng.permutation(table.num_groups)[:number]
+    out = np.isin(np.arange(table.num_rows) if table.groups is None else table.groups, chosen)
+    return table.rows(np.flatnonzero(~out)), table.rows(np.flatnonzero(out))
+
+
+def _check_parts(number: int, total: int, held_out: float, what: str) -> None:
+    if not 0 < number < total:
+        got = f"{number} of {total} {what}"
+        remedy = "choose another share, or 0 to hold none out"
+        raise fail("data.held_out", "a share that leaves some on either side", f"{held_out}, {got}", remedy)
