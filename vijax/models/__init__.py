@@ -3,6 +3,7 @@
 from vijax.models import emission
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
+from vijax.models.factorial_hmm import factorial_hmm
 from vijax.models.gaussian_process import gp
 from vijax.models.hmm import hmm
 from vijax.models.lda import lda
@@ -19,6 +20,7 @@ __all__ = [
     "dp_mixture",
     "emission",
     "factor_analysis",
+    "factorial_hmm",
     "glm",
     "gp",
     "hmm",
