@@ -128,14 +128,77 @@ def test_score_of_known_parameters_is_the_evidence():
     np.testing.assert_allclose(found.mean, baum_welch(WORDS, *start, steps=1)[3] / 5, rtol=1e-5)
 
 
+def peers(kind, rng):
+    """A model of hmmlearn's with fixed parameters, our emission, those parameters, and observations."""
+    hmmlearn = pytest.importorskip("hmmlearn.hmm", reason="hmmlearn is not installed")
+    if kind == "categorical":
+        peer, probs = hmmlearn.CategoricalHMM(3, n_features=4), rng.dirichlet(np.ones(4), 3)
+        peer.emissionprob_ = probs
+        words = rng.integers(4, size=(20, 1))
+        return peer, words, emission.categorical(3, 4), probs, np.eye(4)[words[:, 0]]
+    if kind == "poisson":
+        peer, rates = hmmlearn.PoissonHMM(3), rng.gamma(2.0, 2.0, (3, 2))
+        peer.lambdas_ = rates
+        y = rng.poisson(4.0, (20, 2))
+        return peer, y, emission.poisson(3, 2), rates, y
+    y, means, scale = rng.normal(size=(20, 2)), rng.normal(size=(3, 2)), rng.gamma(2.0, 1.0, (3, 2))
+    if kind == "diagonal":
+        peer = hmmlearn.GaussianHMM(3, "diag")
+        peer.means_, peer.covars_ = means, 1 / scale
+        return peer, y, emission.diagonal_gaussian(3, 2), vi.families.MeanPrecision(means, scale), y
+    root = rng.normal(size=(3, 2, 4))
+    precision = root @ np.swapaxes(root, 1, 2)
+    peer = hmmlearn.GaussianHMM(3, "full")
+    peer.means_, peer.covars_ = means, np.linalg.inv(precision)
+    return peer, y, emission.full_gaussian(3, 2), vi.families.MeanPrecision(means, precision), y
+
+
+@pytest.mark.parametrize("kind", ["categorical", "poisson", "diagonal", "full"])
+def test_likelihoods_agree_with_hmmlearn(kind):
+    """At equal parameters, sequences of 12, 7 and 1 steps."""
+    rng = np.random.default_rng(5)
+    peer, observed, emits, parameters, y = peers(kind, rng)
+    peer.startprob_, peer.transmat_ = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3)
+    ends = np.cumsum([12, 7, 1])
+    with jax.enable_x64(True):
+        data = vi.models.pad([np.asarray(part, np.float64) for part in np.split(y, ends[:-1])])
+        m = vi.models.hmm(emits)
+        point = {"initial": peer.startprob_, "transition": peer.transmat_, "components": parameters}
+        bound = jax.jit(lambda s: m.local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(0), m.estep).per_group)
+        mine = np.asarray(bound(m.prior({}).stats(point)))
+    rows = [slice(end - size, end) for end, size in zip(ends, (12, 7, 1), strict=True)]
+    np.testing.assert_allclose(mine, [peer.score(observed[r]) for r in rows], rtol=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ["cavi", "map"])
+def test_degenerate_data(algorithm):
+    """In float32: all points the same (constant columns, duplicates, states that stay empty), fewer points than
+    states, and sequences of one step, beside empty ones."""
+    alg = getattr(vi, algorithm)(vi.models.hmm(emission.diagonal_gaussian(4, 2, shape=2.0)))
+    whole = np.ones((3, 5), bool)
+    two = np.arange(5) < np.array([2, 0, 0])[:, None]
+    singles = np.arange(5) < np.array([1, 1, 0])[:, None]
+    same, drawn = np.full((3, 5, 2), 3.0, np.float32), RNG.normal(size=(3, 5, 2)).astype(np.float32)
+    for y, mask in ((same, whole), (drawn, two), (drawn, singles)):
+        fit = vi.fit(alg, (y, mask), num_steps=10, key=jax.random.key(0))
+        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(fit.posterior))
+        assert np.all(np.isfinite(fit.trace["elbo"]))
+        assert np.all(np.diff(fit.trace["elbo"]) >= -1e-4 * np.abs(fit.trace["elbo"][1:]))
+        np.testing.assert_allclose(np.sum(fit.posterior["initial"].concentration) - 4, mask[:, 0].sum(), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (np.zeros((1, 2, 3)), r"a pair \(y, mask\), got ndarray"),
         ((np.zeros((1, 2, 3)), np.ones((1, 3))), r"y of shape \(N, T, D\)"),
-        ((np.zeros((1, 2, 3)), np.array([[False, True]])), "masks true on the first steps"),
+        (
+            (np.zeros((1, 2, 3)), np.array([[False, True]])),
+            "masks true on the first steps of each sequence, got a gap in sequence 0",
+        ),
         ((np.zeros((1, 2, 3)), np.zeros((1, 2), bool)), "at least one step"),
         ((np.full((1, 2, 3), 0.5), np.ones((1, 2), bool)), "counts 0, 1, 2"),
+        ((np.full((2, 2, 3), np.nan), np.array([[0, 0], [1, 0]], bool)), "got nan in sequence 1, step 0, column 0"),
     ],
 )
 def test_bad_data(data, message):

@@ -209,7 +209,7 @@ def test_dynamics_are_recovered(algorithm):
         (np.zeros((1, 2, D)), r"a pair \(y, mask\), got ndarray"),
         ((np.zeros((1, 2, 2)), np.ones((1, 2), bool)), r"y of shape \(N, T, 3\), got shape \(1, 2, 2\)"),
         ((np.zeros((2, 2, D)), np.array([[True, True], [False, True]])), "a gap in sequence 1"),
-        ((np.where([[[0], [1]]], np.inf, np.zeros((1, 2, D))), np.ones((1, 2), bool)), "inf in sequence 0, step 1"),
+        ((np.where([[[0], [1]]], np.inf, np.zeros((1, 2, D))), np.ones((1, 2), bool)), "got inf in sequence 0, step 1"),
     ],
 )
 def test_bad_data(data, message):

@@ -3,6 +3,7 @@
 from vijax.models import emission
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
+from vijax.models.factorial_hmm import factorial_hmm
 from vijax.models.gaussian_process import gp
 from vijax.models.grouped import group_rows
 from vijax.models.hierarchical import (
@@ -28,6 +29,7 @@ __all__ = [
     "dp_mixture",
     "emission",
     "factor_analysis",
+    "factorial_hmm",
     "glm",
     "gp",
     "group_rows",

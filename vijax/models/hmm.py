@@ -24,7 +24,7 @@ from vijax.families.base import require
 from vijax.model import Model
 from vijax.models.emission import Emission, log_predictive
 from vijax.models.energy import energy_model
-from vijax.models.sequences import check_pair
+from vijax.models.sequences import check_pair, check_values
 
 
 def hmm(
@@ -130,7 +130,5 @@ def _log_densities(log_likelihood: Any, q: Product, y: Array, mask: Array) -> Fl
 
 def _check(emission: Emission, data: PyTree) -> None:
     y, mask = check_pair(data)
-    bad = np.argwhere(~np.isfinite(y) & mask[..., None])
-    where = f"{y[tuple(bad[0])]} in sequence {bad[0, 0]}, step {bad[0, 1]}" if len(bad) else ""
-    require(not len(bad), "data", "finite numbers", where, "Remove or impute those steps.")
+    check_values(~np.isfinite(y), y, mask, "finite numbers", "Remove or impute those steps.")
     emission.check(y[mask])

@@ -49,3 +49,20 @@ def check_pair(data: PyTree) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarra
     require(not len(gaps), "data", "masks true on the first steps of each sequence", where, remedy)
     require(mask.any(), "data", "at least one step", "sequences that are all empty")
     return y, mask
+
+
+def check_values(
+    bad: Bool[np.ndarray, "N T D"],
+    y: Float[np.ndarray, "N T D"],
+    mask: Bool[np.ndarray, "N T"],
+    expected: str,
+    remedy: str = "",
+) -> None:
+    """Raises ValueError naming sequence, step and column of the first bad value of a step that exists."""
+    where = np.argwhere(bad & mask[..., None])
+    if len(where):
+        n, t, d = map(int, where[0])
+        raise ValueError(
+            f"data: expected {expected}, got {y[n, t, d]} in sequence {n}, step {t}, column {d} ({len(where)} such "
+            f"values). {remedy}".rstrip()
+        )

@@ -36,7 +36,7 @@ from vijax.families import (
 from vijax.families.base import require
 from vijax.model import Model
 from vijax.models.energy import energy_model
-from vijax.models.sequences import check_pair
+from vijax.models.sequences import check_pair, check_values
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -219,6 +219,4 @@ def _coefficients(size: int, width: int, strength: float, shape: float, rate: fl
 def _check(data: PyTree, dim: int) -> None:
     y, mask = check_pair(data)
     require(y.shape[2] == dim, "data", f"y of shape (N, T, {dim})", f"shape {y.shape}")
-    bad = np.argwhere(np.isinf(y) & mask[..., None])
-    where = f"inf in sequence {bad[0, 0]}, step {bad[0, 1]}" if len(bad) else ""
-    require(not len(bad), "data", "finite numbers, or NaN where an entry is missing", where)
+    check_values(np.isinf(y), y, mask, "finite numbers, or NaN where an entry is missing")
