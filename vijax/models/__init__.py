@@ -3,6 +3,7 @@
 from vijax.models import emission
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
+from vijax.models.gap_nmf import gap_nmf
 from vijax.models.gaussian_process import gp
 from vijax.models.hmm import hmm, pad
 from vijax.models.lda import lda
@@ -17,6 +18,7 @@ __all__ = [
     "dp_mixture",
     "emission",
     "factor_analysis",
+    "gap_nmf",
     "glm",
     "gp",
     "hmm",
