@@ -26,6 +26,13 @@ class HeldOut(NamedTuple):
     standard_error: float
     log_densities: Float[np.ndarray, " N"]
 
+    @classmethod
+    def of(cls, log_densities: Float[np.ndarray, " N"]) -> HeldOut:
+        """Mean and standard error of the densities of N observations."""
+        n = len(log_densities)
+        error = float(log_densities.std(ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
+        return cls(float(log_densities.mean()), error, log_densities)
+
     def __str__(self) -> str:
         count = len(self.log_densities)
         return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation ({count} observations)"
@@ -48,8 +55,7 @@ def log_predictive_density(
         q, weights, data = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), (components, weights, data))
         predictive = (_plug_in if plug_in else _predictive)(emission.log_likelihood, q, data)
         densities = np.asarray(jax.nn.logsumexp(jnp.log(weights) + predictive, axis=-1))
-    error = float(densities.std(ddof=1) / np.sqrt(len(densities))) if len(densities) > 1 else float("inf")
-    return HeldOut(float(densities.mean()), error, densities)
+    return HeldOut.of(densities)
 
 
 @functools.partial(jax.jit, static_argnums=0)

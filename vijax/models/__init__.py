@@ -4,6 +4,7 @@ from vijax.models import emission
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
 from vijax.models.factorial_hmm import factorial_hmm
+from vijax.models.gap_nmf import gap_nmf
 from vijax.models.gaussian_process import gp
 from vijax.models.grouped import group_rows
 from vijax.models.hierarchical import (
@@ -30,6 +31,7 @@ __all__ = [
     "emission",
     "factor_analysis",
     "factorial_hmm",
+    "gap_nmf",
     "glm",
     "gp",
     "group_rows",

@@ -92,7 +92,7 @@ def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) ->
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.log @ y - jnp.sum(s.value, -1) - jnp.sum(gammaln(y + 1))
 
-    return Emission(prior, log_likelihood, jnp.ones(dim), checker(dim, _is_count, "counts 0, 1, 2, ..."))
+    return Emission(prior, log_likelihood, jnp.ones(dim), checker(dim, is_count, "counts 0, 1, 2, ..."))
 
 
 def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emission:
@@ -101,7 +101,7 @@ def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emissio
     categorical data."""
     sizes = _sizes(num_components, vocab_size)
     prior = Dirichlet.from_concentration(_full("eta", eta, sizes))
-    check = checker(vocab_size, _is_count, "counts 0, 1, 2, ...")
+    check = checker(vocab_size, is_count, "counts 0, 1, 2, ...")
     return Emission(prior, lambda s, y: s.log @ y, jnp.ones(vocab_size), check)
 
 
@@ -217,7 +217,8 @@ def _check_centred(data: np.ndarray) -> None:
         )
 
 
-def _is_count(x: np.ndarray) -> np.ndarray:
+def is_count(x: np.ndarray) -> np.ndarray:
+    """Which numbers are 0, 1, 2, ..."""
     return (x >= 0) & (x == np.floor(x))
 
 

@@ -1,0 +1,187 @@
+"""Gamma-process Poisson matrix factorisation, GaP-KL-NMF (seed 000, section 4.3, eq. 12).
+
+    W_fk ~ Gamma(a, a),   theta_k ~ Gamma(alpha / K, alpha c),   H_kt ~ Gamma(b, b),
+    Y_ft ~ Poisson(sum_k theta_k W_fk H_kt)
+
+Columns of Y are the groups, H_t local, W and theta global. Split Y_ft = sum_k z_ftk into independent Poisson counts:
+given the totals they are multinomial, and q(z_ft) is maximised in closed form. With q(h) = Gamma(b + n, b + r), where
+r_k = theta_k sum_f W_fk is what a unit of h_k emits and n_k = sum_f E[z_fk], the bound of a column is
+
+    l(s) = sum_f [y_f log sum_k exp(log theta_k + log W_fk + E log h_k) - log y_f!] - r' E[h] - KL(q(h) || Gamma(b, b)).
+
+Everything in it, and its gradient, is a product of matrices, as in the multiplicative updates of KL-NMF; no array has a
+place for every (f, t, k).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import estep as esteps
+from vijax.batch import Minibatch
+from vijax.estep.base import iterate_by_document
+from vijax.estep.mean_field import MeanField
+from vijax.families import Gamma, Product, special
+from vijax.families.base import as_float, require
+from vijax.model import Hyper, LocalElbo, Model
+from vijax.models.emission import checker, is_count
+
+
+def gap_nmf(
+    num_rows: int,
+    num_components: int,
+    a: float = 0.25,
+    b: float = 0.2,
+    alpha: float = 1.0,
+    c: float = 1.0,
+    estep: MeanField | None = None,
+) -> Model:
+    """GaP-KL-NMF: which spectra, and how many, made a matrix of counts (a magnitude spectrogram in whole quanta).
+
+    Args:
+      num_rows: F, frequencies.
+      num_components: K, more than are needed: theta of the others goes to nought.
+      a: shape (and rate) of the dictionary's entries; below 1 spectra are sparse.
+      b: shape (and rate) of the activations.
+      alpha: shape of the gamma process.
+      c: the prior mean of sum_k theta_k is 1 / c; 1 / c should be about the mean of the data.
+      estep: `vijax.estep.mean_field`; at most 20 rounds by default.
+
+    Returns:
+      A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data: an array of counts
+      (T, F), whose rows are the columns of Y. `fit.locals(y, key=key)["activations"]` is q(H), shape (T, K);
+      `fit.score(y, key=key)` the held-out bound, nats per column, at the posterior means of W and theta.
+
+    Raises:
+      ValueError: a size below 1, or a hyperparameter that is not positive.
+
+    >>> import vijax as vi
+    >>> spectra = np.array([[9.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 9.0]])
+    >>> y = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(1.0, size=(60, 2)) @ spectra)
+    >>> fit = vi.fit(vi.cavi(gap_nmf(4, num_components=3)), y, num_steps=50, key=jax.random.key(0))
+    >>> fit.posterior["dictionary"].mean().shape, fit.locals(y, key=jax.random.key(0))["activations"].mean().shape
+    ((4, 3), (60, 3))
+    """
+    for name, size in (("num_rows", num_rows), ("num_components", num_components)):
+        require(isinstance(size, int | np.integer) and size >= 1, name, "an integer >= 1", repr(size))
+    given = {"a": a, "b": b, "alpha": alpha, "c": c}
+    hyper = {name: as_float(value) for name, value in given.items()}
+    for name, value in hyper.items():
+        require(value.shape == () and bool(0 < value < jnp.inf), name, "a positive number", given[name])
+
+    def prior(hyper: Hyper) -> Product:
+        shape = hyper["a"] * jnp.ones((num_rows, num_components))
+        ones = jnp.ones(num_components)
+        gains = Gamma(hyper["alpha"] / num_components * ones, -hyper["alpha"] * hyper["c"] * ones)
+        return Product({"dictionary": Gamma(shape, -shape), "gains": gains})
+
+    return Model(
+        hyper=hyper,
+        prior=prior,
+        local_elbo=_local_elbo,
+        init=_near_symmetric,
+        estep=estep or esteps.mean_field(max_iters=20, tol=1e-3),
+        blocks=(("dictionary",), ("gains",)),
+        init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
+        check_data=checker(num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)"),
+        score=_score,
+    )
+
+
+def _near_symmetric(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+    """Spectra nearly flat, symmetry broken by noise, and gains whose sum is the mean of the data (the prior's, where
+    there are none)."""
+    shape = prior["dictionary"].shape.shape
+    if batch is None:
+        total = 1.0 / hyper["c"]
+    else:
+        y = jnp.asarray(batch.data, hyper["a"].dtype)
+        weights = jnp.ones(len(y)) if batch.weights is None else jnp.asarray(batch.weights)
+        total = jnp.maximum(weights @ jnp.mean(y, 1) / jnp.sum(weights), 1e-3)
+    dictionary = 100.0 * jnp.exp(jax.random.normal(key, shape) / 10)
+    gains = jnp.full(shape[1], 100.0)
+    return Product(
+        {
+            "dictionary": Gamma(dictionary, jnp.full_like(dictionary, -100.0)),
+            "gains": Gamma(gains, -gains * shape[1] / total),
+        }
+    )
+
+
+def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:
+    """Each column's counts shared evenly."""
+    y = jnp.asarray(y, hyper["b"].dtype)
+    share = jnp.broadcast_to(jnp.sum(y, 1, keepdims=True) / num_components, (len(y), num_components))
+    return {"activations": Gamma(hyper["b"] + share, jnp.full_like(share, -hyper["b"]))}
+
+
+def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+    del key
+    require(isinstance(estep, MeanField), "estep", "what vijax.estep.mean_field() returns", repr(estep))
+    dictionary, gains, b = stats["dictionary"], stats["gains"], hyper["b"]
+    y = jnp.asarray(batch.data, b.dtype)
+    emitted = gains.value * jnp.sum(dictionary.value, axis=0)
+    # Of each row, its largest entry is 1: draws of log W and log theta may be anywhere.
+    log_table = dictionary.log + gains.log
+    log_scale = jax.lax.stop_gradient(jnp.max(log_table, axis=1))
+    table = jnp.exp(log_table - log_scale[:, None])
+
+    start = _initial_locals(hyper, y, gains.log.shape[0]) if batch.local is None else batch.local
+    fixed = jax.lax.stop_gradient((table, emitted, b))
+    q = jax.lax.stop_gradient(_activations(estep, y, start["activations"], *fixed))
+    h = q.expected_stats()
+    weights, largest = _scaled_exp(h.log)
+    rate = jnp.maximum(_product(weights, table.T), jnp.finfo(y.dtype).tiny)
+    log_rate = jnp.log(rate) + largest + log_scale
+    prior = jax.tree.map(lambda x: jnp.broadcast_to(x, q.shape.shape), Gamma(b, -b))
+    per_group = jnp.sum(y * log_rate - gammaln(y + 1), axis=1) - _product(h.value, emitted[:, None])[:, 0]
+    per_group -= jnp.sum(q.kl(prior), axis=1)
+    of = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, y.dtype)
+    return LocalElbo(jnp.vdot(of, per_group), jnp.sum(of), jax.lax.stop_gradient(per_group), {"activations": q})
+
+
+def _activations(
+    estep: MeanField,
+    y: Float[Array, "T F"],
+    start: Gamma,
+    table: Float[Array, "F K"],
+    emitted: Float[Array, " K"],
+    b: Float[Array, ""],
+) -> Gamma:
+    """q(H) by coordinate ascent: n_tk = e_tk sum_f W_fk y_tf / (sum_j W_fj e_tj), e = exp E[log h]."""
+    rate = b + emitted
+
+    def allocate(counts: Float[Array, "T K"]) -> Float[Array, "T K"]:
+        weights, _ = _scaled_exp(special.digamma(b + counts) - jnp.log(rate))
+        total = jnp.maximum(_product(weights, table.T), jnp.finfo(y.dtype).tiny)
+        return weights * _product(y / total, table)
+
+    counts = jnp.maximum(start.shape - b, 0.0)
+    counts = iterate_by_document(allocate, counts, lambda n: n, y, estep.max_iters, estep.tol)
+    return Gamma(b + counts, -jnp.broadcast_to(rate, counts.shape))
+
+
+def _scaled_exp(x: Float[Array, "T K"]) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
+    """exp(x) over its largest entry of each row, and the logarithm of that."""
+    largest = jnp.max(x, axis=1, keepdims=True)
+    return jnp.exp(x - largest), largest
+
+
+def _product(a: Float[Array, "m n"], b: Float[Array, "n p"]) -> Float[Array, "m p"]:
+    return jnp.matmul(a, b, precision="highest")
+
+
+def _score(hyper: Hyper, posterior: Product, data: PyTree, key: PRNGKeyArray) -> Any:
+    """Lower bound on the log probability of held-out columns at the posterior means, nats per column."""
+    from vijax.evaluate.held_out import HeldOut
+
+    stats = {name: q.stats(q.mean()) for name, q in posterior.items()}
+    bound = jax.jit(_local_elbo, static_argnames="estep")
+    said = bound(hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4))
+    return HeldOut.of(np.asarray(said.per_group, np.float64))
