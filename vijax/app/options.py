@@ -23,12 +23,12 @@ class Chooser:
     OPTIONS: ClassVar[Mapping[str, Option]]
 
 
-def chosen(section: Any, *arguments: Any) -> Any:
-    """Calls the constructor that a section's `name` names with `arguments` and the settings that were set of those it
-    takes."""
+def chosen(section: Any, *arguments: Any, **named: Any) -> Any:
+    """Calls the constructor that a section's `name` names with the arguments given and the settings that were set of
+    those it takes."""
     option = section.OPTIONS[section.name]
     values = {name: getattr(section, name) for name in option.takes}
-    return option.make(*arguments, **{name: value for name, value in values.items() if value is not None})
+    return option.make(*arguments, **named, **{name: value for name, value in values.items() if value is not None})
 
 
 def check_options(config: Any, entries: Mapping[str, Entry]) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
+from vijax.batch import Minibatch
 from vijax.evaluate.score import ratio_estimate
+from vijax.result import Fit
 
 
 class RowScore(NamedTuple):
@@ -41,3 +45,12 @@ class RowScore(NamedTuple):
         units = f"{self.number:,} {self.per if self.per != 'entry' else 'entrie'}s"
         remarks = f"; {self.remarks}" if self.remarks else ""
         return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per {self.per} ({units}{remarks})"
+
+
+def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
+    """Bounds on the log densities of held-out groups, their locals inferred, the globals as they are fitted."""
+    spec = fit.alg.spec
+    batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
+    infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
+    said = infer(fit.state.hyper, spec.message.point(fit.posterior), batch, key, estep=spec.estep)
+    return np.asarray(said.per_group, np.float64)

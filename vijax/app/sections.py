@@ -50,7 +50,8 @@ class TableData:
     path: str = setting(
         "synthetic:clusters",
         "file or URL (.csv, .tsv, .parquet, .npy, .npz), sklearn:NAME (iris, wine, breast_cancer, diabetes, digits) or "
-        "synthetic:NAME (clusters, line, counts, binary, sequences, factors, ratings, regression, rings, rate)",
+        "synthetic:NAME (clusters, line, counts, binary, profiles, sequences, oscillations, switches, factors, "
+        "ratings, regression, schools, clinics, rings, rate, speech)",
     )
     columns: tuple[str, ...] | None = setting(None, "columns to use; unset: all of numbers but target and group")
     target: str | None = setting(None, "column to predict, of models that predict one")

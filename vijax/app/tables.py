@@ -50,6 +50,15 @@ def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np
     return np.asarray(y, jnp.result_type(float)), mask
 
 
+def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x, y, mask), as `vijax.models.group_rows` makes them of the table's groups; without groups, all rows are one."""
+    from vijax.models import group_rows
+
+    labels = np.zeros(table.num_rows, int) if table.groups is None else table.groups
+    x, y = pairs(table, settings)
+    return group_rows(x, y, labels)
+
+
 # --- the source ------------------------------------------------------------------------------------------------------
 def load_table(config: Any) -> Data:
     """The table in two parts, its columns standardised by those of the training part if asked for.

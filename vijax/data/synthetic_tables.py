@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vijax.data.synthetic import bernoulli_mixture, spectrogram
+
 Columns = dict[str, np.ndarray]
 
 
@@ -73,6 +75,81 @@ def _path(rng: np.random.Generator, transition: np.ndarray, length: int) -> np.n
     return states
 
 
+def oscillations(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Sequences of 50 to 100 steps: two damped oscillators (24 and 9 steps a turn) that four columns see, with noise; a
+    twentieth of the values is missing."""
+    turns = [
+        0.995 * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) for a in (2 * np.pi / 24, 2 * np.pi / 9)
+    ]
+    dynamics, seen = np.zeros((4, 4)), np.random.default_rng(13).normal(size=(4, 4))
+    dynamics[:2, :2], dynamics[2:, 2:] = turns
+    number, lengths = _lengths(rng, num_rows)
+    starts, state = set(np.cumsum(lengths[:-1]).tolist()) | {0}, np.zeros(4)
+    states = np.zeros((num_rows, 4))
+    for t in range(num_rows):
+        state = rng.normal(size=4) if t in starts else dynamics @ state + 0.15 * rng.normal(size=4)
+        states[t] = state
+    y = 1.0 + states @ seen.T + 0.3 * rng.normal(size=(num_rows, 4))
+    return _columns(np.where(rng.random(y.shape) < 0.05, np.nan, y), "y") | {"sequence": number}
+
+
+def switches(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Sequences of 50 to 100 steps of three columns, to which two chains contribute: one of three states that stays
+    long, one of two that does not."""
+    slow, fast = (
+        np.array([[0.97, 0.02, 0.01], [0.01, 0.97, 0.02], [0.02, 0.01, 0.97]]),
+        np.array([[0.8, 0.2], [0.2, 0.8]]),
+    )
+    first = np.array([[-3.0, 0.0, 1.0], [0.0, 3.0, -1.0], [3.0, -2.0, 0.0]])
+    second = np.array([[-1.0, 1.0, 1.5], [1.0, -1.0, -1.5]])
+    number, lengths = _lengths(rng, num_rows)
+    a, b = (np.concatenate([_path(rng, chain, int(n)) for n in lengths]) for chain in (slow, fast))
+    return _columns(first[a] + second[b] + 0.4 * rng.normal(size=(num_rows, 3)), "y") | {"sequence": number}
+
+
+def _lengths(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The sequence of each row, and the lengths of sequences, 50 to 100 steps but for the last."""
+    lengths = rng.integers(50, 101, num_rows)
+    ends = np.cumsum(lengths)
+    lengths = lengths[: int(np.searchsorted(ends, num_rows)) + 1]
+    lengths[-1] -= int(lengths.sum()) - num_rows
+    return np.repeat(np.arange(len(lengths)), lengths).astype(float), lengths
+
+
+def schools(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Scores of pupils in 40 schools of unequal size: intercepts vary about 1, slopes about 0.8, noise of 1."""
+    school, x, predictor = _grouped(rng, num_rows)
+    return {"x": x, "school": school, "score": predictor + rng.normal(size=num_rows)}
+
+
+def clinics(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Outcomes of patients in 40 clinics of unequal size: the log odds of recovery rise with the dose, by 0.8 on
+    average, and clinics differ."""
+    clinic, dose, predictor = _grouped(rng, num_rows)
+    recovered = rng.random(num_rows) < 1 / (1 + np.exp(-predictor))
+    return {"dose": dose, "clinic": clinic, "outcome": np.where(recovered, "recovered", "ill").astype(object)}
+
+
+def _grouped(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups, a column, and the predictor intercept + slope x, which vary from group to group."""
+    groups = np.sort(rng.choice(40, num_rows, p=rng.dirichlet(np.full(40, 3.0))))
+    x, coefficients = rng.normal(size=num_rows), rng.normal([1.0, 0.8], [0.8, 0.4], size=(40, 2))
+    return groups.astype(float), x, coefficients[groups, 0] + coefficients[groups, 1] * x
+
+
+def speech(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Frames of a speech-like spectrogram in whole quanta: twelve spectra of harmonics under formants, 65 frequencies
+    (`vijax.data.synthetic.spectrogram`)."""
+    y, _ = spectrogram(num_rows, num_components=12, num_frequencies=65, seed=int(rng.integers(2**31)))
+    return _columns(y.astype(float), "frequency")
+
+
+def profiles(rng: np.random.Generator, num_rows: int) -> Columns:
+    """A hundred binary columns from the finite approximation to a Dirichlet-process mixture, K = 100, alpha = 20 (seed
+    000, section 4.2)."""
+    return _columns(bernoulli_mixture(num_rows, seed=int(rng.integers(2**31)))[0].astype(float), "bit")
+
+
 def factors(rng: np.random.Generator, num_rows: int) -> Columns:
     """Ten columns that three factors explain, and noise."""
     loadings = np.random.default_rng(7).normal(size=(3, 10))
@@ -121,6 +198,12 @@ GENERATORS: dict[str, Generator] = {
     "counts": _generator(counts, 800),
     "binary": _generator(binary, 800),
     "sequences": _generator(sequences, 3000),
+    "oscillations": _generator(oscillations, 1500),
+    "switches": _generator(switches, 1500),
+    "schools": _generator(schools, 1200),
+    "clinics": _generator(clinics, 2000),
+    "speech": _generator(speech, 600),
+    "profiles": _generator(profiles, 1000),
     "factors": _generator(factors, 500),
     "ratings": _generator(ratings, 400),
     "regression": _generator(regression, 300),

@@ -4,11 +4,16 @@ from vijax.app.catalogue import (
     ard_regression,
     dp_mixture,
     factor_analysis,
+    factorial_hmm,
+    gap_nmf,
     gp,
+    hierarchical,
     hmm,
     lda,
     linear_models,
     mixture,
+    plsa,
+    state_space,
 )
 from vijax.app.listing import Listing
 
@@ -16,11 +21,17 @@ LISTINGS: dict[str, Listing] = {
     listing.name: listing
     for listing in (
         lda.LISTING,
+        plsa.PLSA,
+        plsa.SIMPLE_MIXTURE,
         mixture.LISTING,
         dp_mixture.LISTING,
         hmm.LISTING,
+        factorial_hmm.LISTING,
+        state_space.LISTING,
         factor_analysis.LISTING,
+        gap_nmf.LISTING,
         ard_regression.LISTING,
+        hierarchical.LISTING,
         gp.LISTING,
         linear_models.GLM,
         linear_models.LOGISTIC,

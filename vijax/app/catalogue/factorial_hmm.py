@@ -1,0 +1,91 @@
+"""Factorial hidden Markov models on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from vijax import models
+from vijax.app.blocks import Block, Heat, Strips, Table
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.scores import RowScore, bounds
+from vijax.app.sections import EnergyAlgorithm
+from vijax.app.tables import TABLES, padded_sequences
+from vijax.app.typed_toml import POSITIVE, at_least, setting
+
+MOST_SHOWN = 6
+"""Sequences whose states are drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["factorial_hmm"] = setting("factorial_hmm", "hidden Markov model of several chains")
+    num_chains: int = setting(2, "M, how many chains", at_least(1))
+    num_states: int = setting(2, "K, states of each", at_least(1))
+    initial_concentration: float = setting(1.0, "of the Dirichlet priors of first states", POSITIVE)
+    transition_concentration: float = setting(1.0, "of those of next states", POSITIVE)
+    stickiness: float = setting(0.0, "added to the concentration of staying", at_least(0))
+    strength: float = setting(0.01, "prior precision of contributions: how many observations it is worth", POSITIVE)
+    shape: float = setting(1.0, "of the gamma prior of the noise precisions", POSITIVE)
+    rate: float = setting(1.0, "its rate; data of another scale than one want another", POSITIVE)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    given = dataclasses.asdict(settings)
+    return models.factorial_hmm(len(data.names), **{name: value for name, value in given.items() if name != "name"})
+
+
+def score(seen: Seen) -> RowScore:
+    """Bound on the log density of held-out sequences, per step."""
+    y, mask = padded_sequences(seen.data.test)
+    found = bounds(seen.fit, (y, mask), seen.key)
+    return RowScore.of(found, "step", f"a bound; {len(found)} sequences", mask.sum(axis=1))
+
+
+def describe(seen: Seen) -> list[Block]:
+    """What the states of each chain add, how long they last, and the likeliest path of each chain."""
+    settings, columns = seen.settings, list(seen.data.names)
+    point = seen.point("contributions")
+    added = np.asarray(point.coefficients, float).T.reshape(settings.num_chains, settings.num_states, len(columns))
+    transition = np.asarray(seen.point("transition"), float)
+    noise = 1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30))
+    y, mask = padded_sequences(seen.data.train)
+    paths = seen.fit.locals((y, mask), key=seen.key)
+    blocks: list[Block] = []
+    for m in range(settings.num_chains):
+        rows = [f"chain {m + 1}, state {k}" for k in range(settings.num_states)]
+        stay = 1 / np.maximum(1 - np.diag(transition[m]), 1e-6)
+        centred = added[m] - added[m].mean(axis=0)  # a constant may move from chain to chain
+        table = [
+            [row, float(steps), *map(float, values)] for row, steps, values in zip(rows, stay, centred, strict=True)
+        ]
+        blocks.append(Table(f"Chain {m + 1}: what a state adds", ["", "steps at a time", *columns], table))
+    blocks.append(Table("Noise", ["", "deviation"], list(zip(columns, noise, strict=True))))
+    for m in range(settings.num_chains):
+        states = np.asarray(jax.jit(jax.vmap(lambda z: z.mode()))(paths[f"z{m + 1}"]))
+        shown = np.where(mask, states, -1)[:MOST_SHOWN]
+        names = (seen.data.train.group_names or ("all",))[:MOST_SHOWN]
+        blocks.append(Strips(f"Chain {m + 1}: likeliest paths", names, shown, "A colour a state."))
+        states_of = [str(k) for k in range(settings.num_states)]
+        blocks.append(Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m]))
+    return blocks
+
+
+LISTING = Listing(
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    build,
+    describe,
+    padded_sequences,
+    score,
+    unit="sequence",
+    per="sequence",
+    wants_group=True,
+)

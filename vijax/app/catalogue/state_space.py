@@ -1,0 +1,103 @@
+"""Linear-Gaussian state-space models on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+from vijax import models
+from vijax.app.blocks import Block, Heat, Lines, Table
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.scores import RowScore
+from vijax.app.sections import EnergyAlgorithm
+from vijax.app.tables import TABLES, padded_sequences
+from vijax.app.typed_toml import POSITIVE, at_least, setting
+
+MOST_COLUMNS = 4
+"""Columns whose smoothed course is drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["state_space"] = setting("state_space", "linear-Gaussian state-space model of sequences")
+    num_states: int = setting(2, "K, dimension of the state", at_least(1))
+    strength: float = setting(0.01, "prior precision of coefficients: how many observations it is worth", POSITIVE)
+    shape: float = setting(1.0, "of the gamma prior of all noise precisions", POSITIVE)
+    rate: float = setting(1.0, "its rate; data of another scale than one want another", POSITIVE)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    given = {name: getattr(settings, name) for name in ("strength", "shape", "rate")}
+    return models.linear_gaussian_state_space(len(data.names), settings.num_states, **given)
+
+
+def score(seen: Seen) -> RowScore:
+    """Log density of held-out sequences at the posterior means, by the Kalman filter, per step."""
+    found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
+    return RowScore.of(found.log_probs, "step", f"{len(found.log_probs)} sequences", found.num_tokens)
+
+
+def describe(seen: Seen) -> list[Block]:
+    """Modes of the dynamics, loadings and noise, and smoothed courses of the first sequence."""
+    columns, size = list(seen.data.names), seen.settings.num_states
+    dynamics, observation = (seen.point(name) for name in ("dynamics", "observation"))
+    loadings = np.asarray(observation.coefficients, float)
+    noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
+    states = [f"state {k + 1}" for k in range(size)]
+    rows = list(zip(columns, loadings[:, -1], noise, strict=True))
+    return [
+        Table(
+            "Modes of the dynamics", ["", "modulus", "steps a turn"], _modes(np.asarray(dynamics.coefficients, float))
+        ),
+        Heat("Loadings", columns, states, loadings[:, :size], "Of each column on each state: up to a linear map."),
+        Table("Columns", ["", "mean", "noise deviation"], rows),
+        *_courses(seen, loadings, noise),
+    ]
+
+
+def _modes(dynamics: np.ndarray) -> list[list[Any]]:
+    """Eigenvalues, of complex pairs the one: how long they last, how fast they turn."""
+    values = np.linalg.eigvals(dynamics)
+    kept = sorted(values[values.imag >= 0], key=lambda v: -abs(v))
+    turns = [2 * np.pi / abs(np.angle(v)) if abs(np.angle(v)) > 1e-9 else None for v in kept]
+    return [[f"mode {i + 1}", float(abs(v)), turn] for i, (v, turn) in enumerate(zip(kept, turns, strict=True))]
+
+
+def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
+    """What the smoothed state says of each column of the first sequence, with two deviations of an observation."""
+    y, mask = (part[:1] for part in padded_sequences(seen.data.train))
+    stats = seen.fit.locals((y, mask), key=seen.key)["x"].expected_stats()
+    steps = int(mask.sum())
+    value, outer = (np.asarray(part, float)[0, :steps] for part in (stats.value, stats.outer))
+    cov = outer - value[:, :, None] * value[:, None, :]
+    time = np.arange(steps)
+    note = "Smoothed, with two standard deviations of an observation."
+    blocks: list[Block] = []
+    for d, column in list(enumerate(seen.data.names))[:MOST_COLUMNS]:
+        c = loadings[d, :-1]
+        mean, deviation = value @ c + loadings[d, -1], np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2)
+        there = np.isfinite(y[0, :steps, d])
+        band = mean - 2 * deviation, mean + 2 * deviation
+        points = time[there], y[0, :steps, d][there]
+        blocks.append(Lines(f"{column}, first sequence", "step", column, time, mean, *band, *points, note))
+    return blocks
+
+
+LISTING = Listing(
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    build,
+    describe,
+    padded_sequences,
+    score,
+    unit="sequence",
+    per="sequence",
+    missing=True,
+    wants_group=True,
+)

@@ -1,0 +1,52 @@
+"""Topics on the page, with documents that are typical of them, whatever model found them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.app.blocks import Topics
+from vijax.app.listing import Seen
+from vijax.summary import Document, summarise, topic_distances, typical_rows
+
+MOST_READ = 2000
+"""At most so many documents are searched for typical ones."""
+
+Proportions = Callable[[Any, np.ndarray], Float[np.ndarray, "docs K"]]
+
+
+def topics_block(seen: Seen, concentration: Any, proportions: Proportions) -> Topics:
+    """The topics of Dirichlet parameters (K, V), with documents typical of each.
+
+    Args:
+      seen: what was fitted, to what.
+      concentration: of the topics' words.
+      proportions: (some of the training documents, which of them) -> how much of each topic they are.
+    """
+    concentration = np.asarray(concentration, np.float64)
+    topics = summarise(concentration, seen.data.names, documents=typical_documents(seen.data.train, proportions))
+    distances = topic_distances(concentration / concentration.sum(axis=1, keepdims=True))
+    return Topics(f"{len(topics)} topics", topics, distances)
+
+
+def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:
+    """For each topic, the documents that are most of it, among `MOST_READ` spread over the training set."""
+    rows = np.unique(np.linspace(0, corpus.num_documents - 1, min(MOST_READ, corpus.num_documents)).astype(int))
+    sample = corpus[rows]
+    shares = np.asarray(proportions(sample, rows))
+
+    def document(row: int, k: int) -> Document:
+        title = str(sample.titles[row]) if sample.titles else f"document {rows[row]}"
+        excerpt = sample.texts[row] if sample.texts else _commonest_words(sample, row)
+        return Document(title, excerpt, float(shares[row, k]))
+
+    return [[document(row, k) for row in chosen] for k, chosen in enumerate(typical_rows(shares, sample.tokens))]
+
+
+def _commonest_words(corpus: Any, row: int, number: int = 15) -> str:
+    pairs = slice(corpus.indptr[row], corpus.indptr[row + 1])
+    order = np.argsort(-corpus.counts[pairs], kind="stable")[:number]
+    return " ".join(corpus.vocabulary[corpus.indices[pairs][i]] for i in order)
