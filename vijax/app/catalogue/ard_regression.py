@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 from vijax import models
 from vijax.app.blocks import Block, Intervals, Scatter, Table
@@ -49,6 +48,8 @@ def predictive(seen: Seen, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float
 
 def score(seen: Seen) -> RowScore:
     """Log predictive density, Student-t, of each row."""
+    from scipy import stats  # slow to import
+
     x, y = pairs(seen.data.test, seen.settings)
     location, scale, degrees = predictive(seen, x)
     error = np.sqrt(np.mean((y - location) ** 2))

@@ -1,0 +1,87 @@
+"""Every configuration that ships is fitted by the command line, a few steps of it, on data that come with it."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+import vijax as vi
+from vijax.app.assemble import load_data, make_algorithm, state_like
+from vijax.app.catalogue import LISTINGS
+from vijax.app.config import load_config
+from vijax.cli import main
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+FIRST = {load_config(path).model.name: path for path in reversed(CONFIGS)}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Twenty documents of one length: texts of their own are too long for the fast suite."""
+    folder = tmp_path_factory.mktemp("corpus")
+    rng = np.random.default_rng(0)
+    counts = np.array([rng.permutation([2, 2, 1, 1, 1, 0, 0, 0, 0, 0]) for _ in range(20)])
+    vi.data.Corpus.from_counts(counts, [f"w{i}" for i in range(10)]).save(folder)
+    return folder
+
+
+def short(path, corpus):
+    """The overrides of a short run, and its data: few rows, small batches, two restarts at the most."""
+    config = load_config(path)
+    values = ["num_epochs=2", "evaluate_every=0", "held_out=0.3", f"restarts={min(config.fit.restarts, 2)}"]
+    if config.listing.reads_documents:
+        return [*values, "batch_size=10"] + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
+    if not config.data.path.startswith("sklearn"):  # its rows are sorted by class
+        values.append(f"num_rows={400 if config.data.group else 40}")
+    if config.fit.batch_size:
+        values.append(f"batch_size={min(20, config.fit.batch_size)}")
+    return values, config.data.path
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_configuration_makes_an_algorithm_for_its_data(path, corpus):
+    overrides, data = short(path, corpus)
+    config = load_config(path, overrides, data)
+    parts = load_data(config)
+    state = state_like(config, make_algorithm(config, parts), parts)
+    assert all(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(getattr(state, "posterior", ())))
+
+
+def slow_unless_first(path):
+    """One configuration of each model is fitted in the fast suite."""
+    return pytest.param(path, id=path.stem, marks=() if path in FIRST.values() else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("path", [slow_unless_first(path) for path in CONFIGS])
+def test_a_configuration_is_fitted(path, corpus, tmp_path, capsys):
+    overrides, data = short(path, corpus)
+    out = tmp_path / "run"
+    assert main(["fit", str(path), "--out", str(out), "--data", data, "--set", *overrides]) == 0
+    result = json.loads((out / "result.json").read_text())
+    assert result["status"].startswith("finished")
+    assert np.isfinite(result["score"]).all()
+    with np.load(out / "posterior.npz") as file:
+        assert all(np.isfinite(file[name]).all() for name in file.files)
+    listing = load_config(path).listing
+    printed = capsys.readouterr().out
+    assert (out / ("topics.txt" if listing.reads_documents else "summary.txt")).read_text() in printed
+    assert "Held-out score" in printed
+    assert not re.search(r"\b(nan|inf)\b", (out / "report.html").read_text())
+    assert list((out / "figures").glob("*.png"))
+
+
+def test_every_model_has_a_configuration():
+    assert {load_config(path).model.name for path in CONFIGS} == set(LISTINGS)
+
+
+def test_every_configuration_explains_itself():
+    for path in CONFIGS:
+        head = path.read_text().partition("\n\n")[0]
+        assert head.startswith("# ")
+        assert f"vijax fit configs/{path.name}" in head
