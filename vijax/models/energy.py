@@ -169,7 +169,7 @@ def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: 
     start = initial_locals(spec, batch) if batch.local is None else batch.local
     bound = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
     one = lambda group, start, key: bound(spec, hyper, stats, group, start, key, estep)
-    per_group, local = jax.vmap(one)(batch.data, start, keys)
+    per_group, local = jax.vmap(one)(jax.tree.map(jnp.asarray, batch.data), start, keys)
     weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
     return LocalElbo(jnp.vdot(weights, per_group), jnp.sum(weights), jax.lax.stop_gradient(per_group), local)
 
