@@ -112,7 +112,7 @@ def test_states_are_recovered(algorithm):
     np.testing.assert_allclose(np.diag(fit.posterior["transition"].mean()), 0.9, atol=0.05)
     z = fit.locals(data, key=jax.random.key(1))["z"]
     flip = int(means[0] > means[1])
-    for states in (jax.vmap(lambda z: z.mode())(z), jnp.argmax(jax.vmap(lambda z: z.probs)(z), -1)):
+    for states in (z.mode(), jnp.argmax(z.probs, -1)):
         assert np.mean((np.asarray(states) ^ flip)[data[1]] == truth[data[1]]) > 0.99
     assert np.isfinite(fit.score(data, key=jax.random.key(0)).mean)
 

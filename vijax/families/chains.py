@@ -6,16 +6,17 @@ hand-written hidden Markov bound share.
 Potentials are log weights, normalised or not. `transition` is (K, K), shared by all steps, or (T-1, K, K). Sequences
 of unequal lengths are padded to one T: `mask` (T,) is true on the steps that exist, which come first, and a padded
 step adds nothing to A, to its gradient, to a draw's statistics or to an entropy, whatever its potentials hold. A
-sequence without any step has A = 0. The gradient of A in the potentials is the expected statistics: forward-backward
-by automatic differentiation, the backward pass recomputing what it needs from the T x K forward messages.
+sequence without any step has A = 0. The gradient of A in the potentials is the expected statistics, which
+`chain_marginals` computes by a pass back over the T x K forward messages.
 
 These functions take one sequence; map them over a batch by `jax.vmap`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,8 +50,38 @@ def chain_log_normalizer(
     >>> print(chain_log_normalizer(pi, a, b + 1.0, mask).round(5), chain_log_normalizer(pi, a, b, mask & False))
     1.0 0.0
     """
+    return _log_normalizer(initial, transition, *_checked(initial, transition, unary, mask))
+
+
+@jax.custom_jvp
+def _log_normalizer(initial: Array, transition: Array, unary: Array, mask: Array) -> Float[Array, ""]:
+    return _forward(initial, transition, unary, mask).total(mask)
+
+
+@_log_normalizer.defjvp
+def _log_normalizer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """dA = <mean statistics, d potentials>."""
+    _, transition, _, mask = primals
+    forward = _forward(*primals)
+    value = forward.total(mask)
+    return value, sum(map(jnp.vdot, _smoothed(transition, forward, mask), tangents[:3]), jnp.zeros_like(value))
+
+
+def chain_marginals(
+    initial: Float[Array, " K"],
+    transition: Float[Array, "*steps K K"],
+    unary: Float[Array, "T K"],
+    mask: Mask = None,
+) -> tuple[Float[Array, " K"], Float[Array, "*steps K K"], Float[Array, "T K"]]:
+    """Expected statistics, the gradient of A: probabilities of the first state, of pairs (summed over time where the
+    transition is shared) and of states; nought where padded.
+
+    >>> pi, a, b = jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8]])), jnp.zeros((2, 2))
+    >>> print(chain_marginals(pi, a, b)[2][1].round(2))
+    [0.55 0.45]
+    """
     unary, mask = _checked(initial, transition, unary, mask)
-    return jnp.where(mask[0], jnp.sum(_forward(initial, transition, unary, mask)[1]), 0.0)
+    return _smoothed(transition, _forward(initial, transition, unary, mask), mask)
 
 
 def chain_log_normalizer_parallel(
@@ -78,7 +109,7 @@ def chain_entropy(
     z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). A sum of positive
     terms, where A - <lambda, mu> is a difference of terms of size T; what all states share is set apart."""
     unary, mask = _checked(initial, transition, unary, mask)
-    messages = _forward(initial, transition, unary, mask)[0]
+    forward = _forward(initial, transition, unary, mask)
 
     def step(entropy: Array, inputs: Any) -> tuple[Array, Array]:
         message, exists, into = inputs
@@ -89,8 +120,8 @@ def chain_entropy(
         return jnp.where(exists, gained - level, entropy), level
 
     per_step = None if transition.ndim == 2 else transition
-    entropy, levels = lax.scan(step, jnp.zeros_like(initial), (messages[:-1], mask[1:], per_step))
-    ending = jnp.sum(jnp.exp(messages[-1]) * (entropy - messages[-1]))
+    entropy, levels = lax.scan(step, jnp.zeros_like(initial), (forward.messages[:-1], mask[1:], per_step))
+    ending = jnp.sum(jax.nn.softmax(forward.last) * (entropy - jax.nn.log_softmax(forward.last)))
     return jnp.where(mask[0], ending + jnp.sum(levels), 0.0)
 
 
@@ -104,9 +135,9 @@ def chain_sample(
 ) -> Int[Array, "*shape T"]:
     """Paths z ~ q by forward filtering and backward sampling; 0 on padded steps."""
     unary, mask = _checked(initial, transition, unary, mask)
-    messages = _forward(initial, transition, unary, mask)[0]
+    forward = _forward(initial, transition, unary, mask)
     noise = jax.random.gumbel(key, (len(unary), *shape, len(initial)), unary.dtype)
-    start = jnp.argmax(messages[-1] + noise[-1], -1)
+    start = jnp.argmax(forward.last + noise[-1], -1)
 
     def back(state: Array, step: Any) -> tuple[Array, Array]:
         message, noise, follows, into_next = step
@@ -114,7 +145,7 @@ def chain_sample(
         state = jnp.argmax(message + towards + noise, -1)
         return state, state
 
-    steps = (messages[:-1], noise[:-1], mask[1:], _per_step(transition, len(unary)))
+    steps = (forward.messages[:-1], noise[:-1], mask[1:], _per_step(transition, len(unary)))
     path = lax.scan(back, start, steps, reverse=True)[1]
     path = jnp.concatenate([path, start[None]])
     return jnp.where(mask, jnp.moveaxis(path, 0, -1), 0)
@@ -128,15 +159,15 @@ def chain_mode(
 ) -> Int[Array, " T"]:
     """The likeliest path (Viterbi, 1967); 0 on padded steps."""
     unary, mask = _checked(initial, transition, unary, mask)
-    messages = _forward(initial, transition, unary, mask, reduce=jnp.max)[0]
-    start = jnp.argmax(messages[-1])
+    forward = _forward(initial, transition, unary, mask, reduce=functools.partial(jnp.max, axis=0))
+    start = jnp.argmax(forward.last)
 
     def back(state: Array, step: Any) -> tuple[Array, Array]:
         message, follows, into_next = step
         state = jnp.where(follows, jnp.argmax(message + into_next[:, state]), state)
         return state, state
 
-    steps = (messages[:-1], mask[1:], _per_step(transition, len(unary)))
+    steps = (forward.messages[:-1], mask[1:], _per_step(transition, len(unary)))
     path = lax.scan(back, start, steps, reverse=True)[1]
     return jnp.where(mask, jnp.concatenate([path, start[None]]), 0)
 
@@ -155,30 +186,69 @@ def chain_stats(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
-def _forward(
-    initial: Array, transition: Array, unary: Array, mask: Array, reduce: Callable = logsumexp
-) -> tuple[Array, Array]:
-    """Forward messages (T, K), each shifted so that it reduces to nought, and the shifts (T,), which sum to A.
+class _Forward(NamedTuple):
+    """What the forward recursion leaves.
 
-    Without the shifts a float32 message would lose, at step t, the digits that A has reached by then. A padded step
-    hands its message on as it is.
+    Attributes:
+      messages: log p(z_t, y_1..t) up to a shift, such that the largest entry of each is nought.
+      last: the message of the last step that exists.
+      levels: the shifts.
+      predicted: log p(z_t, y_1..t-1) for t = 2..T, up to the shift of step t-1.
     """
 
-    def settle(message: Array) -> tuple[Array, Array]:
-        level = reduce(message, axis=0)
-        return message - level, level
+    messages: Float[Array, "T K"]
+    last: Float[Array, " K"]
+    levels: Float[Array, " T"]
+    predicted: Float[Array, "S K"]
+
+    def total(self, mask: Array) -> Float[Array, ""]:
+        """A."""
+        return jnp.where(mask[0], jnp.sum(self.levels) + logsumexp(self.last), 0.0)
+
+
+def _log_sum(scores: Array) -> Array:
+    """logsumexp over the first axis of finite numbers."""
+    top = jnp.max(scores, 0)
+    return top + jnp.log(jnp.sum(jnp.exp(scores - top), 0))
+
+
+def _forward(initial: Array, transition: Array, unary: Array, mask: Array, reduce: Callable = _log_sum) -> _Forward:
+    """Without the shifts a float32 message would lose, at step t, the digits that A has reached by then. A padded step
+    hands its message on. The loop keeps what depends on the step before; the rest is done for all steps at once."""
 
     @jax.checkpoint
-    def step(message: Array, inputs: Any) -> tuple[Array, tuple[Array, Array]]:
+    def step(message: Array, inputs: Any) -> tuple[Array, Array]:
         exists, here, into = inputs
-        moved, level = settle(reduce(message[:, None] + (transition if into is None else into), axis=0) + here)
-        message = jnp.where(exists, moved, message)
-        return message, (message, jnp.where(exists, level, 0.0))
+        predicted = reduce(message[:, None] + (transition if into is None else into))
+        moved = predicted + here
+        return jnp.where(exists, moved - jnp.max(moved), message), predicted
 
-    start, level = settle(initial + unary[0])
+    start = initial + unary[0]
     per_step = None if transition.ndim == 2 else transition
-    messages, levels = lax.scan(step, start, (mask[1:], unary[1:], per_step))[1]
-    return jnp.concatenate([start[None], messages]), jnp.concatenate([level[None], levels])
+    last, predicted = lax.scan(step, start - jnp.max(start), (mask[1:], unary[1:], per_step))
+    raw = jnp.concatenate([start[None], predicted + unary[1:]])
+    levels = jnp.max(raw, axis=1)
+    return _Forward(raw - levels[:, None], last, jnp.where(mask, levels, 0.0), predicted)
+
+
+def _smoothed(transition: Array, forward: _Forward, mask: Array) -> tuple[Array, Array, Array]:
+    """Marginals by a pass back: p(z_t = i, z_{t+1} = j | y) is that of j times p(z_t = i | z_{t+1} = j, y_1..t), the
+    share of i in what was predicted of j; nothing over- or underflows."""
+    shared = transition.ndim == 2
+
+    def back(carry: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Any]:
+        (later, counts), (message, predicted, exists, into) = carry, inputs
+        share = jnp.exp(message[:, None] + (transition if shared else into) - predicted)
+        here = jnp.einsum("ij,j->i", share, later, precision="highest")
+        here = jnp.where(exists, here / jnp.sum(here), later)  # which rounding alone keeps from summing to one
+        pairs = share * jnp.where(exists, later, 0.0)
+        return (here, counts + pairs if shared else counts), (here, None if shared else pairs)
+
+    end, nought = jax.nn.softmax(forward.last), jnp.zeros_like(transition if shared else forward.messages[:0])
+    steps = forward.messages[:-1], forward.predicted, mask[1:], None if shared else transition
+    (first, counts), (states, pairs) = lax.scan(back, (end, nought), steps, reverse=True)
+    states = jnp.where(mask[:, None], jnp.concatenate([states, end[None]]), 0.0)
+    return jnp.where(mask[0], first, 0.0), counts if shared else pairs, states
 
 
 def _per_step(transition: Array, num_steps: int) -> Array:

@@ -1,8 +1,8 @@
 """A chain of T discrete states as one family: q(z) = exp{<initial, first> + <transition, pairs> + <unary, states> - A}.
 
-A is the forward recursion and its gradient the posterior marginals (forward-backward by automatic differentiation);
-the recursions themselves are in `vijax.families.chains`. Methods take a mask (*batch, T) of the steps that exist, for
-sequences of unequal lengths; `vijax.families.Padded` is a chain with its mask.
+A is the forward recursion and its gradient the posterior marginals (forward-backward); the recursions themselves are in
+`vijax.families.chains`. Methods take a mask (*batch, T) of the steps that exist, for sequences of unequal lengths;
+`vijax.families.Padded` is a chain with its mask.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class MarkovChain(Family):
 
     def expected_stats(self, mask: Mask = None) -> MarkovChainStats:
         """Smoothed marginals of states and pairs: the gradient of A."""
-        return MarkovChainStats(*self._each(jax.grad(chains.chain_log_normalizer, argnums=(0, 1, 2)), mask))
+        return MarkovChainStats(*self._each(chains.chain_marginals, mask))
 
     def stats(self, x: Int[Array, "*batch T"], mask: Mask = None) -> MarkovChainStats:
         """One-hot states and pair counts of paths."""

@@ -169,7 +169,7 @@ def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: 
     size = jax.tree.leaves(batch.data)[0].shape[0]
     weights = jnp.ones(size) if batch.weights is None else jnp.asarray(batch.weights, jnp.result_type(float))
     start = initial_locals(spec, batch) if batch.local is None else batch.local
-    groups = (batch.data, start, jax.random.split(key, size))
+    groups = (jax.tree.map(jnp.asarray, batch.data), start, jax.random.split(key, size))
     bound: Callable[..., Any] = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
     one = lambda shared, group: bound(spec, *shared, *group, estep)
 

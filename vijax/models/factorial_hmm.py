@@ -68,8 +68,8 @@ def factorial_hmm(
     >>> print(jnp.sort(jnp.abs(w[:, 1] - w[:, 0])).round(1))  # how far apart the states of each chain are
     [2. 5.]
     """
-    for name, value in (("dim", dim), ("num_chains", num_chains), ("num_states", num_states)):
-        require(value >= 1, name, "an integer >= 1", value)
+    for name, size in (("dim", dim), ("num_chains", num_chains), ("num_states", num_states)):
+        require(size >= 1, name, "an integer >= 1", size)
     given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
     for name, value in {**given, "strength": strength, "shape": shape, "rate": rate}.items():
         require(value > 0, name, "a positive number", value)
@@ -139,7 +139,7 @@ def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
     return prior.replace({"contributions": start, **concentrations})
 
 
-def _paths(num_chains: int, num_states: int, group: tuple[Array, Array]) -> dict[str, Padded]:
+def _paths(num_chains: int, num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
     """Templates of the chains: all paths equally likely."""
     y, mask = group
     dtype, k = jnp.result_type(float), num_states

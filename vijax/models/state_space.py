@@ -150,7 +150,7 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
         y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool)
         scores = _window_scores(y, mask, num_states)
         scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
-        chain = context.templates()["x"].chain
+        chain: Any = _path(num_states, (y[0], mask[0]))["x"].chain
         exact = jax.vmap(chain.stats)(scores, mask)
         spread = jnp.where(mask[..., None, None], variance * jnp.eye(num_states, dtype=scores.dtype), 0.0)
         return context.implied_by({"x": exact._replace(outer=exact.outer + spread)})
