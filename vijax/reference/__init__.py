@@ -4,3 +4,7 @@ from vijax.reference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
 from vijax.reference.collapsed_gibbs import collapsed_gibbs_lda as collapsed_gibbs_lda
 from vijax.reference.gibbs import Draws as Draws
 from vijax.reference.gibbs import gibbs as gibbs
+from vijax.reference.log_joint import log_joint as log_joint
+from vijax.reference.mcmc import Chains as Chains
+from vijax.reference.mcmc import metropolis_hastings as metropolis_hastings
+from vijax.reference.mcmc import nuts as nuts
