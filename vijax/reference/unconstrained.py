@@ -44,7 +44,9 @@ def coordinates(q: Family) -> Any:
     tfb = tfp.bijectors
     real: Any = Coordinate(tfb.Identity(), 0)
     positive: Any = Coordinate(tfb.Exp(), 0)
-    matrix: Any = Coordinate(tfb.Chain([tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_bijector=tfb.Exp())]), 1)
+    matrix: Any = Coordinate(
+        tfb.Chain([tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_bijector=tfb.Exp(), diag_shift=None)]), 1
+    )
     table: dict[type[Family], Any] = {
         families.Normal: real,
         families.MultivariateNormal: real,
