@@ -137,12 +137,10 @@ def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]
     """Replaces what left the domain by the step with a zero message, (1 - rho) lambda + rho prior.
 
     That step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
-    direction in which the offending coordinate was going: towards fewer observations. Where the prior is flat (maximum
-    likelihood) and rho = 1 it is not valid: what nothing is said of, an empty class say, then stays as it is.
+    direction in which the offending coordinate was going: towards fewer observations.
     """
     ok = proposal.in_domain()
     fallback = tree.mix(rho, q, prior)
-    fallback = jax.tree.map(jnp.where, fallback.in_domain(), fallback, q)
     retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in jax.tree.leaves(ok)]))
     return Retracted(jax.tree.map(jnp.where, ok, proposal, fallback), retractions)
 
