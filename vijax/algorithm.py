@@ -236,7 +236,8 @@ def _move(
         message = spec.message.estimate(key_global, posterior, prior, rho, bound, theta)
         old, base = posterior.only(block), prior.only(block)
         proposal = spec.geometry(old, tree.add(base, message.natural.only(block)), rho)
-        moved = geometries.retract(proposal, old, base, rho)
+        # A flat prior is no place to retreat to: under maximum likelihood an empty class stays where it is.
+        moved = geometries.retract(proposal, old, old if spec.message.forgets_prior else base, rho)
         posterior = posterior.replace(moved.posterior)
         local = None if local is None else message.aux.local
         messages.append(message)

@@ -49,7 +49,8 @@ class Context(NamedTuple):
         return self.energy.locals(jax.tree.map(lambda x: jnp.asarray(x[0]), self.data().data))
 
     def implied_by(self, local_stats: PyTree) -> Product:
-        """The globals' conditional at given statistics of the locals of every group."""
+        """The globals' conditional at given statistics of the locals of every group. Under maximum likelihood, which
+        has no opinion of an empty class, the proper prior stands in where it must."""
         batch = self.data()
         proper = self.energy.prior(self.hyper)
         stats = {name: q.expected_stats() for name, q in proper.items()}
@@ -61,11 +62,12 @@ class Context(NamedTuple):
             return jnp.vdot(jnp.asarray(weights, each.dtype), each)
 
         scale = 1.0 if batch.num_groups is None else batch.num_groups / jnp.sum(weights)
-        message = proper.with_naturals(jax.grad(total)(stats))
+        message = tree.scale(scale, proper.with_naturals(jax.grad(total)(stats)))
         if self.energy.prior_fn is not None:
             coupling = jax.grad(lambda s: self.energy.prior_fn(s, self.hyper))(stats)
-            return tree.add(self.prior, tree.add(tree.scale(scale, message), proper.with_naturals(coupling)))
-        return tree.add(self.prior, tree.scale(scale, message))
+            message = tree.add(message, proper.with_naturals(coupling))
+        implied = tree.add(self.prior, message)
+        return jax.tree.map(jnp.where, implied.in_domain(), implied, tree.add(proper, message))
 
 
 Init = Callable[[PRNGKeyArray, Context], Product]

@@ -91,9 +91,11 @@ def test_float32_agrees_with_float64():
 def test_bad_input_is_named():
     lik = vi.likelihood.bernoulli_logit()
     broken = X.copy()
-    broken[0, 0] = np.nan
+    broken[4, 0] = broken[7, 0] = np.nan
+    rows = "x: expected finite numbers, got 2 rows that are not, the first row 4"
     for call, message in (
-        (lambda: vi.models.glm(broken, Y, lik), "x: expected finite"),
+        (lambda: vi.models.glm(broken, Y, lik), rows),
+        (lambda: vi.models.glm(scipy.sparse.csr_array(broken), Y, lik), rows),
         (lambda: vi.models.glm(X[0], Y, lik), "x: expected a matrix"),
         (lambda: vi.models.glm(X, Y[:3], lik), "y: expected one observation for each of the 12"),
         (lambda: vi.models.glm(X, np.zeros(12), lik), r"got 0.0 at site 0"),

@@ -106,8 +106,9 @@ class _Design:
         self.matrix = matrix
         self.shape = self.matrix.shape
         require(len(self.shape) == 2, "x", "a matrix (N, D)", f"shape {self.shape}")
-        entries = matrix.data if self.sparse else matrix
-        require(np.isfinite(entries), "x", "finite numbers", entries)
+        bad = _rows_not_finite(matrix)
+        where = f"{len(bad)} rows that are not, the first row {bad[0]}" if len(bad) else ""
+        require(not len(bad), "x", "finite numbers", where, "Remove or impute those rows.")
 
 
 class _WeightView:
@@ -160,6 +161,13 @@ def _times_transpose(a: Any, b: Any) -> Array:
         product = a @ b.T if hasattr(a, "tocsr") else (b @ np.asarray(a).T).T
         return as_float(product.toarray() if hasattr(product, "toarray") else np.asarray(product))
     return a @ b.T
+
+
+def _rows_not_finite(matrix: Any) -> np.ndarray:
+    """Which rows of an array or a CSR matrix hold something that is no number."""
+    if not hasattr(matrix, "tocsr"):
+        return np.flatnonzero(~np.isfinite(np.asarray(matrix)).all(axis=1))
+    return np.unique(np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data)), side="right") - 1)
 
 
 def _is_bcoo(x: Any) -> bool:

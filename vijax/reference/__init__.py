@@ -6,3 +6,7 @@ from vijax.reference.collapsed_mixture import CollapsedMixture as CollapsedMixtu
 from vijax.reference.collapsed_mixture import collapsed_gibbs_mixture as collapsed_gibbs_mixture
 from vijax.reference.gibbs import Draws as Draws
 from vijax.reference.gibbs import gibbs as gibbs
+from vijax.reference.log_joint import log_joint as log_joint
+from vijax.reference.mcmc import Chains as Chains
+from vijax.reference.mcmc import metropolis_hastings as metropolis_hastings
+from vijax.reference.mcmc import nuts as nuts

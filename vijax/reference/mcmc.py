@@ -1,0 +1,183 @@
+"""Hamiltonian Monte Carlo and Metropolis-Hastings of any model written as an energy, through `blackjax`.
+
+Samplers that share no code with ours, to judge both the approximations and `reference.gibbs` by (seed 002, sections 3.4
+and 5; seed 004). Globals, and the locals that are asked for, move in unconstrained coordinates; all other locals are
+integrated out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.batch import as_minibatch
+from vijax.extras import require_extra
+from vijax.families.base import require
+from vijax.model import Model
+from vijax.reference.log_joint import log_joint
+from vijax.reference.unconstrained import coordinates, from_free, to_free
+
+
+class Chains(NamedTuple):
+    """Draws of several chains.
+
+    Attributes:
+      globals: values by name, leading axes (chains, draws).
+      locals: of the locals that were sampled, groups after these axes.
+      acceptance: mean acceptance probability of each draw, (chains, draws).
+      divergent: whether it diverged; of Metropolis-Hastings never.
+    """
+
+    globals: dict[str, Any]
+    locals: dict[str, Any]
+    acceptance: Float[Array, "chains draws"]
+    divergent: Array
+
+
+def nuts(
+    model: Model,
+    data: PyTree,
+    *,
+    key: PRNGKeyArray,
+    num_samples: int,
+    warmup: int = 500,
+    chains: int = 4,
+    sampled: Sequence[str] = (),
+) -> Chains:
+    """The No-U-Turn sampler with blackjax's window adaptation.
+
+    Args:
+      model: from `vijax.energy_model` (the ready models that say so are).
+      data: arrays with one leading axis of groups.
+      key: of starts and draws.
+      num_samples: draws of each chain that are kept.
+      warmup: steps of adaptation before them.
+      chains: how many, all from near where the model's posterior starts.
+      sampled: locals that are sampled too; the others must be such that they can be integrated out.
+
+    Raises:
+      ValueError: a count below 1, or see `vijax.reference.log_joint`.
+      ImportError: blackjax or TensorFlow Probability is missing; the message has the remedy.
+
+    >>> import vijax as vi
+    >>> coin = vi.energy_model(
+    ...     globals={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
+    ...     energy=lambda s, y: y * s["bias"].log + (1 - y) * s["bias"].log1m, example=0.0)
+    >>> y = jnp.array([1.0, 1.0, 0.0, 1.0])
+    >>> draws = nuts(coin, y, key=jax.random.key(0), num_samples=1000).globals["bias"]
+    >>> draws.shape, bool(jnp.abs(draws.mean() - 4 / 6) < 0.03)
+    ((4, 1000), True)
+    """
+    blackjax = require_extra("blackjax", "mcmc")
+    require(warmup >= 1, "warmup", "an integer >= 1", warmup)
+
+    def run(density: Callable, key: PRNGKeyArray, start: Array) -> tuple[Array, Array, Array]:
+        key_warmup, key = jax.random.split(key)
+        adaptation = blackjax.window_adaptation(blackjax.nuts, density)
+        (state, parameters), _ = adaptation.run(key_warmup, start, num_steps=warmup)
+        step = blackjax.nuts(density, **parameters).step
+
+        def move(state: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
+            state, info = step(key, state)
+            return state, (state.position, info.acceptance_rate, info.is_divergent)
+
+        return jax.lax.scan(move, state, jax.random.split(key, num_samples))[1]
+
+    return _run(model, data, key, num_samples, chains, sampled, run)
+
+
+def metropolis_hastings(
+    model: Model,
+    data: PyTree,
+    *,
+    key: PRNGKeyArray,
+    num_samples: int,
+    scale: float,
+    burn_in: int = 1000,
+    thin: int = 1,
+    chains: int = 4,
+    sampled: Sequence[str] = (),
+) -> Chains:
+    """Random-walk Metropolis-Hastings, normal proposals of standard deviation `scale` in every free coordinate.
+
+    Args:
+      model: see `nuts`.
+      data: see `nuts`.
+      key: of starts and draws.
+      num_samples: draws of each chain that are kept.
+      scale: of the proposals; an acceptance of about a quarter is best.
+      burn_in: steps before the first of them.
+      thin: steps from one to the next.
+      chains: see `nuts`.
+      sampled: see `nuts`.
+
+    Raises:
+      ValueError, ImportError: as `nuts`; a scale that is not positive.
+    """
+    blackjax = require_extra("blackjax", "mcmc")
+    require(scale > 0, "scale", "a positive number", scale)
+    require(burn_in >= 0 and thin >= 1, "burn_in, thin", "integers >= 0 and >= 1", (burn_in, thin))
+
+    def run(density: Callable, key: PRNGKeyArray, start: Array) -> tuple[Array, Array, Array]:
+        propose = lambda key, x: x + scale * jax.random.normal(key, x.shape, x.dtype)
+        kernel = blackjax.rmh(density, propose)
+
+        def move(state: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
+            state, info = kernel.step(key, state)
+            return state, info.acceptance_rate
+
+        def keep(state: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
+            state, rates = jax.lax.scan(move, state, jax.random.split(key, thin))
+            return state, (state.position, jnp.mean(rates), jnp.array(False))
+
+        key_burn, key = jax.random.split(key)
+        state, _ = jax.lax.scan(move, kernel.init(start), jax.random.split(key_burn, burn_in))
+        return jax.lax.scan(keep, state, jax.random.split(key, num_samples))[1]
+
+    return _run(model, data, key, num_samples, chains, sampled, run)
+
+
+def _run(
+    model: Model,
+    data: PyTree,
+    key: PRNGKeyArray,
+    num_samples: int,
+    chains: int,
+    sampled: Sequence[str],
+    run: Callable[[Callable, PRNGKeyArray, Array], tuple[Array, Array, Array]],
+) -> Chains:
+    """All chains, side by side in one program."""
+    require(num_samples >= 1, "num_samples", "an integer >= 1", num_samples)
+    require(chains >= 1, "chains", "an integer >= 1", chains)
+    density = log_joint(model, data, sampled)
+    data = jax.tree.map(jnp.asarray, data)
+    hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
+    key_start, key_noise, key = jax.random.split(key, 3)
+    posterior = model.init(hyper, key_start, model.prior(hyper), as_minibatch(data, None, full_data=True))
+    templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)
+    free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
+    means = {name: q.mean() for name, q in {**posterior, **templates}.items()}
+    origin, unravel = ravel_pytree(to_free(free, means))
+
+    def values_of(x: Array) -> tuple[dict[str, Any], dict[str, Any], Array]:
+        values, log_det = from_free(free, unravel(x))
+        return {n: values[n] for n in posterior}, {n: values[n] for n in sampled}, log_det
+
+    def free_density(x: Array) -> Float[Array, ""]:
+        values, local, log_det = values_of(x)
+        return density(values, local) + log_det
+
+    @jax.jit
+    def all_chains(key: PRNGKeyArray, starts: Array) -> Chains:
+        keys = jax.random.split(key, chains)
+        x, acceptance, divergent = jax.vmap(lambda k, s: run(free_density, k, s))(keys, starts)
+        values, local, _ = jax.vmap(jax.vmap(values_of))(x)
+        return Chains(values, local, acceptance, divergent)
+
+    noise = jax.random.normal(key_noise, (chains, origin.size), origin.dtype)
+    return all_chains(key, origin + 0.1 * noise)
