@@ -97,11 +97,11 @@ def gap_nmf(
 def _near_symmetric(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
     """Spectra nearly flat, symmetry broken by noise, and gains whose sum is the mean of the data (the prior's, where
     there are none)."""
-    shape = prior["dictionary"].shape.shape
+    shape: tuple[int, int] = prior["dictionary"].batch_shape  # type: ignore[assignment]
     if batch is None:
         total = 1.0 / hyper["c"]
     else:
-        y = jnp.asarray(batch.data, hyper["a"].dtype)
+        y = jnp.asarray(batch.data, float)
         weights = jnp.ones(len(y)) if batch.weights is None else jnp.asarray(batch.weights)
         total = jnp.maximum(weights @ jnp.mean(y, 1) / jnp.sum(weights), 1e-3)
     dictionary = 100.0 * jnp.exp(jax.random.normal(key, shape) / 10)
@@ -116,16 +116,16 @@ def _near_symmetric(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Mini
 
 def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:
     """Each column's counts shared evenly."""
-    y = jnp.asarray(y, hyper["b"].dtype)
+    y, b = jnp.asarray(y, float), jnp.asarray(hyper["b"], float)
     share = jnp.broadcast_to(jnp.sum(y, 1, keepdims=True) / num_components, (len(y), num_components))
-    return {"activations": Gamma(hyper["b"] + share, jnp.full_like(share, -hyper["b"]))}
+    return {"activations": Gamma(b + share, jnp.full_like(share, -b))}
 
 
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     del key
     require(isinstance(estep, MeanField), "estep", "what vijax.estep.mean_field() returns", repr(estep))
-    dictionary, gains, b = stats["dictionary"], stats["gains"], hyper["b"]
-    y = jnp.asarray(batch.data, b.dtype)
+    dictionary, gains = stats["dictionary"], stats["gains"]
+    y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)
     # Of each row, its largest entry is 1: draws of log W and log theta may be anywhere.
     log_table = dictionary.log + gains.log
