@@ -12,7 +12,6 @@ Spoken digits are read from the folder named by VIJAX_DATA. Prints the rows of b
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import time
 from pathlib import Path
@@ -31,8 +30,8 @@ HOLD = vi.step_size.hold_then_decay
 
 def model(num_rows: int, num_components: int, start: Product | None = None, rounds: int = 5) -> vi.Model:
     """`start` overrides the near-symmetric start."""
-    own = vi.models.gap_nmf(num_rows, num_components, estep=vi.estep.mean_field(rounds, 1e-3))
-    return own if start is None else dataclasses.replace(own, init=lambda hyper, key, prior, batch: start)
+    init = None if start is None else lambda key, prior: start
+    return vi.models.gap_nmf(num_rows, num_components, estep=vi.estep.mean_field(rounds, 1e-3), init=init)
 
 
 def mean_field(y: np.ndarray, size: int, steps: int, key: int = 0, start: Product | None = None) -> vi.Fit:

@@ -217,6 +217,14 @@ def test_score_is_the_bound_at_the_posterior_means():
     assert held.mean > fit.score(flat, key=jax.random.key(1)).mean + 1
 
 
+def test_a_start_of_ones_own():
+    spectra = vi.Gamma.from_shape_rate(100 * PARTS.T, 100.0)
+    start = vi.Product({"dictionary": spectra, "gains": vi.Gamma.from_shape_rate([9.0, 9.0], 9.0)})
+    model = vi.models.gap_nmf(4, 2, init=lambda key, prior: start)
+    found = vi.cavi(model).init(jax.random.key(0), SMALL).posterior
+    np.testing.assert_array_equal(found["dictionary"].mean(), spectra.mean())
+
+
 def test_speech_like_spectra():
     y, truth = synthetic.spectrogram(400, num_components=6, scale=0.5, seed=2)
     np.testing.assert_allclose(truth.dictionary.mean(0), 1.0)

@@ -15,6 +15,7 @@ place for every (f, t, k).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -41,6 +42,7 @@ def gap_nmf(
     alpha: float = 1.0,
     c: float = 1.0,
     estep: MeanField | None = None,
+    init: Callable[[PRNGKeyArray, Product], Product] | None = None,
 ) -> Model:
     """GaP-KL-NMF: which spectra, and how many, made a matrix of counts (a magnitude spectrogram in whole quanta).
 
@@ -51,7 +53,11 @@ def gap_nmf(
       b: shape (and rate) of the activations.
       alpha: shape of the gamma process.
       c: the prior mean of sum_k theta_k is 1 / c; 1 / c should be about the mean of the data.
-      estep: `vijax.estep.mean_field`; at most 20 rounds by default.
+      estep: `vijax.estep.mean_field`; at most 50 rounds by default, since minibatches find their activations afresh.
+        Full-data algorithms go on from the last ones, and 5 rounds a step serve them better.
+
+      init: (key, prior) -> where the posterior starts, such as the spectra of another fit; by default spectra nearly
+        flat, their symmetry just broken, and gains that explain the mean of the data.
 
     Returns:
       A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data: an array of counts
@@ -85,11 +91,11 @@ def gap_nmf(
         hyper=hyper,
         prior=prior,
         local_elbo=_local_elbo,
-        init=_near_symmetric,
-        estep=estep or esteps.mean_field(max_iters=20, tol=1e-3),
+        init=_near_symmetric if init is None else lambda hyper, key, prior, batch: init(key, prior),
+        estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
         init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
-        check_data=checker(num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)"),
+        check_data=_checker(num_rows),
         score=_score,
     )
 
@@ -181,7 +187,14 @@ def _score(hyper: Hyper, posterior: Product, data: PyTree, key: PRNGKeyArray) ->
     """Lower bound on the log probability of held-out columns at the posterior means, nats per column."""
     from vijax.evaluate.held_out import HeldOut
 
+    _checker(posterior["dictionary"].batch_shape[0])(data)
     stats = {name: q.stats(q.mean()) for name, q in posterior.items()}
-    bound = jax.jit(_local_elbo, static_argnames="estep")
-    said = bound(hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4))
+    said = _bound(hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4))
     return HeldOut.of(np.asarray(said.per_group, np.float64))
+
+
+_bound = jax.jit(_local_elbo, static_argnames="estep")
+
+
+def _checker(num_rows: int) -> Callable[[PyTree], None]:
+    return checker(num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)")
