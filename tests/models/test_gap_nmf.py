@@ -31,9 +31,10 @@ def stats_of(dictionary, gains):
     return {"dictionary": gamma.stats(dictionary), "gains": gamma.stats(gains)}
 
 
-def said_of(model, stats, y, weights=None, estep=None):
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def said_of(model, estep, stats, y, weights=None):
     hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
-    return model.local_elbo(hyper, stats, Minibatch(jnp.asarray(y), None, weights), jax.random.key(0), estep)
+    return model.local_elbo(hyper, stats, Minibatch(y, None, weights), jax.random.key(0), estep)
 
 
 EXACT = vi.estep.mean_field(500, 1e-12)
@@ -64,14 +65,14 @@ def test_bound_is_exact_with_one_component_and_a_bound_with_two():
     with jax.enable_x64(True):
         y = np.array([[2.0, 0.0, 5.0], [0.0, 0.0, 0.0], [30.0, 1.0, 2.0]])
         w = np.array([[0.7], [0.1], [2.0]])
-        said = said_of(vi.models.gap_nmf(3, 1, b=0.6), stats_of(w, np.array([1.3])), y, estep=EXACT)
+        said = said_of(vi.models.gap_nmf(3, 1, b=0.6), EXACT, stats_of(w, np.array([1.3])), y)
         rate, total = 1.3 * w.sum(), y.sum(1)
         # Given their total, counts of one component are multinomial.
         shares = stats.multinomial.logpmf(y, total.astype(int), w[:, 0] / w.sum())
         np.testing.assert_allclose(said.per_group, negative_binomial(total, rate, 0.6) + shares, rtol=1e-9)
 
         w = np.array([[0.7, 0.2], [0.1, 1.0], [2.0, 0.3]])
-        said = said_of(vi.models.gap_nmf(3, 2, b=0.6), stats_of(w, np.array([1.3, 0.8])), y, estep=EXACT)
+        said = said_of(vi.models.gap_nmf(3, 2, b=0.6), EXACT, stats_of(w, np.array([1.3, 0.8])), y)
         h = np.exp(NODES)
         log_prior = stats.gamma(0.6, scale=1 / 0.6).logpdf(h) + NODES
         joint = log_prior[:, None] + log_prior
@@ -94,9 +95,12 @@ def test_messages_are_the_conditionals_derived_by_hand():
         model = vi.models.gap_nmf(4, 3)
         w, theta, y = RNG.gamma(1.0, size=(4, 3)), RNG.gamma(1.0, size=3), SMALL[:5].astype(float)
         at = stats_of(w, theta)
-        gradient, said = jax.grad(lambda s: (lambda r: (r.total, r))(said_of(model, s, y, estep=EXACT)), has_aux=True)(
-            at
-        )
+
+        def total(stats):
+            said = said_of(model, EXACT, stats, y)
+            return said.total, said
+
+        gradient, said = jax.grad(total, has_aux=True)(at)
         h = said.local["activations"].expected_stats()
         phi = theta * w * np.exp(np.asarray(h.log))[:, None, :]
         phi /= phi.sum(-1, keepdims=True)
@@ -108,15 +112,6 @@ def test_messages_are_the_conditionals_derived_by_hand():
         # The E-step has converged: q(H) is the conditional given its own allocations.
         shape = 0.2 + np.einsum("tf,tfk->tk", y, phi)
         np.testing.assert_allclose(said.local["activations"].shape, shape, rtol=1e-6)
-
-
-def test_coordinate_ascent_never_loses_ground():
-    with jax.enable_x64(True):
-        model = vi.models.gap_nmf(4, 5, estep=vi.estep.mean_field(2, 1e-3))
-        fit = vi.fit(vi.cavi(model), SMALL.astype(np.float64), num_steps=150, key=jax.random.key(0))
-        assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
-        gains = fit.posterior["gains"]
-        np.testing.assert_allclose(jnp.sum(gains.shape) - 1.0, SMALL.sum(), rtol=1e-9)  # every count has a component
 
 
 MODEL = vi.models.gap_nmf(4, 4)
@@ -134,17 +129,26 @@ ALGORITHMS = {
 @functools.lru_cache
 def fitted(name):
     whole = {"num_epochs": 60, "batch_size": 20} if name == "svi" else {"num_steps": 150}
-    return vi.fit(ALGORITHMS[name], SMALL, key=jax.random.key(1), **whole)
+    with jax.enable_x64(name == "cavi"):
+        return vi.fit(ALGORITHMS[name], SMALL.astype(float), key=jax.random.key(1), **whole)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_finds_the_two_spectra(name):
     fit = fitted(name)
-    point = fit.alg.spec.message.point(fit.posterior)
-    found = np.asarray(point["dictionary"].value * point["gains"].value)
+    with jax.enable_x64(name == "cavi"):
+        point = fit.alg.spec.message.point(fit.posterior)
+    found = np.asarray(point["dictionary"].value) * np.asarray(point["gains"].value)
     best = [max(np.corrcoef(part, found[:, k])[0, 1] for k in range(found.shape[1])) for part in PARTS]
     assert min(best) > 0.98
     assert np.all(np.isfinite(fit.trace["elbo"]))
+
+
+def test_coordinate_ascent_never_loses_ground():
+    fit = fitted("cavi")
+    assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
+    shapes = np.asarray(fit.posterior["gains"].shape)
+    np.testing.assert_allclose(shapes.sum() - 1.0, SMALL.sum(), rtol=1e-9)  # every count has a component
 
 
 @functools.cache
@@ -155,7 +159,7 @@ def bound_and_message(x64):
         estep = vi.estep.mean_field(3, 1e-3)
 
         def total(stats):
-            said = said_of(model, stats, y, estep=estep)
+            said = said_of(model, estep, stats, y)
             return said.total, said.per_group
 
         return jax.jit(jax.grad(total, has_aux=True))
@@ -189,27 +193,36 @@ def test_columns_and_rows_of_noughts(name):
     y = SMALL.copy()
     y[:2], y[:, 3] = 0, 0
     for data in (y, np.zeros_like(y)):
-        fit = vi.fit(ALGORITHMS[name], data, num_steps=20, key=jax.random.key(0))
+        with jax.enable_x64(name == "cavi"):
+            fit = vi.fit(ALGORITHMS[name], data.astype(float), num_steps=20, key=jax.random.key(0))
         assert np.all(np.isfinite(fit.trace["elbo"]))
-        assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(fit.posterior))
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(fit.posterior))
     np.testing.assert_allclose(fit.posterior["gains"].shape, 1 / 4, rtol=1e-5)  # nothing seen: the prior's
 
 
 def test_padding_counts_for_nothing():
     at = stats_of(RNG.gamma(1.0, size=(4, 4)), RNG.gamma(1.0, size=4))
     weights = jnp.array([1.0, 1.0, 1.0, 0.0, 0.0])
-    padded = said_of(MODEL, at, SMALL[:5], weights, MODEL.estep)
-    other = said_of(MODEL, at, np.concatenate([SMALL[:3], 9 * SMALL[5:7]]), weights, MODEL.estep)
+    padded = said_of(MODEL, MODEL.estep, at, SMALL[:5], weights)
+    other = said_of(MODEL, MODEL.estep, at, np.concatenate([SMALL[:3], 9 * SMALL[5:7]]), weights)
     np.testing.assert_allclose(padded.total, other.total, rtol=1e-6)
     assert padded.num_groups == 3
 
 
 def test_score_is_the_bound_at_the_posterior_means():
-    fit = fitted("cavi")
+    fit = fitted("map")
     held = fit.score(SMALL[50:], key=jax.random.key(1))
     flat = RNG.permuted(SMALL[50:], axis=1)  # the same counts at other frequencies
     assert held.log_densities.shape == (10,)
     assert held.mean > fit.score(flat, key=jax.random.key(1)).mean + 1
+
+
+def test_a_start_of_ones_own():
+    spectra = vi.Gamma.from_shape_rate(100 * PARTS.T, 100.0)
+    start = vi.Product({"dictionary": spectra, "gains": vi.Gamma.from_shape_rate([9.0, 9.0], 9.0)})
+    model = vi.models.gap_nmf(4, 2, init=lambda key, prior: start)
+    found = vi.cavi(model).init(jax.random.key(0), SMALL).posterior
+    np.testing.assert_array_equal(found["dictionary"].mean(), spectra.mean())
 
 
 def test_speech_like_spectra():

@@ -178,7 +178,7 @@ def speech_spectra(
     """Magnitude spectra of voiced sounds on a grid from 0 to `top` Hz: harmonics under formants, each of mean 1.
 
     A pitch log-uniform in 80 to 300 Hz; harmonics as Gaussian peaks of 25 Hz (a window of some 30 ms), over a floor of
-    a hundredth; four formants, log-uniform in 250 to 900, 800 to 2500, 2200 to 3500, 3300 to 4500 Hz, with resonances
+    a hundredth; formants, log-uniform in 250 to 900, 800 to 2500, 2200 to 3500 and 3300 to 4500 Hz, with resonances
     1 / sqrt(1 + ((f - F) / B)^2), half-widths B of 60 to 200 Hz and levels of 0, 0 to -12, -6 to -24 and -12 to -30 dB.
     """
     f = np.linspace(0.0, top, num_frequencies)[:, None]

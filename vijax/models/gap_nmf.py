@@ -15,6 +15,7 @@ place for every (f, t, k).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -41,6 +42,7 @@ def gap_nmf(
     alpha: float = 1.0,
     c: float = 1.0,
     estep: MeanField | None = None,
+    init: Callable[[PRNGKeyArray, Product], Product] | None = None,
 ) -> Model:
     """GaP-KL-NMF: which spectra, and how many, made a matrix of counts (a magnitude spectrogram in whole quanta).
 
@@ -51,7 +53,11 @@ def gap_nmf(
       b: shape (and rate) of the activations.
       alpha: shape of the gamma process.
       c: the prior mean of sum_k theta_k is 1 / c; 1 / c should be about the mean of the data.
-      estep: `vijax.estep.mean_field`; at most 20 rounds by default.
+      estep: `vijax.estep.mean_field`; at most 50 rounds by default, since minibatches find their activations afresh.
+        Full-data algorithms go on from the last ones, and 5 rounds a step serve them better.
+
+      init: (key, prior) -> where the posterior starts, such as the spectra of another fit; by default spectra nearly
+        flat, their symmetry just broken, and gains that explain the mean of the data.
 
     Returns:
       A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data: an array of counts
@@ -85,11 +91,11 @@ def gap_nmf(
         hyper=hyper,
         prior=prior,
         local_elbo=_local_elbo,
-        init=_near_symmetric,
-        estep=estep or esteps.mean_field(max_iters=20, tol=1e-3),
+        init=_near_symmetric if init is None else lambda hyper, key, prior, batch: init(key, prior),
+        estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
         init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
-        check_data=checker(num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)"),
+        check_data=_checker(num_rows),
         score=_score,
     )
 
@@ -97,11 +103,11 @@ def gap_nmf(
 def _near_symmetric(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
     """Spectra nearly flat, symmetry broken by noise, and gains whose sum is the mean of the data (the prior's, where
     there are none)."""
-    shape = prior["dictionary"].shape.shape
+    shape: tuple[int, int] = prior["dictionary"].batch_shape  # type: ignore[assignment]
     if batch is None:
         total = 1.0 / hyper["c"]
     else:
-        y = jnp.asarray(batch.data, hyper["a"].dtype)
+        y = jnp.asarray(batch.data, float)
         weights = jnp.ones(len(y)) if batch.weights is None else jnp.asarray(batch.weights)
         total = jnp.maximum(weights @ jnp.mean(y, 1) / jnp.sum(weights), 1e-3)
     dictionary = 100.0 * jnp.exp(jax.random.normal(key, shape) / 10)
@@ -116,16 +122,16 @@ def _near_symmetric(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Mini
 
 def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:
     """Each column's counts shared evenly."""
-    y = jnp.asarray(y, hyper["b"].dtype)
+    y, b = jnp.asarray(y, float), jnp.asarray(hyper["b"], float)
     share = jnp.broadcast_to(jnp.sum(y, 1, keepdims=True) / num_components, (len(y), num_components))
-    return {"activations": Gamma(hyper["b"] + share, jnp.full_like(share, -hyper["b"]))}
+    return {"activations": Gamma(b + share, jnp.full_like(share, -b))}
 
 
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     del key
     require(isinstance(estep, MeanField), "estep", "what vijax.estep.mean_field() returns", repr(estep))
-    dictionary, gains, b = stats["dictionary"], stats["gains"], hyper["b"]
-    y = jnp.asarray(batch.data, b.dtype)
+    dictionary, gains = stats["dictionary"], stats["gains"]
+    y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)
     # Of each row, its largest entry is 1: draws of log W and log theta may be anywhere.
     log_table = dictionary.log + gains.log
@@ -181,7 +187,14 @@ def _score(hyper: Hyper, posterior: Product, data: PyTree, key: PRNGKeyArray) ->
     """Lower bound on the log probability of held-out columns at the posterior means, nats per column."""
     from vijax.evaluate.held_out import HeldOut
 
+    _checker(posterior["dictionary"].batch_shape[0])(data)
     stats = {name: q.stats(q.mean()) for name, q in posterior.items()}
-    bound = jax.jit(_local_elbo, static_argnames="estep")
-    said = bound(hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4))
+    said = _bound(hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4))
     return HeldOut.of(np.asarray(said.per_group, np.float64))
+
+
+_bound = jax.jit(_local_elbo, static_argnames="estep")
+
+
+def _checker(num_rows: int) -> Callable[[PyTree], None]:
+    return checker(num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)")
