@@ -120,7 +120,9 @@ def test_small_steps_improve_the_bound():
         one = estep.proximal_gradient(step_size=0.2, max_iters=1)
         for _ in range(40):
             now = run(one, problem(), now)
-            bounds.append([bound(c, np.asarray(m), v) for c, m, v in zip(COUNTS, now.mean, covariances(now), strict=True)])
+            bounds.append(
+                [bound(c, np.asarray(m), v) for c, m, v in zip(COUNTS, now.mean, covariances(now), strict=True)]
+            )
     steps = np.diff(np.array(bounds), axis=0)
     assert steps.min() > -0.05  # up to the noise of the draws
     assert np.all(steps[:, 2:5].sum(0) > 0.1)
@@ -133,8 +135,8 @@ def test_laplace_is_the_mode_and_the_curvature_there():
         joint = lambda z, counts=counts: 0.5 * (z - MU) @ PRECISION @ (z - MU) - log_words(counts, z)
         mode = scipy.optimize.minimize(joint, np.asarray(local.mean[d]), tol=1e-12).x
         np.testing.assert_allclose(local.mean[d], mode, atol=1e-5)
-        h, eye = 1e-4, np.eye(K)
-        second = lambda a, b, f=joint, x=mode: (
+        eye = np.eye(K)
+        second = lambda a, b, f=joint, x=mode, h=1e-4: (
             (f(x + h * (a + b)) - f(x + h * (a - b)) - f(x - h * (a - b)) + f(x - h * (a + b))) / (4 * h * h)
         )
         hessian = np.array([[second(a, b) for a in eye] for b in eye])
@@ -214,7 +216,9 @@ def test_indefinite_curvature_is_halved_until_the_precision_is_positive_and_coun
         zero = jnp.zeros(m.shape[0], m.dtype)
         return VectorMoments(zero, jnp.zeros_like(m), jnp.broadcast_to(10 * jnp.asarray(PRECISION, m.dtype), cov.shape))
 
-    local = run(estep.proximal_gradient(hostile, step_size=0.8, max_iters=1), problem(np.float32), cold(dtype=np.float32))
+    local = run(
+        estep.proximal_gradient(hostile, step_size=0.8, max_iters=1), problem(np.float32), cold(dtype=np.float32)
+    )
     # 1 - 10 rho >= 0.4 first at rho = 0.05, after four halvings of 0.8; the empty document is left alone.
     assert local.halvings.tolist() == [4] * 5 + [0]
     np.testing.assert_allclose(PRECISION + local.site[0], 0.5 * PRECISION, atol=1e-5)

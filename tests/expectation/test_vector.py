@@ -61,12 +61,15 @@ def test_bad_input():
         likelihood.softmax_mixture().check((np.ones((2, 3)), np.array([1.0, -1.0])))
 
 
-ROWS, WORDS = np.array([[0.9, 0.1, 0.3], [0.2, 1.0, 0.05], [0.5, 0.5, 1.0], [1.0, 1.0, 1.0]]), np.array([3.0, 1.0, 5.0, 0.0])
+ROWS, WORDS = (
+    np.array([[0.9, 0.1, 0.3], [0.2, 1.0, 0.05], [0.5, 0.5, 1.0], [1.0, 1.0, 1.0]]),
+    np.array([3.0, 1.0, 5.0, 0.0]),
+)
 
 
 def mixture_by_grid(m, cov):
-    """E l of `softmax_mixture` by 30^3 points of Gauss-Hermite, in NumPy."""
-    x, w = np.polynomial.hermite_e.hermegauss(30)
+    """E l of `softmax_mixture` by 20^3 points of Gauss-Hermite, in NumPy."""
+    x, w = np.polynomial.hermite_e.hermegauss(20)
     z = m + np.array(list(itertools.product(x, x, x))) @ np.linalg.cholesky(cov).T
     weight = np.prod(np.array(list(itertools.product(w, w, w))), 1)
     return weight @ (np.log(special.softmax(z, 1) @ ROWS.T) @ WORDS) / weight.sum()
@@ -92,10 +95,10 @@ def test_mixture_expectations_against_finite_differences_of_quadrature():
     with jax.enable_x64(True):
         lik, y = likelihood.softmax_mixture(), (jnp.asarray(ROWS[None]), jnp.asarray(WORDS[None]))
         at = lambda e, v: e(lik, y, jnp.asarray(MEAN), jnp.asarray(v[None]), jax.random.key(0))
-        drawn = at(expectation.vector_monte_carlo(40_000, antithetic=True), cov)
-        np.testing.assert_allclose(drawn.value[0], mixture_by_grid(m, cov), atol=0.03)
-        np.testing.assert_allclose(drawn.slope[0], slope, atol=0.03)
-        np.testing.assert_allclose(drawn.curvature[0], curvature, atol=0.03)
+        drawn = at(expectation.vector_monte_carlo(10_000, antithetic=True), cov)
+        np.testing.assert_allclose(drawn.value[0], mixture_by_grid(m, cov), atol=0.06)
+        np.testing.assert_allclose(drawn.slope[0], slope, atol=0.06)
+        np.testing.assert_allclose(drawn.curvature[0], curvature, atol=0.06)
         for bound in (expectation.bohning(), expectation.blei_lafferty()):
             assert float(at(bound, cov).value[0]) < mixture_by_grid(m, cov)
         small = at(expectation.delta_method(), 1e-3 * cov).value[0]

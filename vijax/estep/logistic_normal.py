@@ -2,7 +2,7 @@
 
     z ~ N(mu, Sigma),   word n of the document ~ sum_k softmax(z)_k beta_k
 
-q(z) = N(m, V) is stored as its mean and what the data add to the precision, V^-1 = Sigma^-1 + site: zeros are the prior.
+q(z) = N(m, V) is stored as its mean and what the data add to the precision, V^-1 = Sigma^-1 + site.
 """
 
 from __future__ import annotations

@@ -78,7 +78,11 @@ class ProximalGradient:
 
     def _mask(self, precision: Float[Array, "K K"]) -> Float[Array, "K K"]:
         """Ones where V^-1 may differ from zero."""
-        return jnp.eye(len(precision), dtype=precision.dtype) if self.covariance == "diagonal" else jnp.ones_like(precision)
+        return (
+            jnp.eye(len(precision), dtype=precision.dtype)
+            if self.covariance == "diagonal"
+            else jnp.ones_like(precision)
+        )
 
 
 class _Iterate(NamedTuple):
@@ -125,8 +129,8 @@ def proximal_gradient(
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
 
-    With `expectation.laplace()` it finds the Laplace approximation, with `delta_method()` that of the delta method, with
-    `blei_lafferty()` and a diagonal covariance the mean field of Blei and Lafferty.
+    With `expectation.laplace()` it finds the Laplace approximation, with `delta_method()` that of the delta method,
+    with `blei_lafferty()` and a diagonal covariance the mean field of Blei and Lafferty.
 
     Args:
       expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 antithetic draws if None.

@@ -41,8 +41,8 @@ def delta_method() -> VectorExpectation:
 
         def one(y: Any, m: Array, cov: Array) -> VectorMoments:
             def value(m: Array) -> tuple[Array, Array]:
-                l, _, hessian = derivatives_at(likelihood, y, m)
-                return l + 0.5 * jnp.einsum("ij,ij->", hessian, cov, precision="highest"), hessian
+                here, _, hessian = derivatives_at(likelihood, y, m)
+                return here + 0.5 * jnp.einsum("ij,ij->", hessian, cov, precision="highest"), hessian
 
             (expected, hessian), slope = jax.value_and_grad(value, has_aux=True)(m)
             return VectorMoments(expected, slope, hessian)

@@ -14,7 +14,6 @@ three, whatever the message (EM, MAP, mean field).
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -33,7 +32,6 @@ from vijax.gather import merge_chunks, split_chunks, sum_over_rows
 from vijax.likelihood import softmax_mixture
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.lda import likelihood_table, near_uniform
-
 
 _SEEDS = 5  # documents whose words each topic starts from
 
@@ -59,7 +57,8 @@ def ctm(
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
       Sigma^-1), and the hyperparameter `eta`. Its data are tuples of `vijax.Documents`; `fit.score` is document
-      completion (`vijax.evaluate.gaussian_completion`). Full-data algorithms carry every document's q(z) in their state.
+      completion (`vijax.evaluate.gaussian_completion`). Full-data algorithms carry the q(z) of every
+      document in their state.
 
     Raises:
       ValueError: a size out of its range, a concentration that is not positive, a prior of another dimension.
@@ -97,7 +96,9 @@ def ctm(
         reads_documents=True,
         vocab_size=int(vocab_size),
         score=functools.partial(_completion_score, default),
-        init_local=lambda hyper, batch: tuple(_cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data),
+        init_local=lambda hyper, batch: tuple(
+            _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
+        ),
         shares=lambda stats, local, key: expected_shares(stats["logits"], local, key),
     )
 
@@ -115,7 +116,7 @@ def _start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, bat
     logits = NormalWishart.from_parameters(jnp.zeros(num_topics), 10.0, degrees, jnp.eye(num_topics) / degrees)
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
     if batch is not None:
-        concentration = prior["topics"].concentration
+        concentration = prior["topics"].concentration  # type: ignore[attr-defined]
         topics = Dirichlet(concentration + _seeded_counts(key, batch.data, concentration.shape, concentration.dtype))
     return prior.replace({"logits": logits, "topics": topics})
 
@@ -158,7 +159,9 @@ class _Chunk(NamedTuple):
         return self.documents.words
 
 
-def _local_elbo(num_samples: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+def _local_elbo(
+    num_samples: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
     ours = callable(getattr(estep, "logistic_normal", None))
     require(ours, "estep", "what vijax.estep.proximal_gradient() returns", repr(estep))
     table, log_scale = likelihood_table(stats["topics"].log)
@@ -166,9 +169,7 @@ def _local_elbo(num_samples: int, hyper: Hyper, stats: Any, batch: Minibatch, ke
     starts = batch.local or tuple(_cold(docs, num_topics, table.dtype) for docs in batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
-    total, aux = sum_over_rows(
-        functools.partial(_chunk_bound, estep, num_samples), table, stats["logits"], chunks, key
-    )
+    total, aux = sum_over_rows(functools.partial(_chunk_bound, estep, num_samples), table, stats["logits"], chunks, key)
     merged = [merge_chunks(part, d.weights.shape[0]) for part, d in zip(aux, batch.data, strict=True)]
     scales = [jnp.einsum("dn,dn->d", d.counts, log_scale[d.words], precision="highest") for d in batch.data]
     weights = [d.weights for d in batch.data]
@@ -178,7 +179,7 @@ def _local_elbo(num_samples: int, hyper: Hyper, stats: Any, batch: Minibatch, ke
         tuple(jax.lax.stop_gradient(bound + scale) for (bound, _), scale in zip(merged, scales, strict=True)),
         tuple(local for _, local in merged),
         sum(jnp.sum(d.counts) for d in batch.data),  # type: ignore[arg-type]
-        sum(jnp.sum(jnp.where(w > 0, local.halvings, 0)) for w, (_, local) in zip(weights, merged, strict=True)),
+        sum(jnp.sum(jnp.where(w > 0, local.halvings, 0)) for w, (_, local) in zip(weights, merged, strict=True)),  # type: ignore[arg-type]
     )
 
 
@@ -195,7 +196,9 @@ def _chunk_bound(
     cov = inverse(factor)
     draws = gaussian_draws(key_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
     per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(logits, local.mean, cov)
-    per_doc += 0.5 * local.mean.shape[1] - half_log_det(factor)  # entropy less K log(2 pi) / 2, which the prior lacks too
+    per_doc += 0.5 * local.mean.shape[1] - half_log_det(
+        factor
+    )  # entropy less K log(2 pi) / 2, which the prior lacks too
     return jnp.vdot(docs.weights, per_doc), (per_doc, local)
 
 
@@ -238,4 +241,11 @@ def _completion_score(estep: Any, hyper: Hyper, posterior: Product, data: Any, k
 
     del hyper
     law, topics = posterior["logits"], posterior["topics"].mean()
-    return gaussian_completion(topics, law.location, law.expected_stats().precision, data, key, estep=estep)
+    return gaussian_completion(
+        topics,
+        law.location,  # type: ignore[attr-defined]
+        law.expected_stats().precision,
+        data,
+        key,
+        estep=estep,
+    )

@@ -14,7 +14,11 @@ LogJoint = Callable[[Float[Array, " K"]], Float[Array, ""]]
 
 
 def gaussian_bound(
-    log_joint: LogJoint, mean: Array, factor: Array, noise: Float[Array, "S K"], weights: Float[Array, " S"] | None = None
+    log_joint: LogJoint,
+    mean: Array,
+    factor: Array,
+    noise: Float[Array, "S K"],
+    weights: Float[Array, " S"] | None = None,
 ) -> Float[Array, ""]:
     """E_q[log p(y, z)] + H[q] at q = N(m, L L'), the expectation as an average over m + L e.
 
