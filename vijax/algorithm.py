@@ -69,7 +69,7 @@ class Info(NamedTuple):
       penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. As of the last step
         that `compose(penalty_every=...)` had it evaluated.
       step_size: rho_t.
-      retractions: natural parameters brought back into their domain.
+      retractions: natural parameters brought back into their domain, and steps that the E-step cut back for theirs.
       result: a `Result` code.
       num_words: tokens in the batch, of models of documents.
     """
@@ -312,7 +312,7 @@ def _info(message: Message, penalty: Array, rho: Array, retractions: Array, ok: 
         num_groups=said.num_groups,
         penalty=penalty,
         step_size=rho,
-        retractions=retractions,
+        retractions=retractions if said.retractions is None else retractions + said.retractions,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
         num_words=said.num_words,
     )

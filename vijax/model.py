@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.batch import Minibatch
 from vijax.families import Product
@@ -33,6 +33,7 @@ class LocalElbo(NamedTuple):
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
       num_words: tokens in the minibatch, where the groups are documents.
+      retractions: how often the E-step cut a step back to keep locals in their domain; None of those that never do.
     """
 
     total: Float[Array, ""]
@@ -40,6 +41,7 @@ class LocalElbo(NamedTuple):
     per_group: PyTree
     local: PyTree
     num_words: Float[Array, ""] | None = None
+    retractions: Int[Array, ""] | None = None
 
 
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
@@ -66,6 +68,7 @@ class Model:
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
       vocab_size: V of a model of documents: the ids of their words are below it.
       score: (hyper, posterior, data, key) -> held-out score, where the field has one better than the bound.
+      shares: (stats, locals of one length bucket, key) -> expected topic shares of its documents, of topic models.
     """
 
     hyper: Hyper
@@ -81,6 +84,7 @@ class Model:
     init_local: Callable[[Hyper, Minibatch], PyTree] | None = None
     energy: Any = None
     check_data: Callable[[PyTree], None] | None = None
+    shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
 
 
 def model(

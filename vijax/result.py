@@ -69,13 +69,16 @@ class Fit(NamedTuple):
             )
         infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
         stats = spec.message.point(self.posterior)
-        gammas, rows = [], []
+        if spec.model.shares is None:
+            raise ValueError("transform: this model has no topic shares; its locals are fit.locals(data, key=key).")
+        shares_of = jax.jit(spec.model.shares)
+        shares, rows = [], []
         for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):
-            said = infer(self.state.hyper, stats, batch, jax.random.fold_in(key, i), estep=spec.estep)
-            gammas.append(np.concatenate([np.asarray(gamma) for gamma in said.local]))
+            key_i = jax.random.fold_in(key, i)
+            said = infer(self.state.hyper, stats, batch, key_i, estep=spec.estep)
+            shares.append(np.concatenate([np.asarray(shares_of(stats, local, key_i)) for local in said.local]))
             rows.append(order)
-        gamma = in_order(np.concatenate(gammas), np.concatenate(rows))
-        return gamma / gamma.sum(axis=1, keepdims=True)
+        return in_order(np.concatenate(shares), np.concatenate(rows))
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
         """The optimised locals of data at the posterior: for models made by `energy_model` their factors by name, one

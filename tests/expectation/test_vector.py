@@ -52,5 +52,67 @@ def test_bad_input():
     with pytest.raises(ValueError, match="key"):
         expectation.vector_monte_carlo()(likelihood.softmax(3), COUNTS, MEAN, COV, None)
     other = likelihood.VectorLikelihood(lambda y, z: 0.0, "mine", lambda y: None)
-    with pytest.raises(ValueError, match="likelihood: expected softmax"):
-        expectation.bohning()(other, COUNTS, MEAN, COV, None)
+    for bound in (expectation.bohning(), expectation.blei_lafferty()):
+        with pytest.raises(ValueError, match="likelihood: expected softmax"):
+            bound(other, COUNTS, MEAN, COV, None)
+    with pytest.raises(ValueError, match="num_samples: expected an even number"):
+        expectation.vector_monte_carlo(3, antithetic=True)
+    with pytest.raises(ValueError, match=r"softmax_mixture expects counts >= 0"):
+        likelihood.softmax_mixture().check((np.ones((2, 3)), np.array([1.0, -1.0])))
+
+
+ROWS, WORDS = (
+    np.array([[0.9, 0.1, 0.3], [0.2, 1.0, 0.05], [0.5, 0.5, 1.0], [1.0, 1.0, 1.0]]),
+    np.array([3.0, 1.0, 5.0, 0.0]),
+)
+
+
+def mixture_by_grid(m, cov):
+    """E l of `softmax_mixture` by 20^3 points of Gauss-Hermite, in NumPy."""
+    x, w = np.polynomial.hermite_e.hermegauss(20)
+    z = m + np.array(list(itertools.product(x, x, x))) @ np.linalg.cholesky(cov).T
+    weight = np.prod(np.array(list(itertools.product(w, w, w))), 1)
+    return weight @ (np.log(special.softmax(z, 1) @ ROWS.T) @ WORDS) / weight.sum()
+
+
+def test_mixture_derivatives_in_closed_form_are_those_of_autodiff():
+    with jax.enable_x64(True):
+        lik, y = likelihood.softmax_mixture(), (jnp.asarray(ROWS), jnp.asarray(WORDS))
+        z = jnp.asarray(np.random.default_rng(0).normal(size=(7, 3)) * 2)
+        value, slope, curvature = lik.averages(y, z)
+        np.testing.assert_allclose(value, jnp.mean(jax.vmap(lambda x: lik.log_prob(y, x))(z)), rtol=1e-12)
+        np.testing.assert_allclose(slope, jnp.mean(jax.vmap(jax.grad(lik.log_prob, 1), (None, 0))(y, z), 0), atol=1e-12)
+        hessian = jnp.mean(jax.vmap(jax.hessian(lik.log_prob, 1), (None, 0))(y, z), 0)
+        np.testing.assert_allclose(curvature, hessian, atol=1e-12)
+
+
+def test_mixture_expectations_against_finite_differences_of_quadrature():
+    """g = dE/dm and Gamma = -2 dE/dV. Bounds lie below E l; the delta method is near it where the variance is small."""
+    m, cov, h, eye = MEAN[0], COV[0], 1e-4, np.eye(3)
+    slope = [(mixture_by_grid(m + h * e, cov) - mixture_by_grid(m - h * e, cov)) / (2 * h) for e in eye]
+    moves = [[0.5 * h * (np.outer(a, b) + np.outer(b, a)) for b in eye] for a in eye]
+    curvature = [[(mixture_by_grid(m, cov + d) - mixture_by_grid(m, cov - d)) / h for d in row] for row in moves]
+    with jax.enable_x64(True):
+        lik, y = likelihood.softmax_mixture(), (jnp.asarray(ROWS[None]), jnp.asarray(WORDS[None]))
+        at = lambda e, v: e(lik, y, jnp.asarray(MEAN), jnp.asarray(v[None]), jax.random.key(0))
+        drawn = at(expectation.vector_monte_carlo(10_000, antithetic=True), cov)
+        np.testing.assert_allclose(drawn.value[0], mixture_by_grid(m, cov), atol=0.06)
+        np.testing.assert_allclose(drawn.slope[0], slope, atol=0.06)
+        np.testing.assert_allclose(drawn.curvature[0], curvature, atol=0.06)
+        for bound in (expectation.bohning(), expectation.blei_lafferty()):
+            assert float(at(bound, cov).value[0]) < mixture_by_grid(m, cov)
+        small = at(expectation.delta_method(), 1e-3 * cov).value[0]
+        np.testing.assert_allclose(small, mixture_by_grid(m, 1e-3 * cov), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bohning", "blei_lafferty", "delta_method", "laplace"])
+def test_slope_and_curvature_are_derivatives_of_the_value(name):
+    """dE/dm and 2 dE/dV of what each claims E l to be (Laplace's, which has no V, in m alone)."""
+    with jax.enable_x64(True):
+        lik, y = likelihood.softmax_mixture(), (jnp.asarray(ROWS[None]), jnp.asarray(WORDS[None]))
+        estimate = lambda m, v: getattr(expectation, name)()(lik, y, m, v, None)
+        got = estimate(jnp.asarray(MEAN), jnp.asarray(COV))
+        by_m, by_v = jax.grad(lambda m, v: estimate(m, v).value[0], (0, 1))(jnp.asarray(MEAN), jnp.asarray(COV))
+        np.testing.assert_allclose(got.slope, by_m, atol=1e-10)
+        if name != "laplace":
+            np.testing.assert_allclose(got.curvature, by_v + jnp.swapaxes(by_v, 1, 2), atol=1e-10)

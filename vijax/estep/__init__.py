@@ -7,5 +7,9 @@ from vijax.estep.cvb0 import CVB0 as CVB0
 from vijax.estep.cvb0 import cvb0 as cvb0
 from vijax.estep.gibbs import Gibbs as Gibbs
 from vijax.estep.gibbs import gibbs as gibbs
+from vijax.estep.logistic_normal import GaussianLocals as GaussianLocals
+from vijax.estep.logistic_normal import LogisticNormal as LogisticNormal
 from vijax.estep.mean_field import MeanField as MeanField
 from vijax.estep.mean_field import mean_field as mean_field
+from vijax.estep.proximal_gradient import ProximalGradient as ProximalGradient
+from vijax.estep.proximal_gradient import proximal_gradient as proximal_gradient

@@ -3,6 +3,7 @@
 from vijax.evaluate.chib import chib as chib
 from vijax.evaluate.coherence import npmi as npmi
 from vijax.evaluate.completion import document_completion as document_completion
+from vijax.evaluate.gaussian_completion import gaussian_completion as gaussian_completion
 from vijax.evaluate.held_out import HeldOut as HeldOut
 from vijax.evaluate.held_out import log_predictive_density as log_predictive_density
 from vijax.evaluate.left_to_right import left_to_right as left_to_right

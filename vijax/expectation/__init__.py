@@ -5,17 +5,21 @@ from vijax.expectation.jaakkola_jordan import jaakkola_jordan
 from vijax.expectation.monte_carlo import bonnet_price, reparameterised, score_function
 from vijax.expectation.quadrature import exact, expect, gauss_hermite, quadrature
 from vijax.expectation.vector import VectorExpectation, VectorMoments, bohning, vector_monte_carlo
+from vijax.expectation.vector_points import blei_lafferty, delta_method, laplace
 
 __all__ = [
     "Expectation",
     "VectorExpectation",
     "VectorMoments",
+    "blei_lafferty",
     "bohning",
     "bonnet_price",
+    "delta_method",
     "exact",
     "expect",
     "gauss_hermite",
     "jaakkola_jordan",
+    "laplace",
     "quadrature",
     "reparameterised",
     "score_function",

@@ -32,56 +32,86 @@ VectorExpectation = Callable[
 ]
 
 
-def vector_monte_carlo(num_samples: int = 100) -> VectorExpectation:
+def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False) -> VectorExpectation:
     """Averages of l, its gradient and its Hessian over draws (Bonnet, Price): seed 001, appendix A.3.
 
+    Args:
+      num_samples: draws a site.
+      antithetic: draws in pairs m + e, m - e: what is odd about m then averages to its expectation exactly, which
+        makes the slope much more accurate.
+
     Raises:
-      ValueError: no draws; at a call, no key.
+      ValueError: no draws, or an odd number of them in pairs; at a call, no key.
     """
     require(num_samples >= 1, "num_samples", "an integer >= 1", num_samples)
+    require(not antithetic or num_samples % 2 == 0, "num_samples", "an even number, for pairs", num_samples)
 
     def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:
         if key is None:
             raise ValueError("key: expected a random key for a Monte Carlo expectation, got None.")
-        noise = jax.random.normal(key, (m.shape[0], num_samples, m.shape[1]), m.dtype)
-
-        def one(y: Any, m: Array, cov: Array, noise: Array) -> VectorMoments:
-            z = m + noise @ jnp.linalg.cholesky(cov).T
-            three = jax.vmap(lambda x: _derivatives(likelihood, y, x))(z)
-            return VectorMoments(*(jnp.mean(x, 0) for x in three))
-
-        return jax.vmap(one)(y, m, cov, noise)
+        averages = likelihood.averages or _averages_of(likelihood)
+        z = gaussian_draws(key, m, jnp.linalg.cholesky(cov), num_samples, antithetic)
+        return VectorMoments(*jax.vmap(averages)(y, z))
 
     return estimate
 
 
+def gaussian_draws(
+    key: PRNGKeyArray,
+    m: Float[Array, "sites K"],
+    factor: Float[Array, "sites K K"],
+    num_samples: int,
+    antithetic: bool = True,
+) -> Float[Array, "sites samples K"]:
+    """Draws from N(m, L L') of each site; in pairs m + e, m - e where they are antithetic."""
+    count = num_samples // 2 if antithetic else num_samples
+    noise = jax.random.normal(key, (m.shape[0], count, m.shape[1]), m.dtype)
+    shift = jnp.einsum("dsj,dij->dsi", noise, factor, precision="highest")
+    return m[:, None, :] + (jnp.concatenate([shift, -shift], 1) if antithetic else shift)
+
+
 def bohning() -> VectorExpectation:
-    """A lower bound on E[l] for `softmax` (Bohning 1992): log sum e^z has Hessian at most A = (I - 11'/K)/2, so
+    """A lower bound on E[l] (Bohning 1992): log sum e^z has Hessian at most A = (I - 11'/K)/2, so
 
-    E[log sum e^z] <= log sum e^m + tr(A V)/2.
+    E[log sum e^z] <= log sum e^m + tr(A V)/2,
 
-    Its curvature is constant, hence steps of size 1 on full data never lower the bound.
+    and what is convex in l is at least its tangent at m, whose expectation is its value there. The curvature is
+    constant, hence steps of size 1 on full data never lower the bound of `softmax`.
 
     Raises:
-      ValueError: another likelihood.
+      ValueError: a likelihood that is not convex but for W log sum e^z (`VectorLikelihood.total`).
     """
 
     def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:
         del key
-        require(likelihood.name == "softmax", "likelihood", "softmax for Bohning's bound", likelihood.name)
+        total_of = convex_part_of(likelihood, "Bohning's bound")
         k = m.shape[-1]
         a = 0.5 * (jnp.eye(k, dtype=m.dtype) - 1.0 / k)
 
         def one(y: Any, m: Array, cov: Array) -> VectorMoments:
-            total = jnp.sum(y)
-            value = likelihood.log_prob(y, m) - 0.5 * total * jnp.sum(a * cov)
-            return VectorMoments(value, y - total * jax.nn.softmax(m), -total * a)
+            value, slope = jax.value_and_grad(likelihood.log_prob, 1)(y, m)
+            return VectorMoments(value - 0.5 * total_of(y) * jnp.sum(a * cov), slope, -total_of(y) * a)
 
         return jax.vmap(one)(y, m, cov)
 
     return estimate
 
 
-def _derivatives(likelihood: VectorLikelihood, y: Any, z: Array) -> tuple[Array, Array, Array]:
+def convex_part_of(likelihood: VectorLikelihood, bound: str) -> Callable[[Any], Float[Array, ""]]:
+    """y -> W, where log p(y | z) + W log sum_k e^{z_k} is convex in z; else ValueError."""
+    expected = f"softmax or softmax_mixture for {bound}"
+    require(likelihood.total is not None, "likelihood", expected, likelihood.name)
+    return likelihood.total  # type: ignore[return-value]
+
+
+def _averages_of(likelihood: VectorLikelihood) -> Callable[[Any, Array], tuple[Array, Array, Array]]:
+    """(y, draws) -> means of l, its gradient and its Hessian."""
+    return lambda y, z: tuple(jnp.mean(x, 0) for x in jax.vmap(lambda x: derivatives_at(likelihood, y, x))(z))  # type: ignore[return-value]
+
+
+def derivatives_at(likelihood: VectorLikelihood, y: Any, z: Array) -> tuple[Array, Array, Array]:
+    """l, its gradient and its Hessian at z."""
+    if likelihood.averages is not None:
+        return likelihood.averages(y, z[None])
     log_lik = lambda x: likelihood.log_prob(y, x)
     return log_lik(z), jax.grad(log_lik)(z), jax.hessian(log_lik)(z)

@@ -2,7 +2,7 @@
 
 from vijax.likelihood.base import Likelihood, LogLik, Moments, as_likelihood
 from vijax.likelihood.binary import bernoulli_logit, bernoulli_probit
-from vijax.likelihood.categorical import VectorLikelihood, softmax
+from vijax.likelihood.categorical import VectorLikelihood, softmax, softmax_mixture
 from vijax.likelihood.counts import negative_binomial, poisson_log
 from vijax.likelihood.ordinal import ordinal_logit
 from vijax.likelihood.real import gaussian, student_t
@@ -20,5 +20,6 @@ __all__ = [
     "ordinal_logit",
     "poisson_log",
     "softmax",
+    "softmax_mixture",
     "student_t",
 ]

@@ -1,6 +1,7 @@
 """Ready models: each a function that returns a `vijax.Model`, or a `PredictorModel` for `vijax.pg_svi`."""
 
 from vijax.models import emission
+from vijax.models.ctm import ctm
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
 from vijax.models.factorial_hmm import factorial_hmm
@@ -27,6 +28,7 @@ from vijax.models.state_space import linear_gaussian_state_space
 __all__ = [
     "PredictorModel",
     "ard_regression",
+    "ctm",
     "dp_mixture",
     "emission",
     "factor_analysis",

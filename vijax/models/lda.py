@@ -84,6 +84,7 @@ def lda(
         reads_documents=True,
         vocab_size=int(vocab_size),
         score=completion_score,
+        shares=lambda stats, gamma, key: gamma / jnp.sum(gamma, axis=1, keepdims=True),
     )
 
 

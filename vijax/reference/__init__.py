@@ -4,6 +4,8 @@ from vijax.reference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
 from vijax.reference.collapsed_gibbs import collapsed_gibbs_lda as collapsed_gibbs_lda
 from vijax.reference.collapsed_mixture import CollapsedMixture as CollapsedMixture
 from vijax.reference.collapsed_mixture import collapsed_gibbs_mixture as collapsed_gibbs_mixture
+from vijax.reference.gaussian_bound import gaussian_bound as gaussian_bound
+from vijax.reference.gaussian_bound import gaussian_by_lbfgs as gaussian_by_lbfgs
 from vijax.reference.gibbs import Draws as Draws
 from vijax.reference.gibbs import gibbs as gibbs
 from vijax.reference.log_joint import log_joint as log_joint

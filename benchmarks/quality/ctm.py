@@ -1,0 +1,160 @@
+"""Quality of the correlated topic model: document completion by E-step, in training and at identical parameters.
+
+    python benchmarks/quality/ctm.py                                  # AP, K = 10, by proximal gradient and Laplace
+    python benchmarks/quality/ctm.py --corpus nips --passes 12
+    python benchmarks/quality/ctm.py --lbfgs 20                       # each document's bound beside L-BFGS on (m, L)
+
+Reads the corpus from the folder named by VIJAX_DATA. Half of the documents are held out, and half of the tokens of each
+of those is scored given the other half, nats per word, higher is better. Topics are posterior modes at smoothing 1 (eta
+= 2), one step a pass over the training documents. The scores at identical parameters are paired: same documents, same
+halves; the standard error is of their difference. One line of JSON per result goes to --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import vijax as vi
+from vijax import data
+from vijax.estep import GaussianLocals, LogisticNormal
+from vijax.evaluate import Score, gaussian_completion, unigram_score
+from vijax.evaluate.score import ratio_estimate
+from vijax.expectation import blei_lafferty, bohning, delta_method, laplace, vector_monte_carlo
+from vijax.models.lda import likelihood_table
+
+SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bound
+ESTEPS = {
+    "pg": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True)),
+    "pg_diagonal": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True), "diagonal"),
+    "laplace": lambda s: vi.estep.proximal_gradient(laplace(), max_iters=100),
+    "delta": lambda s: vi.estep.proximal_gradient(delta_method(), max_iters=100),
+    "blei_lafferty": lambda s: vi.estep.proximal_gradient(blei_lafferty(), "diagonal", **SLOW),
+    "bohning": lambda s: vi.estep.proximal_gradient(bohning(), **SLOW),
+}
+
+
+def arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--corpus", default="ap")
+    p.add_argument("--topics", type=int, default=10)
+    p.add_argument("--limit", type=int, default=None, help="training and held-out documents, at most this many each")
+    p.add_argument("--train", nargs="+", default=["pg", "laplace"], choices=sorted(ESTEPS))
+    p.add_argument("--infer", nargs="+", default=sorted(ESTEPS), choices=sorted(ESTEPS))
+    p.add_argument("--passes", type=int, nargs="+", default=[12, 60], help="scores are taken after each of these")
+    p.add_argument("--seeds", type=int, nargs="+", default=[0])
+    p.add_argument("--samples", type=int, default=64)
+    p.add_argument("--lbfgs", type=int, default=0, help="documents whose bound is compared with that of L-BFGS")
+    p.add_argument("--out", default=None)
+    return p.parse_args()
+
+
+def parameters(posterior: vi.Product) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Topics, mu and Sigma^-1 at their modes."""
+    mode = posterior.mode()
+    return mode["topics"], mode["logits"].mean, mode["logits"].precision
+
+
+def report(out: str | None, row: dict[str, Any]) -> None:
+    print(" ".join(f"{k}={v}" for k, v in row.items()), flush=True)
+    if out:
+        with open(out, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def compare(a: argparse.Namespace, row: dict, posterior: vi.Product, test: data.Corpus) -> Score:
+    """Every E-step's score at the same parameters, and its difference from that of proximal gradients."""
+    scores = {}
+    for name in ["pg", *(n for n in a.infer if n != "pg")]:
+        score = gaussian_completion(*parameters(posterior), test, jax.random.key(1234), estep=ESTEPS[name](a.samples))
+        scores[name] = score
+        mean, error = ratio_estimate(score.log_probs - scores["pg"].log_probs, score.num_tokens)
+        more = {"infer": name, "score": round(score.mean, 4), "se": round(score.standard_error, 4)}
+        report(a.out, row | more | {"minus_pg": round(mean, 5), "se_of_difference": round(error, 5)})
+    return scores["pg"]
+
+
+def train(a: argparse.Namespace, name: str, seed: int, corpus: data.Corpus, test: data.Corpus) -> tuple[Any, dict]:
+    model = vi.models.ctm(a.topics, corpus.vocab_size, eta=2.0, num_samples=a.samples)
+    alg = vi.map(model, estep=ESTEPS[name](a.samples))
+    state, spent, scores = None, 0.0, {}
+    for passes in a.passes:
+        began = time.process_time()
+        fit = vi.fit(alg, corpus, key=jax.random.key(seed), num_steps=passes, state=state, steps_per_chunk=4)
+        spent += time.process_time() - began
+        state = fit.state
+        bound, halved = fit.trace["local_elbo"], int(fit.trace["retractions"][-1])
+        row = {"corpus": a.corpus, "train": name, "seed": seed, "passes": passes, "cpu_s": round(spent, 1)}
+        row |= {"bound_per_word": round(float(bound[-1]) / corpus.num_tokens, 4), "halvings": halved}
+        scores[passes] = compare(a, row, fit.posterior, test)
+    return fit, scores
+
+
+def against_lbfgs(a: argparse.Namespace, posterior: vi.Product, corpus: data.Corpus) -> None:
+    """Bounds of single documents at fixed parameters, on draws that none of the methods has seen."""
+    jax.config.update("jax_enable_x64", True)
+    topics, mean, precision = (jnp.asarray(np.asarray(x), jnp.float64) for x in parameters(posterior))
+    table, _ = likelihood_table(jnp.log(topics))
+    fresh, own = (antithetic(seed, 4000, len(mean)) for seed in (7, 8))
+    gaps: dict[str, list[float]] = {name: [] for name in a.infer}
+    cov = np.linalg.inv(precision)
+    for d in np.random.default_rng(0).choice(corpus.num_documents, a.lbfgs, replace=False):
+        words = slice(corpus.indptr[d], corpus.indptr[d + 1])
+        rows, counts = table[jnp.asarray(corpus.indices[words])], jnp.asarray(corpus.counts[words], jnp.float64)
+
+        def log_joint(z: jax.Array, rows: jax.Array = rows, counts: jax.Array = counts) -> jax.Array:
+            likelihood = vi.likelihood.softmax_mixture().log_prob((rows, counts), z)
+            return likelihood - 0.5 * (z - mean) @ precision @ (z - mean)
+
+        bound = jax.jit(lambda m, f, log_joint=log_joint: vi.reference.gaussian_bound(log_joint, m, f, fresh))
+        m, factor = vi.reference.gaussian_by_lbfgs(log_joint, mean, own, factor=np.linalg.cholesky(cov))
+        best = float(bound(m, factor))
+        for name in a.infer:
+            q = infer(ESTEPS[name](a.samples), rows, counts, mean, precision)
+            gaps[name].append(float(bound(*q)) - best)
+    for name, gap in gaps.items():
+        stats = {"mean": np.mean(gap), "least": np.min(gap), "largest": np.max(gap)}
+        report(a.out, {"bound_minus_lbfgs": name, "documents": len(gap)} | {k: round(v, 3) for k, v in stats.items()})
+
+
+def antithetic(seed: int, count: int, size: int) -> jax.Array:
+    half = np.random.default_rng(seed).normal(size=(count // 2, size))
+    return jnp.asarray(np.concatenate([half, -half]))
+
+
+def infer(estep: Any, rows: jax.Array, counts: jax.Array, mean: jax.Array, precision: jax.Array) -> tuple:
+    """m and L of one document."""
+    start = GaussianLocals(jnp.zeros((1, len(mean))), jnp.zeros((1, *precision.shape)), jnp.zeros(1, jnp.int32))
+    problem = LogisticNormal(rows[None], counts[None], precision @ mean, precision)
+    local = jax.jit(estep.logistic_normal)(problem, start, jax.random.key(0))
+    return local.mean[0], jnp.linalg.cholesky(jnp.linalg.inv(precision + local.site[0]))
+
+
+def main() -> None:
+    a = arguments()
+    corpus = data.load_bag_of_words(a.corpus)
+    training, test = corpus.split(held_out=0.5, seed=0)
+    if a.limit:
+        training, test = training[np.arange(a.limit)], test[np.arange(a.limit)]
+    print(f"train {training}, test {test}, unigram {unigram_score(training, test, smoothing=1.0)}", flush=True)
+    for seed in a.seeds:
+        last: dict[int, Score] = {}
+        for name in a.train:
+            fit, scores = train(a, name, seed, training, test)
+            for passes, score in scores.items() if last else ():
+                mean, error = ratio_estimate(score.log_probs - last[passes].log_probs, score.num_tokens)
+                row = {"trained_by": name, "minus_trained_by": a.train[0], "seed": seed, "passes": passes}
+                report(a.out, row | {"difference": round(mean, 5), "se": round(error, 5)})
+            last = last or scores
+            if a.lbfgs:
+                against_lbfgs(a, fit.posterior, test)
+
+
+if __name__ == "__main__":
+    main()
