@@ -163,13 +163,14 @@ COMMANDS: dict[str, Callable[..., int]] = {
 def _end(outcome: Any) -> int:
     """The last screen: what was found, score, where the page is; and how to go on if the run did not finish."""
     from vijax.app.pages import read_run, summary_path
+    from vijax.evaluate import Score
     from vijax.fit import Status
 
     finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
     run = read_run(outcome.folder)
     print(summary_path(run).read_text(encoding="utf-8"))
     if outcome.score is not None:
-        measure = "document completion" if run.config.listing.reads_documents else "log predictive density"
+        measure = "document completion" if isinstance(outcome.score, Score) else "log predictive density"
         print(f"Held-out score ({measure}): {outcome.score}")
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
     if finished:

@@ -15,6 +15,7 @@ import vijax as vi
 from vijax.app.assemble import load_data, make_algorithm, state_like
 from vijax.app.catalogue import LISTINGS
 from vijax.app.config import load_config
+from vijax.app.sections import DocumentData
 from vijax.cli import main
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
@@ -35,7 +36,7 @@ def short(path, corpus):
     """The overrides of a short run, and its data: few rows, small batches, two restarts at the most."""
     config = load_config(path)
     values = ["num_epochs=2", "evaluate_every=0", "held_out=0.3", f"restarts={min(config.fit.restarts, 2)}"]
-    if config.listing.reads_documents:
+    if isinstance(config.data, DocumentData):
         return [*values, "batch_size=10"] + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
     if not config.data.path.startswith("sklearn"):  # its rows are sorted by class
         values.append(f"num_rows={400 if config.data.group else 40}")

@@ -2,6 +2,7 @@
 
 from vijax.app.catalogue import (
     ard_regression,
+    ctm,
     dp_mixture,
     factor_analysis,
     factorial_hmm,
@@ -21,6 +22,7 @@ LISTINGS: dict[str, Listing] = {
     listing.name: listing
     for listing in (
         lda.LISTING,
+        ctm.LISTING,
         plsa.PLSA,
         plsa.SIMPLE_MIXTURE,
         mixture.LISTING,
