@@ -109,19 +109,10 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       column: where a table has its text; that of the run if not given.
       seed: of the split in halves and of the draws.
     """
-    import jax
+    from vijax.app.pages import score_other
+    from vijax.app.run import say_to_stderr
 
-    from vijax.app.listing import Data
-    from vijax.app.pages import restore
-    from vijax.app.run_folder import read_run_config
-
-    config = read_run_config(run)
-    seen = restore(run, config)
-    other = config.listing.source.other(config, seen.data, data, column)
-    for note in getattr(other, "notes", ()):
-        print(f"Note: {note}", file=sys.stderr)
-    seen = seen._replace(data=Data(seen.data.train, other), key=jax.random.key(seed))
-    print(config.listing.scored(seen))
+    print(score_other(run, data, column, seed, say_to_stderr))
     return 0
 
 

@@ -132,7 +132,8 @@ def text(blocks: Iterable[Block], most: int = 40) -> str:
 
 def _text(block: Block, most: int) -> str:
     if isinstance(block, Table):
-        return f"{block.title}\n{_aligned(block.header, block.rows, most)}"
+        note = f"\n  {block.note}" if block.note else ""
+        return f"{block.title}\n{_aligned(block.header, block.rows, most)}{note}"
     if isinstance(block, Intervals):
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
         return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, most)}"
@@ -152,7 +153,7 @@ def number(value: Any) -> str:
     >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0)
     ('0.1235', '7', '', 'a', '-1,234,567')
     """
-    if value is None:
+    if value is None or value != value:  # as JSON has it, or NaN
         return ""
     if isinstance(value, float):  # NumPy's float64 is one
         return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"

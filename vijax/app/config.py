@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from vijax.app.catalogue import LISTINGS
 from vijax.app.listing import Listing
@@ -39,6 +42,10 @@ class Config:
     algorithm: Any
     fit: FitConfig
 
+    def in_precision(self) -> contextlib.AbstractContextManager:
+        """Where everything of the run must be done: the working precision that it asks for."""
+        return jax.enable_x64(self.fit.precision == "float64")
+
     @property
     def listing(self) -> Listing:
         """What the command line knows of the model."""
@@ -60,7 +67,14 @@ def schema(model: str) -> Any:
 
 
 FREE_ON_RESUME = frozenset(
-    ["name", "fit.num_epochs", "fit.tol", "fit.evaluate_every", "fit.checkpoint_every_s", "fit.progress_every_s"]
+    [
+        "name",
+        "fit.num_epochs",
+        "fit.convergence",
+        "fit.evaluate_every",
+        "fit.checkpoint_every_s",
+        "fit.progress_every_s",
+    ]
 )
 """Keys that leave the steps already taken as they are, so that a run may go on under other values of them."""
 

@@ -97,10 +97,10 @@ def component_means(name: str, seen: Seen) -> np.ndarray:
 def table_of_components(
     title: str, name: str, seen: Seen, columns: Sequence[str], leading: Mapping[str, Any], most: int = 8
 ) -> list[Block]:
-    """Components, largest first: the columns `leading` (the first of them sizes), then means; and of many columns a map
-    of all."""
-    means, sizes = component_means(name, seen), np.asarray(next(iter(leading.values())))
-    order = np.argsort(-sizes, kind="stable")
+    """Components, largest first, those of hardly any weight left out: the columns `leading` (the first of them sizes),
+    then means; and of many columns a map of all."""
+    means, sizes = component_means(name, seen), np.asarray(next(iter(leading.values())), float)
+    order = np.array([k for k in np.argsort(-sizes, kind="stable") if sizes[k] >= 1e-3 * sizes.sum()])
     spreads = [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, seen)] if name != "unit_gaussian" else []
     shown = range(min(len(columns), most))
     header = ["", *leading, *(columns[d] for d in shown)]
@@ -111,8 +111,9 @@ def table_of_components(
         cells = [int(k), *(float(values[k]) for values in leading.values()), *(float(means[k, d]) for d in shown)]
         return cells + ([float(spreads[k][d]) for d in shown] if len(header) > len(cells) else [])
 
-    note = f"The first {most} of {len(columns)} columns." if len(columns) > most else ""
-    blocks: list[Block] = [Table(title, header, [row(k) for k in order], note)]
+    notes = [f"The first {most} of {len(columns)} columns."] if len(columns) > most else []
+    notes += [f"{len(sizes) - len(order)} more account for next to nothing."] if len(order) < len(sizes) else []
+    blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(notes))]
     if len(columns) > most:
         blocks.append(Heat("What components emit", [str(k) for k in order], list(columns), means[order]))
     return blocks

@@ -37,7 +37,7 @@ def lines(block: blocks.Lines) -> Figure:
     ax.set(xlabel=block.x_label, ylabel=block.y_label)
     core = np.concatenate([_array(block.y), _array(block.points_y)])
     low, high = ax.get_ylim()
-    reach = 2 * float(np.ptp(core))
+    reach = 2 * float(np.ptp(core)) or 1.0
     ax.set_ylim(max(low, float(core.min()) - reach), min(high, float(core.max()) + reach))
     return figure
 
@@ -67,7 +67,7 @@ def intervals(block: blocks.Intervals) -> Figure:
 def heat(block: blocks.Heat) -> Figure:
     """A cell an entry."""
     values = np.array([_array(row) for row in block.values])
-    figure, ax = _axes(max(4.0, 1.6 + 0.3 * values.shape[1]), max(2.6, 1.2 + 0.26 * values.shape[0]), block)
+    figure, ax = _axes(min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])), max(2.6, 1.2 + 0.26 * values.shape[0]), block)
     signed = bool(np.nanmin(values) < 0)
     most = float(np.nanmax(np.abs(values)))
     image = ax.imshow(values, cmap="RdBu" if signed else "Blues", vmin=-most if signed else 0, vmax=most, aspect="auto")

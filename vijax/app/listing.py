@@ -124,6 +124,10 @@ class Listing:
         """Whether its data are a corpus."""
         return self.unit == "document"
 
+    def has_score(self, model: Any) -> bool:
+        """Whether there is a score to take: the listing's own, or the model's."""
+        return self.score is not None or model.score is not None
+
     def scored(self, seen: Seen) -> Any:
         """The score of the test data, with its standard error."""
         if self.score is not None:

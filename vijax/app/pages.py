@@ -14,7 +14,7 @@ from vijax.app.assemble import load_data, make_algorithm, state_like
 from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Data, Seen
 from vijax.app.run_end import end_of
-from vijax.app.run_folder import latest_checkpoint, read_json, read_run_config, read_vocabulary
+from vijax.app.run_folder import Say, latest_checkpoint, read_json, read_run_config, read_vocabulary
 from vijax.data import Corpus
 from vijax.progress import clock_time
 from vijax.restarts import best_state
@@ -47,9 +47,9 @@ def read_run(folder: Path) -> Run:
     config, result = read_run_config(folder), end_of(folder)
     if result is not None:
         return Run(folder, config, blocks.from_json(result["blocks"]), result)
-    data = load_data(config)
-    seen = restore(folder, config, data)
-    return Run(folder, config, list(config.listing.describe(seen)), {})
+    with config.in_precision():
+        seen = restore(folder, config, load_data(config))
+        return Run(folder, config, list(config.listing.describe(seen)), {})
 
 
 def read_topics(folder: Path, num_words: int) -> list[Topic]:
@@ -63,6 +63,22 @@ def read_topics(folder: Path, num_words: int) -> list[Topic]:
         raise ConfigError(f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax summary {folder}")
     seen = restore(folder, config)
     return summarise(seen.posterior["topics"].concentration, seen.data.names, num_words)
+
+
+def score_other(folder: Path, path: str, column: str | None, seed: int, say: Say) -> Any:
+    """The score of a run on other data.
+
+    Raises:
+      ConfigError: nothing was saved yet.
+      ValueError: data that cannot be read, or that are not of the run's columns.
+    """
+    config = read_run_config(folder)
+    with config.in_precision():
+        seen = restore(folder, config)
+        other = config.listing.source.other(config, seen.data, path, column)
+        for note in getattr(other, "notes", ()):
+            say(f"Note: {note}")
+        return config.listing.scored(seen._replace(data=Data(seen.data.train, other), key=jax.random.key(seed)))
 
 
 def restore(folder: Path, config: Config, data: Data | None = None) -> Seen:

@@ -58,14 +58,17 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) 
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists: name another folder with --out, or go on with it: vijax resume {folder}")
     config = _absolute(config)
-    data = _read(config, say)
-    algorithm = make_algorithm(config, data)
-    _check_beforehand(config, algorithm, data)
-    folder = new_folder(config.name) if folder is None else folder
-    write_beginning(folder, config, data)
-    say(f"Run folder: {folder}")
-    with locked(folder):
-        return _sit(folder, config, data, algorithm, None, say)
+    with config.in_precision():
+        data = _read(config, say)
+        algorithm = make_algorithm(config, data)
+        _check_beforehand(config, algorithm, data)
+        if data.test is not None and not config.listing.has_score(algorithm.spec.model):
+            say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
+        folder = new_folder(config.name) if folder is None else folder
+        write_beginning(folder, config, data)
+        say(f"Run folder: {folder}")
+        with locked(folder):
+            return _sit(folder, config, data, algorithm, None, say)
 
 
 def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
@@ -76,7 +79,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
       CheckpointError: no checkpoint can be read.
     """
     config = read_run_config(folder)
-    with locked(folder):
+    with locked(folder), config.in_precision():
         data = _read(config, say)
         check_same_data(folder, config, data)
         algorithm = make_algorithm(config, data)
@@ -84,7 +87,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
         found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say)
         ended = end_of(folder)
         if found is not None and ended is not None and _has_converged(config, found, ended):
-            say(f"{folder} has converged; to go on, lower fit.tol in {folder / 'config.toml'}")
+            say(f"{folder} has converged; to go on, lower fit.convergence in {folder / 'config.toml'}")
             write_pages(folder)
             return Outcome(folder, Status.CONVERGED, ended["score_text"])
         metrics.truncate(folder / "metrics.jsonl", found.step if found else 0)
@@ -94,7 +97,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
 
 def _has_converged(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
     """Whether the run has stopped by itself, and would again: no step is left to take."""
-    same = found.config.get("fit.tol") == config.fit.tol and ended["step"] == found.step
+    same = found.config.get("fit.convergence") == config.fit.convergence and ended["step"] == found.step
     return same and ended["status"] == str(Status.CONVERGED)
 
 
@@ -138,10 +141,11 @@ def _sit(
     def score(seen: Any) -> Any:
         return listing.scored(Seen(Fit(algorithm, seen.state, {}, None), data, config.model, score_key))
 
+    scores = data.test is not None and listing.has_score(algorithm.spec.model)
     recorder = Recorder(
         folder,
         flatten(config),
-        score=score if data.test is not None else None,
+        score=score if scores else None,
         evaluate_every=_evaluate_every(config, data, size),
         checkpoint_every_s=config.fit.checkpoint_every_s,
         warn=lambda message: say(f"Warning: {message}"),
@@ -160,11 +164,11 @@ def _sit(
             batch_size=size,
             state=found.tree if found else None,
             restarts=config.fit.restarts,
-            tol=config.fit.tol,
+            tol=config.fit.convergence,
             callbacks=(recorder, printer),
             throw=False,
         )
-    if data.test is not None and recorder.score_step != int(result.state.step):
+    if scores and recorder.score_step != int(result.state.step):
         recorder.latest_score = score(result)
     try:
         seen = Seen(result, data, config.model, read_key)

@@ -57,7 +57,7 @@ class TableData:
     target: str | None = setting(None, "column to predict, of models that predict one")
     group: str | None = setting(None, "column that says to which sequence (or group) a row belongs; order is kept")
     num_rows: int | None = setting(None, "how many rows to generate; of others, to keep of the first", at_least(1))
-    seed: int = setting(0, "seed of a synthetic table", at_least(0))
+    synthetic_seed: int = setting(0, "seed of a synthetic table", at_least(0))
     standardise: bool = setting(False, "bring columns (not the target) to mean 0 and deviation 1 in training rows")
     held_out: float = setting(0.1, "share kept out of training, for the score", between(0.0, 1.0))
     hold_out: Literal["rows", "entries"] = setting(
@@ -195,8 +195,11 @@ class FitConfig:
         None, "documents (rows, sequences) per step; unset: 256, or all of them for em, map, cavi, pg_svi", at_least(1)
     )
     seed: int = setting(0, "seed of everything random: start, batches, draws", at_least(0))
+    precision: Literal["float32", "float64"] = setting("float32", "of all numbers; Gaussian processes may need float64")
     restarts: int = setting(1, "runs from different starts, side by side, of which the best is kept", at_least(1))
-    tol: float | None = setting(None, "stop when the bound changes by less, relatively, between reports", POSITIVE)
+    convergence: float | None = setting(
+        None, "stop when the bound changes by less, relatively, between reports", POSITIVE
+    )
     evaluate_every: int | None = setting(None, "steps between held-out scores; 0: only the last; unset: about six")
     checkpoint_every_s: float = setting(60.0, "seconds between checkpoints; 0: at every chance", at_least(0))
     progress_every_s: float = setting(5.0, "seconds between lines of progress (a terminal gets a bar)", at_least(0.1))

@@ -92,7 +92,7 @@ def _read(config: Any, path: str, like: Table | None) -> Table:
     table = read_table(
         path,
         choice,
-        seed=given.seed,
+        seed=given.synthetic_seed,
         num_rows=given.num_rows if own else None,
         encoding=given.encoding,
         sha256=given.sha256 if own else None,

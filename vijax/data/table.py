@@ -76,9 +76,17 @@ class Table:
     def standardised(self, scaling: Scaling | None = None) -> Table:
         """Columns at mean 0 and standard deviation 1, or moved and scaled by those of another table."""
         if scaling is None:
-            deviation = np.nanstd(self.x, axis=0)
-            scaling = Scaling(np.nanmean(self.x, axis=0), np.where(deviation > 0, deviation, 1.0))
+            scaling = _scaling(self.x)
         return dataclasses.replace(self, x=(self.x - scaling.mean) / scaling.deviation, scaling=scaling)
+
+
+def _scaling(x: np.ndarray) -> Scaling:
+    """Of what is there of each column; a column without spread, or without anything, keeps its scale."""
+    there = np.isfinite(x)
+    number = np.maximum(there.sum(axis=0), 1)
+    mean = np.where(there, x, 0.0).sum(axis=0) / number
+    deviation = np.sqrt((np.where(there, x - mean, 0.0) ** 2).sum(axis=0) / number)
+    return Scaling(mean, np.where(deviation > 0, deviation, 1.0))
 
 
 # --- from named columns ----------------------------------------------------------------------------------------------

@@ -1,0 +1,118 @@
+"""Blocks of a page: kept as JSON, read on the screen, drawn as SVG and as figures."""
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from vijax.app import blocks, charts, figures
+from vijax.app.views import Plane, histogram, scatter
+from vijax.summary import Document, summarise
+
+CIRCLE = np.linspace(0, 2 * np.pi, 9)
+EXAMPLES = [
+    blocks.Table("Some <b>rows</b>", ["", "size", "what"], [[0, 0.5, "a & b"], [1, float("nan"), "c"]], "A note."),
+    blocks.Lines("Line", "t", "y", [0.0, 1.0, 2.0], [1.0, 3.0, 2.0], [0.0, 2.0, 1.0], [2.0, 400.0, 3.0], [0.5], [2.5]),
+    blocks.Lines("Bare", "t", "y", np.array([0.0, 1.0]), np.array([1.0, 1.0])),
+    blocks.Scatter("Points", "x1", "x2", [0.0, 1.0], [2.0, -1.0], [0, 12], [(0, np.cos(CIRCLE), np.sin(CIRCLE))]),
+    blocks.Intervals("Bars", ["a", "b" * 40], [1.0, -2.0], [0.1, 0.0]),
+    blocks.Heat("Matrix", ["r0", "r1"], ["c0", "c1", "c2"], np.array([[0.5, -1.0, 0.0], [2.0, np.nan, 1.0]])),
+    blocks.Strips("Paths", ["s"], [[0, 0, 1, -1]]),
+]
+
+
+class Closed(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attributes):
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: block.title)
+def test_a_block_is_drawn_also_after_json(block):
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]), allow_nan=False)))[0]
+    assert type(again) is type(block)
+    for shown in (block, again):
+        page = charts.card(shown)
+        parser = Closed()
+        parser.feed(page)
+        assert parser.open == []
+        assert not re.search(r"\b(nan|inf)\b", page)
+        assert "<b>" not in page
+        for _, figure in figures.pictures([shown]):
+            file = io.BytesIO()
+            figure.savefig(file, format="png")
+            assert file.getvalue().startswith(b"\x89PNG")
+
+
+def test_topics_come_back_from_json():
+    topics = summarise(np.array([[9.0, 1.0], [1.0, 3.0]]), ["a", "b"], documents=[[Document("d", "x", 0.5)], []])
+    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([blocks.Topics("2 topics", topics, np.eye(2))]))))[0]
+    assert again.topics[0].label == topics[0].label
+    assert again.topics[0].documents[0].title == "d"
+    assert blocks.text([again]) == blocks.text([blocks.Topics("2 topics", topics, np.eye(2))])
+
+
+def test_the_screen_aligns_words_left_and_numbers_right():
+    shown = blocks.Table("T", ["", "long name"], [["a", 1.0], ["bbb", -0.25]], "Note.")
+    assert blocks.text([shown]).splitlines() == [
+        "T",
+        "       long name",
+        "  a            1",
+        "  bbb      -0.25",
+        "  Note.",
+    ]
+
+
+def test_a_long_table_is_cut_and_says_so():
+    shown = blocks.Table("T", ["i"], [[i] for i in range(100)])
+    lines = blocks.text([shown]).splitlines()
+    assert len(lines) == 1 + 1 + 40 + 1
+    assert lines[-1] == "  ... and 60 more"
+
+
+def test_pictures_have_no_text_on_the_screen():
+    assert blocks.text([EXAMPLES[1], EXAMPLES[3], EXAMPLES[6]]) == ""
+
+
+def test_principal_components_keep_the_most_variance_and_turn_covariances():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 5)) * [5.0, 0.1, 3.0, 0.1, 0.1] + 10.0
+    plane = Plane(x, list("abcde"))
+    np.testing.assert_allclose(plane.points(x).std(axis=0), [5, 3], rtol=0.1)
+    xs, ys = plane.ellipse(x.mean(axis=0), np.cov(x.T))
+    np.testing.assert_allclose([np.max(xs), np.max(ys)], 2 * plane.points(x).std(axis=0), rtol=0.02)
+
+
+def test_two_columns_are_their_own_plane_and_one_gets_a_density():
+    x = np.random.default_rng(1).normal(loc=[3.0, -1.0], size=(3000, 2))
+    shown = scatter("S", x, ["a", "b"], np.zeros(3000, int))
+    assert (shown.x_label, shown.y_label) == ("a", "b")
+    assert len(shown.x) == 1500
+    bars = histogram("H", x[:, 0], "a", lambda grid: np.exp(-0.5 * (grid - 3) ** 2) / np.sqrt(2 * np.pi))
+    width = bars.points_x[1] - bars.points_x[0]
+    np.testing.assert_allclose(np.sum(bars.points_y) * width, 1.0)
+    np.testing.assert_allclose(np.interp(bars.points_x, bars.x, bars.y), bars.points_y, atol=0.12)
+
+
+def test_a_curve_far_beyond_its_points_does_not_flatten_them():
+    svg = charts.card(EXAMPLES[1])
+    low, high = (float(v.replace(",", "").replace("\u2212", "-")) for v in (ticks(svg)[0], ticks(svg)[-1]))
+    assert high - low < 20
+
+
+def ticks(svg):
+    return re.findall(r'class="tick"[^>]*text-anchor="end">([^<]+)<', svg)

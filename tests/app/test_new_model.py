@@ -1,0 +1,52 @@
+"""The skeleton of CONTRIBUTING.md puts a model on the command line."""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+import vijax as vi
+from vijax.app import blocks, listing, sections, tables, typed_toml
+from vijax.app.catalogue import LISTINGS
+from vijax.cli import main
+from vijax.data import table as data_table
+
+TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+
+
+def skeleton(heading):
+    """The Python block under a heading."""
+    return re.search(r"```python\n(.*?)```", TEXT.partition(f"## {heading}")[2], flags=re.DOTALL)[1]
+
+
+@pytest.fixture
+def coin(monkeypatch):
+    names = {
+        "vi": vi, "np": np, "dataclasses": dataclasses, "Any": Any, "Literal": Literal, "data_table": data_table,
+        **vars(blocks), **vars(listing), **vars(sections), **vars(tables), **vars(typed_toml),
+        "Table": blocks.Table,
+    }  # fmt: skip
+    exec(skeleton("How to add a model"), names)
+    exec(skeleton("How to put a model on the command line"), names)
+    monkeypatch.setitem(LISTINGS, "coin", names["LISTING"])
+    return names["LISTING"]
+
+
+def test_a_new_model_is_fitted_described_and_has_settings(coin, tmp_path, capsys):
+    (tmp_path / "tosses.csv").write_text("heads\n" + "1\n1\n0\n" * 30)
+    config = '[model]\nname = "coin"\na = 2\n[data]\npath = "{}"\n[fit]\nnum_epochs = 3\n'
+    (tmp_path / "coin.toml").write_text(config.format(tmp_path / "tosses.csv"))
+    assert main(["fit", str(tmp_path / "coin.toml"), "--out", str(tmp_path / "run"), "--set", "held_out=0"]) == 0
+    assert "heads  0.6667" in capsys.readouterr().out  # (60 + 2) / (90 + 3)
+    assert main(["summary", str(tmp_path / "run")]) == 0
+    assert main(["fit", str(tmp_path / "coin.toml"), "--out", str(tmp_path / "other")]) == 0
+    assert "coin has no held-out score" in capsys.readouterr().err
+    assert main(["settings", "--model", "coin"]) == 0
+    assert "# prior pseudo-count of heads\na = 1.0" in capsys.readouterr().out
+    assert main(["fit", str(tmp_path / "coin.toml"), "--set", "model.a=-1"]) == 2

@@ -1,0 +1,189 @@
+"""Runs on tables as a user meets them: resumed with restarts, converged, scored on other rows, wrong inputs."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+from vijax.app.pages import read_run
+from vijax.app.run_folder import read_run_config
+from vijax.cli import main
+
+CONFIG = """
+[data]
+path = {path}
+
+[model]
+name = "mixture"
+num_components = 3
+emission.name = "diagonal_gaussian"
+init.name = "random_responsibilities"
+
+[fit]
+num_epochs = 60
+restarts = 3
+checkpoint_every_s = 0
+evaluate_every = 20
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Keeps compiled programs for the runs of this file, as the program does for its user."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = [getattr(jax.config, name) for name in names]
+    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.05), strict=True):
+        jax.config.update(name, value)
+    yield
+    for name, value in zip(names, before, strict=True):
+        jax.config.update(name, value)
+
+
+def rows(seed, number=90):
+    rng = np.random.default_rng(seed)
+    return np.array([[-4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])[np.arange(number) % 3] + rng.normal(size=(number, 2))
+
+
+def write_csv(path, x, names="left,right"):
+    np.savetxt(path, x, delimiter=",", header=names, comments="", fmt="%.6g")
+    return path
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    path = write_csv(folder / "rows.csv", rows(0))
+    (folder / "small.toml").write_text(CONFIG.format(path=json.dumps(str(path))))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(inputs):
+    out = inputs / "run"
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0
+    return out
+
+
+def left(folder):
+    """What a run came to: the posterior's bytes, and every metric but the times."""
+    with np.load(folder / "posterior.npz") as file:
+        posterior = {name: file[name].tobytes() for name in file.files}
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return posterior, [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+
+def test_the_clusters_are_found_printed_and_drawn(run, capsys):
+    assert main(["summary", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "Components" in out
+    assert "nats per row (9 rows)" in out
+    table = read_run(run).shown[0]
+    assert table.header == ["", "weight", "left", "right", "sd left", "sd right"]
+    means = sorted(np.round(row[2] / 4) for row in table.rows)
+    assert means == [-1, 0, 1]
+    assert all(0.2 < row[1] < 0.5 and 0.6 < row[4] < 1.5 for row in table.rows)
+    assert (run / "figures" / "clusters.png").is_file()
+    assert not (run / "vocabulary.txt").exists()
+
+
+def test_a_run_with_restarts_stopped_and_resumed_equals_one_that_never_was(run, inputs, capsys):
+    out = inputs / "parts"
+    short = ["--set", "num_epochs=50"]  # a chunk's end; the best of the restarts is chosen at the end alone
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(out), *short]) == 0
+    config = out / "config.toml"
+    config.write_text(config.read_text().replace("num_epochs = 50", "num_epochs = 60"))
+    assert main(["resume", str(out)]) == 0
+    posterior, metrics = left(out)
+    expected, others = left(run)
+    assert posterior == expected
+    assert [r for r in metrics if r["kind"] == "step"] == [r for r in others if r["kind"] == "step"]
+
+
+def test_a_finished_run_resumed_is_left_as_it_is(run, capsys):
+    before = left(run)
+    assert main(["resume", str(run)]) == 0
+    assert left(run) == before
+
+
+def test_a_converged_run_stays_and_goes_on_under_a_lower_tol(inputs, capsys):
+    out = inputs / "converged"
+    given = ["--set", "num_epochs=2000", "convergence=1e-5", "restarts=1", "init.name=kmeans_plus_plus"]
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(out), *given]) == 0
+    before = left(out)
+    assert json.loads((out / "result.json").read_text())["status"].startswith("converged")
+    assert before[1][-1]["step"] < 2000
+    assert main(["resume", str(out)]) == 0
+    assert left(out) == before
+    assert "lower fit.convergence" in capsys.readouterr().err
+    assert read_run_config(out).fit.convergence == 1e-5
+    (out / "config.toml").write_text(
+        (out / "config.toml").read_text().replace("convergence = 1e-05", "convergence = 1e-30")
+    )
+    (out / "config.toml").write_text((out / "config.toml").read_text().replace("= 2000", "= 150"))
+    assert main(["resume", str(out)]) == 0
+    assert left(out)[1][-1]["step"] == max(150, before[1][-1]["step"])
+
+
+def test_other_rows_are_scored(run, inputs, capsys):
+    near, far = write_csv(inputs / "near.csv", rows(7)), write_csv(inputs / "far.csv", rows(7) + 3.0)
+    scores = []
+    for path in (near, far):
+        assert main(["evaluate", str(run), "--data", str(path)]) == 0
+        out = capsys.readouterr().out
+        assert "nats per row (90 rows)" in out
+        scores.append(float(out.partition(" ")[0]))
+    assert -4.3 < scores[0] < -3.4  # log 3 + log 2 pi e = 3.9 at the truth
+    assert scores[1] < scores[0] - 2
+
+
+def test_an_unfinished_run_can_be_read(inputs, run, capsys):
+    (run / "result.json").rename(run / "kept.json")
+    try:
+        assert main(["summary", str(run)]) == 0
+        assert "Components" in capsys.readouterr().out
+        assert main(["report", str(run)]) == 0
+        assert "not whole" in (run / "report.html").read_text()
+    finally:
+        (run / "kept.json").rename(run / "result.json")
+
+
+@pytest.mark.parametrize(
+    ("command", "fragments"),
+    [
+        ("fit {inputs}/small.toml --data {inputs}/absent.csv", ["absent.csv", "expected a file"]),
+        ("fit {inputs}/small.toml --set data.columns=['lef']", ["rows.csv", "'lef'", "did you mean 'left'?"]),
+        ("fit {inputs}/small.toml --set emission.name=poisson", ["counts 0, 1, 2", "row"]),
+        (
+            "fit {inputs}/small.toml --set emission.name=full_gaussian degrees=1",
+            ["model.emission.degrees", "2 columns"],
+        ),
+        ("fit {inputs}/small.toml --set batch_size=99", ["batch_size", "99", "81 training rows"]),
+        ("fit {inputs}/small.toml --set held_out=0.001", ["held_out", "0 of 90 rows"]),
+        ("fit {inputs}/small.toml --set model.name=mixed", ["model.name", 'did you mean "mixture"?']),
+        ("fit {inputs}/small.toml --set num_topics=3", ["num_topics"]),
+        ("fit {inputs}/gaps.toml", ["gaps.csv", "a missing value in row 1 of column 'right'"]),
+        ("topics {run}", ["no topics", "vijax summary"]),
+        ("evaluate {run} --data {inputs}/other.csv", ["other.csv", "'left'"]),
+        ("evaluate {run} --data {inputs}/rows.csv --column text", ["--column"]),
+        ("settings --model mixtures", ["--model", 'did you mean "mixture"?']),
+    ],
+)
+def test_wrong_input_gives_one_clear_line_and_code_2(command, fragments, inputs, run, capsys):
+    write_csv(inputs / "other.csv", rows(1), "up,down")
+    (inputs / "gaps.csv").write_text("left,right\n1,2\n3,\n5,6\n")
+    (inputs / "gaps.toml").write_text(CONFIG.format(path=json.dumps(str(inputs / "gaps.csv"))))
+    before = set(inputs.iterdir())
+    assert main([*command.format(inputs=inputs, run=run).split(), *out_of(command, inputs)]) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message.startswith("vijax: ")
+    for fragment in fragments:
+        assert fragment in message
+    assert set(inputs.iterdir()) == before
+
+
+def out_of(command, inputs):
+    return ["--out", str(inputs / "none")] if command.startswith("fit") else []
