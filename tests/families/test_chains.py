@@ -106,6 +106,20 @@ def test_stats_count_pairs_and_skip_padding() -> None:
     assert by_step.sum((1, 2)).tolist() == [1, 1, 0, 0]
 
 
+def test_impossible_moves() -> None:
+    """log 0 in first state, transitions and observations: value and marginals are those of a large negative number."""
+    initial, transition, unary = potentials(True)
+    initial = initial.at[1:].set(-jnp.inf)
+    transition = jnp.where(jnp.tril(jnp.ones((K, K), bool), -1) | ~jnp.tri(K, k=1, dtype=bool), -jnp.inf, transition)
+    unary = unary.at[3, 0].set(-jnp.inf)
+    args = initial, transition, unary
+    f = jax.jit(jax.value_and_grad(chains.chain_log_normalizer, (0, 1, 2)))
+    for got, want in zip(*map(jax.tree.leaves, (f(*args), f(*(jnp.maximum(a, -1e30) for a in args)))), strict=True):
+        assert np.all(np.isfinite(got))
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert f(initial, jnp.where(jnp.eye(K, dtype=bool), -jnp.inf, transition), unary)[0] == -jnp.inf
+
+
 def test_one_step_is_a_categorical() -> None:
     q = MarkovChain.from_potentials([0.3, -1.0], np.zeros((2, 2)), [[0.5, 1.0]])
     np.testing.assert_allclose(q.log_normalizer(), np.logaddexp(0.8, 0.0), rtol=1e-6)

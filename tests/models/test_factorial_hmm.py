@@ -136,3 +136,13 @@ def test_minibatches_find_the_switches(algorithm):
 def test_bad_data(data, message):
     with pytest.raises(ValueError, match=message):
         vi.fit(vi.cavi(vi.models.factorial_hmm(2, 2, 2)), data, num_steps=1, key=jax.random.key(0))
+
+
+def test_degenerate_data():
+    """In float32: constant columns, fewer points than states, one step and none."""
+    alg = vi.cavi(vi.models.factorial_hmm(2, 2, 3))
+    some = np.arange(4) < np.array([1, 0])[:, None]
+    for y, mask in ((np.full((2, 4, 2), 3.0), np.ones((2, 4), bool)), (Y[:2], some)):
+        fit = vi.fit(alg, (y.astype(np.float32), mask), num_steps=10, key=jax.random.key(0))
+        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(fit.posterior))
+        assert np.all(np.diff(fit.trace["elbo"]) >= -1e-4 * np.abs(fit.trace["elbo"][1:]))

@@ -15,8 +15,7 @@ These functions take one sequence; map them over a batch by `jax.vmap`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +24,7 @@ from jax.nn import logsumexp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import require
+from vijax.families.forward_backward import backward_pass, forward_pass
 
 Mask = Bool[Array, " T"] | None
 _LOG_ZERO = -1e30  # finite, so that no gradient of a sum of such terms is 0 / 0
@@ -55,16 +55,16 @@ def chain_log_normalizer(
 
 @jax.custom_jvp
 def _log_normalizer(initial: Array, transition: Array, unary: Array, mask: Array) -> Float[Array, ""]:
-    return _forward(initial, transition, unary, mask).total(mask)
+    return forward_pass(initial, transition, unary, mask).total(mask)
 
 
 @_log_normalizer.defjvp
 def _log_normalizer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """dA = <mean statistics, d potentials>."""
     _, transition, _, mask = primals
-    forward = _forward(*primals)
+    forward = forward_pass(*primals)
     value = forward.total(mask)
-    return value, sum(map(jnp.vdot, _smoothed(transition, forward, mask), tangents[:3]), jnp.zeros_like(value))
+    return value, sum(map(jnp.vdot, backward_pass(transition, forward, mask), tangents[:3]), jnp.zeros_like(value))
 
 
 def chain_marginals(
@@ -81,7 +81,7 @@ def chain_marginals(
     [0.55 0.45]
     """
     unary, mask = _checked(initial, transition, unary, mask)
-    return _smoothed(transition, _forward(initial, transition, unary, mask), mask)
+    return backward_pass(transition, forward_pass(initial, transition, unary, mask), mask)
 
 
 def chain_log_normalizer_parallel(
@@ -109,7 +109,7 @@ def chain_entropy(
     z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). A sum of positive
     terms, where A - <lambda, mu> is a difference of terms of size T; what all states share is set apart."""
     unary, mask = _checked(initial, transition, unary, mask)
-    forward = _forward(initial, transition, unary, mask)
+    forward = forward_pass(initial, transition, unary, mask)
 
     def step(entropy: Array, inputs: Any) -> tuple[Array, Array]:
         message, exists, into = inputs
@@ -135,7 +135,7 @@ def chain_sample(
 ) -> Int[Array, "*shape T"]:
     """Paths z ~ q by forward filtering and backward sampling; 0 on padded steps."""
     unary, mask = _checked(initial, transition, unary, mask)
-    forward = _forward(initial, transition, unary, mask)
+    forward = forward_pass(initial, transition, unary, mask)
     noise = jax.random.gumbel(key, (len(unary), *shape, len(initial)), unary.dtype)
     start = jnp.argmax(forward.last + noise[-1], -1)
 
@@ -159,7 +159,7 @@ def chain_mode(
 ) -> Int[Array, " T"]:
     """The likeliest path (Viterbi, 1967); 0 on padded steps."""
     unary, mask = _checked(initial, transition, unary, mask)
-    forward = _forward(initial, transition, unary, mask, reduce=functools.partial(jnp.max, axis=0))
+    forward = forward_pass(initial, transition, unary, mask, reduce=functools.partial(jnp.max, axis=0))
     start = jnp.argmax(forward.last)
 
     def back(state: Array, step: Any) -> tuple[Array, Array]:
@@ -186,71 +186,6 @@ def chain_stats(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
-class _Forward(NamedTuple):
-    """What the forward recursion leaves.
-
-    Attributes:
-      messages: log p(z_t, y_1..t) up to a shift, such that the largest entry of each is nought.
-      last: the message of the last step that exists.
-      levels: the shifts.
-      predicted: log p(z_t, y_1..t-1) for t = 2..T, up to the shift of step t-1.
-    """
-
-    messages: Float[Array, "T K"]
-    last: Float[Array, " K"]
-    levels: Float[Array, " T"]
-    predicted: Float[Array, "S K"]
-
-    def total(self, mask: Array) -> Float[Array, ""]:
-        """A."""
-        return jnp.where(mask[0], jnp.sum(self.levels) + logsumexp(self.last), 0.0)
-
-
-def _log_sum(scores: Array) -> Array:
-    """logsumexp over the first axis of finite numbers."""
-    top = jnp.max(scores, 0)
-    return top + jnp.log(jnp.sum(jnp.exp(scores - top), 0))
-
-
-def _forward(initial: Array, transition: Array, unary: Array, mask: Array, reduce: Callable = _log_sum) -> _Forward:
-    """Without the shifts a float32 message would lose, at step t, the digits that A has reached by then. A padded step
-    hands its message on. The loop keeps what depends on the step before; the rest is done for all steps at once."""
-
-    @jax.checkpoint
-    def step(message: Array, inputs: Any) -> tuple[Array, Array]:
-        exists, here, into = inputs
-        predicted = reduce(message[:, None] + (transition if into is None else into))
-        moved = predicted + here
-        return jnp.where(exists, moved - jnp.max(moved), message), predicted
-
-    start = initial + unary[0]
-    per_step = None if transition.ndim == 2 else transition
-    last, predicted = lax.scan(step, start - jnp.max(start), (mask[1:], unary[1:], per_step))
-    raw = jnp.concatenate([start[None], predicted + unary[1:]])
-    levels = jnp.max(raw, axis=1)
-    return _Forward(raw - levels[:, None], last, jnp.where(mask, levels, 0.0), predicted)
-
-
-def _smoothed(transition: Array, forward: _Forward, mask: Array) -> tuple[Array, Array, Array]:
-    """Marginals by a pass back: p(z_t = i, z_{t+1} = j | y) is that of j times p(z_t = i | z_{t+1} = j, y_1..t), the
-    share of i in what was predicted of j; nothing over- or underflows."""
-    shared = transition.ndim == 2
-
-    def back(carry: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Any]:
-        (later, counts), (message, predicted, exists, into) = carry, inputs
-        share = jnp.exp(message[:, None] + (transition if shared else into) - predicted)
-        here = jnp.einsum("ij,j->i", share, later, precision="highest")
-        here = jnp.where(exists, here / jnp.sum(here), later)  # which rounding alone keeps from summing to one
-        pairs = share * jnp.where(exists, later, 0.0)
-        return (here, counts + pairs if shared else counts), (here, None if shared else pairs)
-
-    end, nought = jax.nn.softmax(forward.last), jnp.zeros_like(transition if shared else forward.messages[:0])
-    steps = forward.messages[:-1], forward.predicted, mask[1:], None if shared else transition
-    (first, counts), (states, pairs) = lax.scan(back, (end, nought), steps, reverse=True)
-    states = jnp.where(mask[:, None], jnp.concatenate([states, end[None]]), 0.0)
-    return jnp.where(mask[0], first, 0.0), counts if shared else pairs, states
-
-
 def _per_step(transition: Array, num_steps: int) -> Array:
     return jnp.broadcast_to(transition, (num_steps - 1, *transition.shape[-2:]))
 
