@@ -3,9 +3,9 @@
     python benchmarks/figures_gp.py --data ionosphere sonar --out benchmarks/figures
 
 Figure 1: examples read until the gap of the ELBO is 1e-2, by step size, for gradient descent (GD), proximal gradients
-(PG), the same by Monte Carlo with 500 draws (PG-MC) and by minibatches of 5 (PG-SVI). Figure 2: gap of the ELBO and test
-log-loss against passes, the rate of each stochastic-gradient method the best of its list by its last ELBO. Settings and
-baselines are those of quality_gp.py; all rates of a method share one compiled program.
+(PG), the same by Monte Carlo with 500 draws (PG-MC) and by minibatches of 5 (PG-SVI). Figure 2: gap of the ELBO and
+test log-loss against passes, the rate of each stochastic-gradient method the best of its list by its last ELBO.
+Settings and baselines are those of quality_gp.py; all rates of a method share one compiled program.
 """
 
 from __future__ import annotations
