@@ -47,6 +47,53 @@ def test_a_tinygp_kernel_and_a_likelihood_with_hyperparameters():
     assert float(fit.state.hyper["dispersion"]) != 3.0
 
 
+def rbf(a, b):
+    return jnp.exp(-0.5 * (a[:, None] - b[None, :]) ** 2)
+
+
+def test_inducing_inputs_at_every_input_are_the_exact_process():
+    x, y = np.linspace(0.0, 3.0, 7), np.array([-1, -1, 1, -1, 1, 1, 1])
+    lik, new = vi.likelihood.bernoulli_logit(), np.array([-1.0, 0.7, 5.0])
+    with jax.enable_x64(True):
+        exact = vi.models.gp(x, y, rbf, lik, jitter=1e-9)
+        sparse = vi.models.gp(x, y, rbf, lik, jitter=1e-9, inducing=x)
+        fits = [vi.fit(vi.pg_svi(m), m.data, num_steps=30, key=jax.random.key(0)) for m in (exact, sparse)]
+        for a, b in zip(
+            *(m.predict(f.posterior, new) for m, f in zip((exact, sparse), fits, strict=True)), strict=True
+        ):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+        np.testing.assert_allclose(fits[0].trace["elbo"], fits[1].trace["elbo"], atol=1e-6)
+
+
+def test_twenty_thousand_inputs_in_memory_linear_in_them():
+    """A step with 50 inducing inputs takes some N x M arrays; an N x N one would be 400 times one of them."""
+    n, m = 20_000, 50
+    x = np.linspace(0.0, 30.0, n).astype(np.float32)
+    y = np.where(np.sin(x) > 0, 1, -1)
+    model = vi.models.gp(x, y, rbf, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=np.linspace(0, 30, m))
+    alg = vi.pg_svi(model, step_size=vi.step_size.constant(0.5), expectation=vi.expectation.gauss_hermite(20))
+    state = alg.init(jax.random.key(0))
+    compiled = jax.jit(lambda s, data: alg.step(jax.random.key(0), s, data)).lower(state, model.data).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 20 * n * m * 4
+    for _ in range(8):
+        state, info = compiled(state, model.data)
+    assert bool(jnp.isfinite(info.elbo))
+    up = np.asarray(model.predictive(state.posterior, np.array([1.5, 4.5, 7.8]), 1))
+    assert np.all((up > 0.8) == [True, False, True])
+
+
+def test_a_kernel_larger_than_memory_is_an_error_before_it_is_made(monkeypatch):
+    from vijax.models import gaussian_process
+
+    monkeypatch.setattr(gaussian_process, "total_memory", lambda: 1e9)
+    x = np.zeros(20_000, np.float32)
+    never = lambda a, b: pytest.fail("the kernel was evaluated")
+    with pytest.raises(ValueError, match=r"x: expected inputs whose kernel fits in 1 GB, got N = 20000, .* 11.2 GB"):
+        vi.models.gp(x, np.ones(20_000), never, vi.likelihood.bernoulli_logit())
+    with pytest.raises(ValueError, match="form: expected 'whitened' with inducing inputs, got kernel"):
+        vi.models.gp(x, np.ones(20_000), rbf, vi.likelihood.bernoulli_logit(), form="kernel", inducing=x[:5])
+
+
 @pytest.mark.skipif(not (DATA / "ionosphere.npz").exists(), reason="no data folder: set VIJAX_DATA")
 def test_ionosphere_reference_numbers():
     """(log l, log sigma) = (1, 2.5), jitter 1e-2, logistic likelihood; beta = 2: an independent implementation's

@@ -44,6 +44,7 @@ def ctm(
     logits: NormalWishart | None = None,
     estep: Any = None,
     num_samples: int = 64,
+    seed: int = 0,
 ) -> Model:
     """The correlated topic model.
 
@@ -54,6 +55,8 @@ def ctm(
       logits: prior of (mu, Sigma^-1); worth little if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
       num_samples: draws of each q(z) that the bound, and with it the message, is averaged over: in pairs, hence even.
+      seed: of all draws on full data, which stay the same from step to step: each document's E-step goes on from its
+        last one, and would else chase the noise of new draws. Minibatches take new ones from the key of the step.
 
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
@@ -91,7 +94,7 @@ def ctm(
     return Model(
         {"eta": eta},
         prior,
-        functools.partial(_local_elbo, num_samples),
+        functools.partial(_local_elbo, num_samples, seed),
         functools.partial(_start, num_topics),
         default,
         reads_documents=True,
@@ -161,12 +164,13 @@ class _Chunk(NamedTuple):
 
 
 def _local_elbo(
-    num_samples: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+    num_samples: int, seed: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
     ours = callable(getattr(estep, "logistic_normal", None))
     require(ours, "estep", "what vijax.estep.proximal_gradient() returns", repr(estep))
     table, log_scale = likelihood_table(stats["topics"].log)
     num_topics = table.shape[1]
+    key = key if batch.local is None else jax.random.key(seed)
     starts = batch.local or tuple(_cold(docs, num_topics, table.dtype) for docs in batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]

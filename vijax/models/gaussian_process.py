@@ -4,11 +4,15 @@
 
 The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then every variance is a sum of squares, right
 in float32, and sites may have negative precision. `form="kernel"` works on K itself, never factorised.
+
+With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k(X, u) L_u'^-1 w with L_u L_u' = k(u, u)
++ jitter I, in O(N M) memory and O(N M^2) time a step; u = X is the exact prior but for the jitter.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -36,8 +40,10 @@ def gp(
     jitter: float = 1e-6,
     form: str = "whitened",
     expectation: Expectation | None = None,
+    inducing: Any = None,
 ) -> PredictorModel:
-    """A Gaussian process observed through a likelihood. Memory: O(N^2) for the kernel, O(N) for the posterior.
+    """A Gaussian process observed through a likelihood. Memory: O(N) for the posterior, but seven N x N matrices in
+    a step (ten with backtracking); O(N M) with M inducing inputs.
 
     Args:
       x: inputs, (N, D) or whatever the kernel reads, leading axis N.
@@ -51,10 +57,11 @@ def gp(
       jitter: added to the kernel's diagonal.
       form: "whitened" or "kernel".
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
+      inducing: M inputs whose features stand for the kernel where N is too large for an N x N matrix.
 
     Raises:
       ValueError: observations that are not one an input or lie outside the likelihood's support; a kernel whose matrix
-        is of the wrong shape or not positive definite; an unknown name or form.
+        is of the wrong shape, not positive definite, or larger than memory; an unknown name or form.
 
     >>> import vijax as vi
     >>> x, y = np.linspace(0.0, 3.0, 7), np.array([-1, -1, -1, 1, 1, 1, 1])
@@ -66,30 +73,38 @@ def gp(
     """
     require(form in ("whitened", "kernel"), "form", "'whitened' or 'kernel'", form)
     require(jitter >= 0, "jitter", "a number >= 0", jitter)
+    require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
     x, y = jax.tree.map(as_float, x), jnp.asarray(y)
-    size = int(jnp.shape(jax.tree.leaves(x)[0])[0])
+    anchors = x if inducing is None else jax.tree.map(as_float, inducing)
+    num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
     kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper)
-    check_observations(y, size, likelihood_of(values))
+    check_observations(y, num_sites, likelihood_of(values))
+    _check_memory(num_sites, size, jnp.result_type(*jax.tree.leaves(x)).itemsize)
 
-    def matrix(hyper: Hyper) -> Float[Array, "sites sites"]:
-        return kernel_of(hyper)(x, x) + jitter * jnp.eye(size)
+    def matrix(hyper: Hyper) -> Float[Array, "anchors anchors"]:
+        return kernel_of(hyper)(anchors, anchors) + jitter * jnp.eye(size)
+
+    def features(hyper: Hyper, cross: Float[Array, "anchors inputs"]) -> Float[Array, "inputs anchors"]:
+        return solve_triangular(jnp.linalg.cholesky(matrix(hyper)), cross, lower=True).T
 
     def prior(hyper: Hyper) -> Prior:
+        if inducing is not None:
+            return FeatureForm(features(hyper, kernel_of(hyper)(anchors, x)))
         k = matrix(hyper)
         return FeatureForm(jnp.linalg.cholesky(k)) if form == "whitened" else KernelForm(k)
 
     def new(hyper: Hyper, inputs: Any) -> tuple[Any, Array]:
         inputs = jax.tree.map(as_float, inputs)
         k = kernel_of(hyper)
-        cross: Any = k(x, inputs)
+        cross: Any = k(anchors, inputs)
         variance = _diagonal(k, inputs)
         if form == "kernel":
             return (cross, variance), jnp.zeros_like(variance)
-        features = solve_triangular(jnp.linalg.cholesky(matrix(hyper)), cross, lower=True).T
+        known = features(hyper, cross)
         # At a training input nothing is left but rounding, of either sign.
-        return features, jnp.maximum(variance - jnp.sum(features**2, 1), 0.0)
+        return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
-    _check_kernel(kernel_of(values), x, size, matrix(values))
+    _check_kernel(kernel_of(values), anchors, size, matrix(values))
     return PredictorModel(
         hyper=values,
         prior=prior,
@@ -123,6 +138,26 @@ def _takes_one(function: Callable) -> bool:
 def _diagonal(kernel: Any, x: Any) -> Float[Array, " new"]:
     """k(x, x) of each input alone."""
     return jax.vmap(lambda one: kernel(*(jax.tree.map(lambda a: a[None], one),) * 2)[0, 0])(x)
+
+
+def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
+    """Before an allocation that cannot succeed: a step holds seven N x M matrices at its peak, ten with backtracking
+    (XLA's memory analysis at N = M = 3,000)."""
+    needed, there = 7 * num_sites * num_anchors * itemsize, total_memory()
+    expected = f"inputs whose kernel fits in {there / 1e9:.3g} GB"
+    remedy = "Pass inducing=some of x, fewer inputs, or float32."
+    require(needed <= there, "x", expected, f"N = {num_sites}, which takes about {needed / 1e9:.3g} GB", remedy)
+
+
+def total_memory() -> float:
+    """Bytes of the default device's memory, or of the machine's; inf where neither is known."""
+    stats = jax.devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return float(stats["bytes_limit"])
+    known = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in known:
+        return float("inf")
+    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _check_kernel(kernel: Any, x: Any, size: int, matrix: Array) -> None:
