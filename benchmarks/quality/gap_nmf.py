@@ -156,7 +156,7 @@ def draw_correlations(curves: dict[str, np.ndarray], path: str) -> None:
 
 def save(fig: object, path: str) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(path, dpi=80)  # type: ignore[attr-defined]
+    fig.savefig(path, dpi=72)  # type: ignore[attr-defined]
 
 
 def spoken_digits(mean: float = 5.0) -> tuple[np.ndarray, np.ndarray]:
@@ -204,7 +204,14 @@ def draw_dictionary(q: Product, path: str) -> None:
     order = np.argsort((np.arange(len(w)) @ w) / w.sum(0))
     fig, (top, bottom) = plt.subplots(2, 1, figsize=(6, 4.5), layout="constrained", height_ratios=[3, 1], sharex=True)
     frequencies = (-0.5, len(chosen) - 0.5, 0.0, 4.0)
-    top.imshow(20 * np.log10(w[:, order] + 1e-3), origin="lower", aspect="auto", extent=frequencies, vmin=-50)
+    top.imshow(
+        20 * np.log10(w[:, order] + 1e-3),
+        origin="lower",
+        aspect="auto",
+        extent=frequencies,
+        vmin=-50,
+        interpolation="nearest",
+    )
     top.set_ylabel("kHz")
     bottom.bar(np.arange(len(chosen)), share[order])
     bottom.set_ylabel("share of counts")

@@ -112,7 +112,7 @@ def error_of(found):
     "name", ["map", "svi", *(pytest.param(name, marks=pytest.mark.slow) for name in ("em", "cavi", "ssvi_a"))]
 )
 def test_every_message_finds_the_topics(name):
-    """From the better, by its own objective, of two random starts."""
+    """From the better, by its own objective, of two random starts; at random they would be 1.2 away."""
     model = vi.models.ctm(3, 30, eta=2.0 if name == "map" else 0.5, num_samples=16, estep=QUICK)
     batch = batch_of(ALL[::2])
     batch = batch._replace(num_groups=None) if name in ("em", "map", "cavi") else batch
@@ -125,7 +125,7 @@ def test_every_message_finds_the_topics(name):
     state, info = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(0), 2))
     best = np.argmax(info.elbo[:, -5:].mean(axis=1))
     q = jax.tree.map(lambda x: x[best], state.posterior["topics"])
-    assert error_of(q.mode() if name in ("em", "map") else q.mean()) < 0.3
+    assert error_of(q.mode() if name in ("em", "map") else q.mean()) < 0.4
     assert np.all(np.isfinite(info.elbo))
     assert np.all(info.result == vi.Result.OK)
 

@@ -104,7 +104,7 @@ def two_clocks():
     return vi.models.pad([row[: 40 - 2 * n] for n, row in enumerate(y)])
 
 
-@pytest.mark.parametrize("algorithm", ["cavi", pytest.param("em", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("algorithm", ["cavi", pytest.param("map", marks=pytest.mark.slow)])
 def test_full_data_never_lose_ground_and_find_the_switches(algorithm):
     with jax.enable_x64(True):
         model = vi.models.factorial_hmm(2, 2, 2, rate=0.1)

@@ -53,8 +53,7 @@ def test_elbo_of_one_entry():
             joint = negative_binomial(y, np.exp(NODES[:, None] + NODES), 0.6) + w[:, None] + theta
             evidence = logsumexp(joint) + 2 * LOG_WEIGHTS
             assert evidence - most < fit.trace["elbo"][-1] < evidence
-            h = fit.locals(data, key=jax.random.key(0))["activations"]
-            found = (*fit.posterior.values(), h)
+            found = (*fit.posterior.values(), fit.state.local["activations"])
             factors = [stats.gamma(q.shape.item(), scale=1 / q.rate.item()) for q in found]
             elbo = y * sum(q.expect(np.log) for q in factors) - np.prod([q.mean() for q in factors]) - gammaln(y + 1)
             elbo += sum(q.expect(p.logpdf) + q.entropy() for p, q in zip(priors, factors, strict=True))
@@ -126,6 +125,9 @@ ALGORITHMS = {
 }
 
 
+SLOW = "em", "svi", "ssvi"  # to compile; the fast suite has one of each kind
+
+
 @functools.lru_cache
 def fitted(name):
     whole = {"num_epochs": 60, "batch_size": 20} if name == "svi" else {"num_steps": 150}
@@ -133,7 +135,7 @@ def fitted(name):
         return vi.fit(ALGORITHMS[name], SMALL.astype(float), key=jax.random.key(1), **whole)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [pytest.param(a, marks=[pytest.mark.slow] * (a in SLOW)) for a in ALGORITHMS])
 def test_every_algorithm_finds_the_two_spectra(name):
     fit = fitted(name)
     with jax.enable_x64(name == "cavi"):

@@ -185,10 +185,10 @@ def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where:
 
 
 def _target(values: np.ndarray, choice: Choice, where: str) -> tuple[np.ndarray, tuple[str, str] | None]:
+    y = values if choice.kind == "binary" else _numbers(values, str(choice.target), where)
     where = f"{where}, target {choice.target!r}"
     if choice.kind == "binary":
         return _two_classes(values, choice.classes, where)
-    y = _numbers(values, str(choice.target), where)
     wrong = ~np.isfinite(y) if choice.kind == "real" else ~((y >= 0) & (y == np.floor(y)))
     if wrong.any():
         row = int(np.argmax(wrong))

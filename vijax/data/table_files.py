@@ -49,7 +49,7 @@ def read_table(
     Raises:
       ValueError: naming the file and line or column, what was expected, what came and what to do.
 
-    >>> read_table("sklearn:iris", Choice(target="target")).x.shape
+    >>> read_table("sklearn:iris").x.shape
     (150, 4)
     """
     found = read_columns(source, seed, num_rows, encoding, sha256)

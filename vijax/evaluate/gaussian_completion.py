@@ -59,8 +59,9 @@ def gaussian_completion(
     >>> from vijax.data import Corpus
     >>> topics = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
     >>> documents = Corpus.from_counts([[20, 20, 0, 0], [0, 0, 9, 11], [1, 0, 0, 0]])
-    >>> print(gaussian_completion(topics, np.zeros(2), 0.01 * np.eye(2), documents, jax.random.key(0)))
-    -0.703 ± 0.004 nats per word (2 documents, 30 words; 1 too short)
+    >>> score = gaussian_completion(topics, np.zeros(2), 0.01 * np.eye(2), documents, jax.random.key(0))
+    >>> round(score.mean, 1), score.num_tokens.tolist(), score.num_skipped
+    (-0.7, [20, 10], 1)
     """
     table, corpus = checked(topics, 1.0, documents)
     mean, precision = as_floats(mean, precision)

@@ -114,8 +114,8 @@ def _vague(num_topics: int) -> NormalWishart:
 
 def _start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
     """Topics half word frequencies, half the words of five documents each, drawn from the batch (without one, as
-    LDA's): measured on AP, 0.08 nats per word ahead of a near-uniform start after four passes. Sigma near the identity,
-    held as firmly as by ten documents, so that modes exist."""
+    LDA's): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start -8.286. Sigma near
+    the identity, held as firmly as by ten documents, so that modes exist."""
     degrees = num_topics + 10.0
     logits = NormalWishart.from_parameters(jnp.zeros(num_topics), 10.0, degrees, jnp.eye(num_topics) / degrees)
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]

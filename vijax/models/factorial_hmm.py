@@ -5,7 +5,8 @@
 
 The chains are independent a priori and coupled by the data. Structured mean field: q(z^1) ... q(z^M), each chain kept
 joint and updated by forward-backward at the others' marginals, in turn; q(w_d, tau_d) keeps all contributions to a
-column joint. What one chain gains in all its states another may lose: only the sums are known.
+column joint. What one chain gains in all its states another may lose: only sums are known, priors choose among equals.
+So with two chains or more maximum likelihood has no one answer, and `em` stops at a singular matrix: use `map`.
 """
 
 from __future__ import annotations
