@@ -4,7 +4,7 @@
     /path/to/gpflow/bin/python benchmarks/peers_gp.py gpflow --out gpflow.json    # an environment of its own: numpy < 2
     python benchmarks/peers_gp.py compare ours.json gpflow.json
 
-Ionosphere (N = 280), the settings of quality_gp.py, full data, the same Gauss-Hermite points on both sides, float64,
+Ionosphere (N = 280), the settings of quality/gp.py, full data, the same Gauss-Hermite points on both sides, float64,
 one core, natural-gradient steps of size rho from the prior. GPflow: `VGP` under `NaturalGradient(gamma=rho)`, its step
 compiled by `tf.function`. The derivatives differ on the way: GPflow differentiates the quadrature, vijax integrates
 the derivatives; with enough points both are those of the bound. CPU time of the process, the best of several runs of

@@ -1,6 +1,6 @@
 """Is structured SVI insensitive to eta? A large synthetic corpus with known topics (seed 000, section 4.1, Figure 2).
 
-    python benchmarks/quality_synthetic.py --documents 100000 --passes 2.5 --batch 500 --eta 0.1 1.0
+    python benchmarks/quality/synthetic.py --documents 100000 --passes 2.5 --batch 500 --eta 0.1 1.0
 
 Documents are drawn from LDA with K = 100, V = 8000, alpha = 0.1, topics from Dirichlet(0.05), 100 words each. Scores
 are document completion in nats per word on 1000 held-out documents; "truth" is that of the topics that made the corpus.

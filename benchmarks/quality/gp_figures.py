@@ -1,11 +1,11 @@
 """Figures 1 and 2 of seed 001, section 7.1: GP classification by proximal gradients and by stochastic gradients.
 
-    python benchmarks/figures_gp.py --data ionosphere sonar --out benchmarks/figures
+    python benchmarks/quality/gp_figures.py --data ionosphere sonar --out benchmarks/figures
 
 Figure 1: examples read until the gap of the ELBO is 1e-2, by step size, for gradient descent (GD), proximal gradients
 (PG), the same by Monte Carlo with 500 draws (PG-MC) and by minibatches of 5 (PG-SVI). Figure 2: gap of the ELBO and
 test log-loss against passes, the rate of each stochastic-gradient method the best of its list by its last ELBO.
-Settings and baselines are those of quality_gp.py; all rates of a method share one compiled program.
+Settings and baselines are those of gp.py; all rates of a method share one compiled program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from quality_gp import BASELINES, SETTINGS, Baseline, batches, first_below, gaussian_elbo, load, make_model
+from gp import BASELINES, SETTINGS, Baseline, batches, first_below, gaussian_elbo, load, make_model
 
 import vijax as vi
 from vijax.step_size import proximal

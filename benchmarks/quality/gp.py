@@ -1,8 +1,8 @@
 """GP classification by proximal-gradient SVI and by stochastic gradients (seed 001, section 7.1, Figures 1 and 2).
 
-    python benchmarks/quality_gp.py                        # Ionosphere and Sonar, every method of ours
-    python benchmarks/quality_gp.py --baselines --figures out   # optax on (m, Cholesky) too, and the two figures
-    python benchmarks/quality_gp.py --data usps_3v5 --batch 20  # the larger problem
+    python benchmarks/quality/gp.py                        # Ionosphere and Sonar, every method of ours
+    python benchmarks/quality/gp.py --baselines --figures out   # optax on (m, Cholesky) too, and the two figures
+    python benchmarks/quality/gp.py --data usps_3v5 --batch 20  # the larger problem
 
 Reads the data from the folder named by VIJAX_DATA. float64; kernel sigma^2 exp(-|x - x'|^2 / (2 l^2)), logistic
 likelihood, inputs as they are. Run it under OPENBLAS_NUM_THREADS=1 where other work shares the cores: Cholesky
@@ -28,7 +28,7 @@ import optax
 import vijax as vi
 from vijax.step_size import backtracking, constant, proximal
 
-DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SETTINGS = {  # log l, log sigma, jitter; the optimum, where an independent implementation found it
     "ionosphere": (1.0, 2.5, 1e-2, -89.26565163),
     "sonar": (-1.0, 6.0, 1e-4, -156.21421987),

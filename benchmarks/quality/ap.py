@@ -1,6 +1,6 @@
 """Quality of LDA on the AP corpus: document completion by algorithm, E-step, eta and seed.
 
-    python benchmarks/quality_ap.py --algorithm ssvi_a --estep gibbs --eta 0.1 0.01 --passes 15 --seeds 0 1 2
+    python benchmarks/quality/ap.py --algorithm ssvi_a --estep gibbs --eta 0.1 0.01 --passes 15 --seeds 0 1 2
 
 Reads the AP corpus from the folder named by VIJAX_DATA. 10 % of the documents are held out, words unseen in training
 dropped, alpha = 0.1, step sizes (t + 1)^-0.75; scores are nats per word of the second half of each held-out document.
