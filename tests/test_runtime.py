@@ -18,10 +18,10 @@ print("done")
 
 AROUND_A_LOOP = """
 import vijax as vi, jax, numpy as np
-y = np.random.default_rng(0).normal(size=(2000, 64)).astype(np.float32)
+y = np.random.default_rng(0).normal(size=(10000, 64)).astype(np.float32)
 alg = vi.cavi(vi.models.mixture(vi.models.emission.full_gaussian(30, 64)))  # its bound is summed in chunks
 state, step = alg.init(jax.random.key(0), y), jax.jit(alg.step)
-for _ in range(20):
+for _ in range(10):
     state, _ = jax.block_until_ready(step(jax.random.key(0), state, y))
 print("done")
 """

@@ -181,10 +181,8 @@ def spirals():
     return vi.models.pad([row[:n] for row, n in zip(y, lengths, strict=True)])
 
 
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize("algorithm", ["ssvi_a", *(pytest.param(name, marks=SLOW) for name in ("em", "cavi", "svi"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["em", "cavi", "svi", "ssvi_a"])
 def test_dynamics_are_recovered(algorithm):
     """In float32: eigenvalues of the dynamics, which no change of coordinates moves, the density of a held-out sequence
     beside the truth's, and forecasts."""

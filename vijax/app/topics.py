@@ -26,7 +26,8 @@ def topics_block(seen: Seen, concentration: Any, proportions: Proportions) -> To
       concentration: of the topics' words.
       proportions: (some of the training documents, which of them) -> how much of each topic they are.
     """
-    concentration = np.asarray(concentration, np.float64)
+    # A topic that maximum likelihood has emptied has no words: alike, rather than 0/0.
+    concentration = np.maximum(np.asarray(concentration, np.float64), 1e-10)
     topics = summarise(concentration, seen.data.names, documents=typical_documents(seen.data.train, proportions))
     distances = topic_distances(concentration / concentration.sum(axis=1, keepdims=True))
     return Topics(f"{len(topics)} topics", topics, distances)

@@ -64,7 +64,7 @@ def factorial_hmm(
     >>> slow, fast = np.repeat([0.0, 1.0], 40), np.tile(np.repeat([0.0, 1.0], 5), 8)
     >>> y = (5 * slow + 2 * fast + 0.1 * np.random.default_rng(0).normal(size=80))[:, None]
     >>> data = vi.models.pad([y])
-    >>> fit = vi.fit(vi.cavi(factorial_hmm(1, 2, 2, rate=0.1)), data, num_steps=30, restarts=8, key=jax.random.key(0))
+    >>> fit = vi.fit(vi.cavi(factorial_hmm(1, 2, 2, rate=0.1)), data, num_steps=30, restarts=4, key=jax.random.key(0))
     >>> w = fit.posterior["contributions"].mean().coefficients.reshape(2, 2)
     >>> print(jnp.sort(jnp.abs(w[:, 1] - w[:, 0])).round(1))  # how far apart the states of each chain are
     [2. 5.]

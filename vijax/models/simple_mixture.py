@@ -64,6 +64,7 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
         local_elbo=_local_elbo,
         init=start,
         reads_documents=True,
+        shares=lambda stats, classes, key: classes,
         vocab_size=int(vocab_size),
     )
 

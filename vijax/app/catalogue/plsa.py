@@ -60,7 +60,8 @@ def describe_plsa(seen: Seen) -> list[Topics]:
     if seen.settings.form == "conditional":
         shares = np.asarray(seen.point("proportions"), float)
     else:
-        joint = (np.asarray(seen.point("weights"))[:, None] * np.asarray(seen.point("documents"))).T
+        weights, documents = (np.asarray(seen.point(name), np.float64) for name in ("weights", "documents"))
+        joint = (weights[:, None] * documents).T
         shares = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
     return [topics_block(seen, seen.posterior["topics"].concentration, lambda sample, rows: shares[rows])]
 
