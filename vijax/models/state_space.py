@@ -10,7 +10,9 @@ state noise.
 
 The likelihood knows x up to an invertible linear map only (that noise is independent over k is no restriction: a map
 makes it so). Priors choose among equals, weakly; `em`, which has none, stays near its start, where states have variance
-about one. Compare what does not depend on it: predictions, likelihoods, the eigenvalues of the dynamics.
+about one. Compare what does not depend on it: predictions, likelihoods, the eigenvalues of the dynamics. A column that
+is never observed has no maximum either; `em` leaves its coefficients and noise as they started, and counts that among
+the retractions.
 """
 
 from __future__ import annotations
