@@ -65,6 +65,7 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
         init=start,
         reads_documents=True,
         vocab_size=int(vocab_size),
+        shares=lambda stats, classes, key: classes,
     )
 
 
