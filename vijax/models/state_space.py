@@ -37,7 +37,7 @@ from vijax.families import (
 )
 from vijax.families.base import require
 from vijax.model import Model
-from vijax.models.energy import energy_model
+from vijax.models.energy import energy_model, zero_stats
 from vijax.models.sequences import check_pair, check_values
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -198,9 +198,8 @@ def log_densities(stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]
 
     def one(group: tuple[Array, Array]) -> Float[Array, ""]:
         chain = _path(num_states, group)["x"]
-        zeros = jax.tree.map(jnp.zeros_like, chain.expected_stats())
-        value, naturals = jax.value_and_grad(lambda x: energy({**stats, "x": x}, group))(zeros)
-        return value + chain.with_naturals(naturals).log_normalizer()
+        value, naturals = jax.value_and_grad(lambda x: energy({**stats, **x}, group))(zero_stats({"x": chain}))
+        return value + chain.with_naturals(naturals["x"]).log_normalizer()
 
     return jax.vmap(one)((y, mask))
 
