@@ -100,7 +100,7 @@ def hierarchical_probit_regression(
     Returns:
       A `Model` with the global `population`, and the locals `coefficients` and `size`, the |z_n| of a group. Data as
       for `hierarchical_linear_regression`, labels -1 and +1. Mean field takes z and b for independent, and so shrinks
-      slopes and understates the spread of the groups, the more the fewer rows they have; `reference.gibbs` does not.
+      slopes and understates the spread of the groups; `reference.gibbs` does neither.
 
     Raises:
       ValueError: an argument out of its range.
