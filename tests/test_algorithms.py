@@ -262,3 +262,26 @@ def test_double_precision_in_a_context_reaches_the_data():
     with jax.enable_x64(True):
         fit = vi.fit(vi.cavi(coin()), np.full(4, 1 / 3), num_steps=1, key=jax.random.key(0))
         assert fit.posterior["bias"].alpha == 2 + 4 * (1 / 3)
+
+
+def test_only_globals_without_a_prior_stay_where_they_are_when_a_step_leaves_the_domain():
+    """Of a mixed rule: mean field retreats towards its prior, maximum likelihood, whose prior is flat, nowhere."""
+    gamma = vi.Gamma.from_shape_rate
+    model = vi.energy_model(
+        globals={"a": gamma(2.0, 3.0), "b": gamma(2.0, 3.0)},
+        energy=lambda s, y: s["a"].log + s["b"].log - y * (s["a"].value + s["b"].value),
+        example=1.0,
+        init=lambda key, context: vi.Product({"a": gamma(5.0, 4.0), "b": gamma(5.0, 4.0)}),
+    )
+    alg = vi.compose(
+        model,
+        message=vi.message.mixed(vi.message.mean_field(), b=vi.message.maximum_likelihood()),
+        geometry=lambda q, target, rho: jax.tree.map(jnp.negative, q),
+        step_size=vi.step_size.constant(0.25),
+        full_data=True,
+    )
+    state = alg.init(jax.random.key(0), jnp.ones(3))
+    new, info = alg.step(jax.random.key(0), state, jnp.ones(3))
+    assert int(info.retractions) == 4
+    np.testing.assert_allclose([new.posterior["a"].shape, new.posterior["a"].rate], [4.25, 3.75], rtol=1e-6)
+    np.testing.assert_allclose([new.posterior["b"].shape, new.posterior["b"].rate], [5.0, 4.0], rtol=1e-6)

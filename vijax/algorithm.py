@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from vijax import geometry as geometries
 from vijax import tree
 from vijax.batch import Minibatch, as_minibatch
-from vijax.families import Product
+from vijax.families import Family, Product
 from vijax.families.base import require
 from vijax.message import Message, MessageRule
 from vijax.model import Hyper, LocalElbo, Model
@@ -151,12 +151,14 @@ def compose(
 
     Raises:
       ValueError: `learn` names what is no hyperparameter of the model, `penalty_every` is below 1, or maximum
-        likelihood is asked of a model whose globals have priors that depend on each other.
+        likelihood is asked of a model whose globals have priors that depend on each other, or of globals that it does
+        not determine (`Model.needs_prior`).
     """
     require(penalty_every >= 1, "penalty_every", "an integer >= 1", penalty_every)
     hierarchical = message.forgets_prior and model.global_elbo is not None
     remedy = "Without their priors the upper globals have no data: use map."
     require(not hierarchical, "message", "one that keeps the priors of a hierarchical model", message.name, remedy)
+    _check_determined(model, message)
     unknown = sorted(set(learn) - set(model.hyper))
     if unknown:
         raise ValueError(f"learn: expected names among {sorted(model.hyper)}, got {unknown}.")
@@ -177,6 +179,16 @@ def compose(
     )
     optimizer = hyper_optimizer or optax.adam(0.01)
     return Algorithm(_init(spec, optimizer), _step(spec, optimizer), spec)
+
+
+def _check_determined(model: Model, message: MessageRule) -> None:
+    """ValueError where a global that needs its prior would lose it."""
+    if not (model.needs_prior and message.forgets_prior):
+        return
+    left = message.prior(model.prior({name: jnp.asarray(value) for name, value in model.hyper.items()}))
+    lost = [name for name in model.needs_prior if not _is_proper(left[name])]
+    remedy = "The likelihood has no one maximum in them: use map."
+    require(not lost, "message", f"one that keeps the priors of {list(model.needs_prior)}", message.name, remedy)
 
 
 def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., State]:
@@ -236,13 +248,25 @@ def _move(
         message = spec.message.estimate(key_global, posterior, prior, rho, bound, theta)
         old, base = posterior.only(block), prior.only(block)
         proposal = spec.geometry(old, tree.add(base, message.natural.only(block)), rho)
-        # A flat prior is no place to retreat to: under maximum likelihood an empty class stays where it is.
-        moved = geometries.retract(proposal, old, old if spec.message.forgets_prior else base, rho)
+        moved = geometries.retract(proposal, old, _retreat(spec, old, base), rho)
         posterior = posterior.replace(moved.posterior)
         local = None if local is None else message.aux.local
         messages.append(message)
         retractions.append(moved.retractions)
     return _Moved(posterior, local, messages[0], functools.reduce(jnp.add, retractions))
+
+
+def _retreat(spec: Spec, old: Product, base: Product) -> Product:
+    """The prior; of globals whose prior is flat, which is no place to retreat to, where they are: under maximum
+    likelihood an empty class stays."""
+    if not spec.message.forgets_prior:
+        return base
+    return Product({name: tree.select(_is_proper(base[name]), base[name], q) for name, q in old.items()})
+
+
+def _is_proper(q: Family) -> Bool[Array, ""]:
+    """Whether all of its natural parameters are in their domain."""
+    return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
 
 
 def _blocks(spec: Spec, posterior: Product) -> tuple[tuple[str, ...], ...]:

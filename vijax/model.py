@@ -68,6 +68,7 @@ class Model:
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
       vocab_size: V of a model of documents: the ids of their words are below it.
       score: (hyper, posterior, data, key) -> held-out score, where the field has one better than the bound.
+      needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
       shares: (stats, locals of one length bucket, key) -> expected topic shares of its documents, of topic models.
     """
 
@@ -85,6 +86,7 @@ class Model:
     energy: Any = None
     check_data: Callable[[PyTree], None] | None = None
     shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
+    needs_prior: tuple[str, ...] = ()
 
 
 def model(

@@ -138,6 +138,14 @@ def test_bad_data(data, message):
         vi.fit(vi.cavi(vi.models.factorial_hmm(2, 2, 2)), data, num_steps=1, key=jax.random.key(0))
 
 
+def test_maximum_likelihood_is_refused_where_only_sums_of_contributions_are_known():
+    with pytest.raises(ValueError, match=r"priors of \['contributions'\], got mle. .* use map"):
+        vi.em(vi.models.factorial_hmm(1, 2, 2))
+    vi.em(vi.models.factorial_hmm(1, 1, 2))
+    some = vi.message.mixed(vi.message.mean_field(), initial=vi.message.maximum_likelihood())
+    vi.compose(vi.models.factorial_hmm(1, 2, 2), message=some, step_size=vi.step_size.constant(1.0))
+
+
 def test_degenerate_data():
     """In float32: constant columns, fewer points than states, one step and none."""
     alg = vi.cavi(vi.models.factorial_hmm(2, 2, 3))

@@ -103,6 +103,24 @@ def test_logistic_locals_and_bounds_are_those_of_jaakkola_and_jordan():
         np.testing.assert_allclose(bounds[j], rest + gaussian, atol=1e-9)
 
 
+def test_gibbs_messages_of_the_logistic_are_posterior_means():
+    """5,000 copies of one group of few rows: E[b] and E[b^2] given (mu, L) by quadrature, within 1 %."""
+    x, y = np.array([1.2, -0.5, 2.0, 0.7]), np.array([1.0, 1.0, 1.0, -1.0])
+    model = vi.models.multilevel_logistic_regression(1)
+    point = MeanPrecision(jnp.array([0.3]), jnp.array([[1.5]]))
+    stats = {"population": model.prior({})["population"].stats(point)}
+    copies = lambda a: jnp.broadcast_to(jnp.asarray(a, jnp.result_type(float)), (5000, *np.shape(a)))
+    data = copies(x[:, None]), copies(y), jnp.ones((5000, 4), bool)
+    total = lambda s: model.local_elbo({}, s, Minibatch(data, None), jax.random.key(0), vi.estep.gibbs()).total / 5000
+    got = jax.jit(jax.grad(total))(stats)["population"]
+    b = np.linspace(-12, 12, 4001)
+    weight = np.exp(-0.75 * (b - 0.3) ** 2 + special.log_expit(np.outer(b, x * y)).sum(1))
+    mean, square = (weight @ np.stack([b, b**2], 1)) / weight.sum()
+    np.testing.assert_allclose(got.precision_times_mean, [mean], rtol=0.01)
+    np.testing.assert_allclose(-2 * got.precision, [[square]], rtol=0.01)
+    np.testing.assert_allclose([got.log_det, got.quadratic], [0.5, -0.5], rtol=1e-5)
+
+
 @pytest.mark.parametrize(("name", "gap"), [("probit", 1.0), ("logistic", 0.1)])
 def test_bounds_of_groups_are_below_quadrature_in_two_dimensions(name, gap):
     """The gap is what the factorisation costs: more for the probit, whose z and b depend on each other more than w and

@@ -216,3 +216,15 @@ def test_dynamics_are_recovered(algorithm):
 def test_bad_data(data, message):
     with pytest.raises(ValueError, match=message):
         vi.fit(vi.cavi(MODEL), data, num_steps=1, key=jax.random.key(0))
+
+
+def test_maximum_likelihood_leaves_a_column_never_observed_as_it_started():
+    y = np.random.default_rng(0).normal(size=(1, 8, 2))
+    y[..., 1] = np.nan
+    model, data = vi.models.linear_gaussian_state_space(2, 1), (y, np.ones((1, 8), bool))
+    fit = vi.fit(vi.em(model), data, num_steps=3, key=jax.random.key(0))
+    assert np.all(fit.trace["retractions"] > 0)
+    assert np.all(np.diff(fit.trace["elbo"]) > 0)
+    unseen = fit.posterior["observation"].mode()
+    np.testing.assert_array_equal(unseen.coefficients[1], 0.0)
+    assert np.isfinite(unseen.precision[1])

@@ -201,9 +201,8 @@ def _chunk_bound(
     cov = inverse(factor)
     draws = gaussian_draws(key_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
     per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(logits, local.mean, cov)
-    per_doc += 0.5 * local.mean.shape[1] - half_log_det(
-        factor
-    )  # entropy less K log(2 pi) / 2, which the prior lacks too
+    # The entropy less K log(2 pi) / 2, which the prior lacks too.
+    per_doc += 0.5 * local.mean.shape[1] - half_log_det(factor)
     return jnp.vdot(docs.weights, per_doc), (per_doc, local)
 
 

@@ -196,17 +196,20 @@ def _independent_locals(
     """Bound of one group whose energy is affine in its locals together, E = E_0 + <l, t(z)>: one evaluation gives E_0
     and l, and both are differentiated, so that nothing is computed twice."""
     templates = spec.locals(group)
-    zeros = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype),
-        jax.eval_shape(lambda: {name: q.expected_stats() for name, q in templates.items()}),
-    )
-    value, naturals = jax.value_and_grad(lambda local: spec.fn({**stats, **local}, group, hyper))(zeros)
+    energy = lambda local: spec.fn({**stats, **local}, group, hyper)
+    value, naturals = jax.value_and_grad(energy)(zero_stats(templates))
     fixed = jax.lax.stop_gradient(naturals)
     exact = {name: q.with_naturals(fixed[name]) for name, q in templates.items()}
     problem = Conditionals(start, lambda block, local: exact, spec.local_blocks)
     local, means, gap = _inferred(problem, key, estep)
     terms = jax.tree.map(jnp.vdot, naturals, means)
     return value + sum(jax.tree.leaves(terms), gap), local
+
+
+def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
+    """Statistics of nought, where an affine energy is its constant; those of the families are not computed."""
+    shapes = jax.eval_shape(lambda: {name: q.expected_stats() for name, q in families.items()})
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
 
 def _coupled_locals(

@@ -6,11 +6,12 @@
 The chains are independent a priori and coupled by the data. Structured mean field: q(z^1) ... q(z^M), each chain kept
 joint and updated by forward-backward at the others' marginals, in turn; q(w_d, tau_d) keeps all contributions to a
 column joint. What one chain gains in all its states another may lose: only sums are known, priors choose among equals.
-So with two chains or more maximum likelihood has no one answer, and `em` stops at a singular matrix: use `map`.
+So with two chains or more maximum likelihood has no one answer, and `em` is refused: use `map`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -77,7 +78,7 @@ def factorial_hmm(
     require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
     rows = transition_concentration + stickiness * jnp.eye(num_states)
     width = num_chains * num_states
-    return energy_model(
+    made = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(jnp.full((num_chains, num_states), initial_concentration)),
             "transition": Dirichlet.from_concentration(jnp.broadcast_to(rows, (num_chains, *rows.shape))),
@@ -91,6 +92,7 @@ def factorial_hmm(
         init=random_contributions,
         check_data=lambda data: _check(data, dim),
     )
+    return dataclasses.replace(made, needs_prior=("contributions",) if num_chains > 1 else ())
 
 
 def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:

@@ -55,7 +55,6 @@ def gap_nmf(
       c: the prior mean of sum_k theta_k is 1 / c; 1 / c should be about the mean of the data.
       estep: `vijax.estep.mean_field`; at most 50 rounds by default, since minibatches find their activations afresh.
         Full-data algorithms go on from the last ones, and 5 rounds a step serve them better.
-
       init: (key, prior) -> where the posterior starts, such as the spectra of another fit; by default spectra nearly
         flat, their symmetry just broken, and gains that explain the mean of the data.
 

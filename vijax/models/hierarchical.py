@@ -99,7 +99,8 @@ def hierarchical_probit_regression(
 
     Returns:
       A `Model` with the global `population`, and the locals `coefficients` and `size`, the |z_n| of a group. Data as
-      for `hierarchical_linear_regression`, labels -1 and +1.
+      for `hierarchical_linear_regression`, labels -1 and +1. Mean field takes z and b for independent, and so shrinks
+      slopes and understates the spread of the groups; `reference.gibbs` does neither.
 
     Raises:
       ValueError: an argument out of its range.
@@ -141,6 +142,10 @@ def multilevel_logistic_regression(
     Returns:
       A `Model` with the global `population`, and the locals `coefficients` and `weight`, the Polya-gamma variables of a
       group's rows. Data as for `hierarchical_linear_regression`, labels -1 and +1.
+
+      With few rows a group `ssvi_a` overstates the spread of the groups, whatever the E-step: its fixed point has
+      E[L^-1], an average over draws of L, where `svi` has E[L]^-1 (without data: the prior mean of L^-1). One
+      coefficient, 20 groups of 4 rows, exact E-step: E[L]^(-1/2) is 0.94 by `ssvi_a`, 0.84 by `svi`, 0.81 exactly.
 
     Raises:
       ValueError: an argument out of its range.

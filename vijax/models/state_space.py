@@ -10,7 +10,9 @@ state noise.
 
 The likelihood knows x up to an invertible linear map only (that noise is independent over k is no restriction: a map
 makes it so). Priors choose among equals, weakly; `em`, which has none, stays near its start, where states have variance
-about one. Compare what does not depend on it: predictions, likelihoods, the eigenvalues of the dynamics.
+about one. Compare what does not depend on it: predictions, likelihoods, the eigenvalues of the dynamics. A column that
+is never observed has no maximum either; `em` leaves its coefficients and noise as they started, and counts that among
+the retractions.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from vijax.families import (
 )
 from vijax.families.base import require
 from vijax.model import Model
-from vijax.models.energy import energy_model
+from vijax.models.energy import energy_model, zero_stats
 from vijax.models.sequences import check_pair, check_values
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -196,9 +198,8 @@ def log_densities(stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]
 
     def one(group: tuple[Array, Array]) -> Float[Array, ""]:
         chain = _path(num_states, group)["x"]
-        zeros = jax.tree.map(jnp.zeros_like, chain.expected_stats())
-        value, naturals = jax.value_and_grad(lambda x: energy({**stats, "x": x}, group))(zeros)
-        return value + chain.with_naturals(naturals).log_normalizer()
+        value, naturals = jax.value_and_grad(lambda x: energy({**stats, **x}, group))(zero_stats({"x": chain}))
+        return value + chain.with_naturals(naturals["x"]).log_normalizer()
 
     return jax.vmap(one)((y, mask))
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.families.base import require
 from vijax.model import Hyper, Model
-from vijax.models.energy import Energy
+from vijax.models.energy import Energy, zero_stats
 
 Values = dict[str, Any]
 
@@ -63,12 +63,8 @@ def _group(spec: Energy, hyper: Hyper, stats: Any, group: PyTree, sampled: Value
     templates = spec.locals(group)
     given = {name: templates[name].stats(value) for name, value in sampled.items()}
     others = {name: q for name, q in templates.items() if name not in sampled}
-    zeros = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype),
-        jax.eval_shape(lambda: {name: q.expected_stats() for name, q in others.items()}),
-    )
     energy = lambda part: spec.fn({**stats, **given, **part}, group, hyper)
-    value, naturals = jax.value_and_grad(energy)(zeros)
+    value, naturals = jax.value_and_grad(energy)(zero_stats(others))
     terms = [jnp.sum(q.with_naturals(naturals[name]).log_normalizer()) for name, q in others.items()]
     terms += [jnp.sum(templates[name].log_base_measure(t)) for name, t in given.items()]
     return sum(terms, value)
