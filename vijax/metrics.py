@@ -105,6 +105,18 @@ def over_a_pass(curves: Curves) -> np.ndarray:
     return np.where(count > 0, (total[last] - total[first]) / np.maximum(count, 1), np.nan)
 
 
+def lowest_shown(values: np.ndarray) -> float:
+    """Where the axis of a curve should begin: at the lowest of its finite values; of a long curve above the lowest 4 %,
+    so that a wild start does not flatten it, unless nothing else happens.
+
+    >>> lowest_shown(np.array([-9.0, -2.0, -1.0])), lowest_shown(np.array([-9.0] + [-1.0] * 99))
+    (-9.0, -9.0)
+    """
+    low = float(np.quantile(values, 0.04 if len(values) > 50 else 0.0))
+    flat = float(values.max()) - low < 0.01 * float(np.ptp(values))
+    return float(values.min()) if flat else low
+
+
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
     return np.array([math.nan if record.get(name) is None else record[name] for record in records], float)
 

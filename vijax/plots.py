@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.extras import require_extra
-from vijax.metrics import Curves, over_a_pass
+from vijax.metrics import Curves, lowest_shown, over_a_pass
 from vijax.summary import Topic
 
 Figure = Any
@@ -47,8 +47,9 @@ def _word_bars(ax: Any, topic: Topic, num_words: int) -> None:
     bare(ax, keep=())
 
 
-def curves(measured: Curves, per: str = "word") -> Figure:
-    """Held-out score with its standard error, and ELBO per word (or other datum), against passes over the data."""
+def curves(measured: Curves, per: str = "word", score_per: str | None = None) -> Figure:
+    """Held-out score with its standard error, and ELBO per word (or other datum), against passes over the data; the
+    score may be per something else."""
     figure = new_figure(9.0, 3.4)
     left, right = figure.subplots(1, 2)
     left.errorbar(
@@ -59,9 +60,11 @@ def curves(measured: Curves, per: str = "word") -> Figure:
     right.plot(measured.epoch, measured.elbo, color=BLUE, linewidth=0.6, alpha=0.3, label="of each batch")
     right.plot(measured.epoch, smooth, color=BLUE, linewidth=1.6, label="over a pass")
     finite = smooth[np.isfinite(smooth)]
-    if len(finite) > 50:  # a wild start must not flatten the rest
-        right.set_ylim(bottom=float(np.quantile(finite, 0.04)))
-    for ax, title in ((left, f"held-out score, nats per {per}"), (right, f"ELBO per {per}, nats")):
+    if len(finite):
+        low, high = lowest_shown(finite), float(finite.max())
+        margin = 0.05 * (high - low) or 0.05 * max(abs(high), 1.0)
+        right.set_ylim(low - margin, high + margin)
+    for ax, title in ((left, f"held-out score, nats per {score_per or per}"), (right, f"ELBO per {per}, nats")):
         ax.set_title(title, fontsize=10, loc="left", color=INK)
         ax.set_xlabel("passes over the data", fontsize=9, color=SOFT)
         ax.grid(axis="y", color=LINE)

@@ -80,7 +80,7 @@ class Printer:
         score = self._score()
         if score is not None:
             parts.append(f"held-out {score.mean:.3f} ± {score.standard_error:.3f}")
-        if not seen.stopping:
+        if not seen.stopping and self._first is not None and mark.step > self._first.step:
             parts.append(f"to go {_to_go(self._first, mark, seen.num_steps)}")
         return "   ".join(parts)
 
@@ -117,9 +117,7 @@ def _rate(before: Mark, now: Mark) -> float:
     return (now.documents - before.documents) / max(seconds, 1e-9)
 
 
-def _to_go(first: Mark | None, now: Mark, num_steps: int) -> str:
-    if first is None or now.step == first.step:
-        return "?"
+def _to_go(first: Mark, now: Mark, num_steps: int) -> str:
     return clock_time((num_steps - now.step) * (now.seconds - first.seconds) / (now.step - first.step))
 
 

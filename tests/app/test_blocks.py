@@ -1,6 +1,7 @@
 """Blocks of a page: kept as JSON, read on the screen, drawn as SVG and as figures."""
 
 import io
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -116,3 +117,19 @@ def test_a_curve_far_beyond_its_points_does_not_flatten_them():
 
 def ticks(svg):
     return re.findall(r'class="tick"[^>]*text-anchor="end">([^<]+)<', svg)
+
+
+def test_the_screen_shows_as_many_intervals_as_asked():
+    block = blocks.Intervals("Slopes", [f"g{i}" for i in range(30)], np.zeros(30), np.ones(30), "", 8)
+    lines = blocks.text(blocks.from_json(blocks.to_json([block]))).splitlines()
+    assert len(lines) == 2 + 8 + 1
+    assert lines[-1] == "  ... and 22 more"
+
+
+def test_labels_of_a_wide_heat_map_do_not_overlap():
+    names = [f"frequency{i}" for i in range(65)]
+    figure = figures.heat(blocks.Heat("Dictionary", ["0"], names, np.ones((1, 65))))
+    figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) > 4
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))

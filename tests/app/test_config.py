@@ -81,7 +81,7 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
             ["line 6", "algorithm.inner_steps", "memory = true"],
         ),
         (
-            "[model]\nname = 'hmm'\n[algorithm]\nname='em'\npoints=['initial']\n",
+            "[model]\nname = 'hmm'\n[algorithm]\nname='em'\npoints=['initial']\n[data]\ngroup='g'\n",
             ["line 5", "of cavi and svi"],
         ),
         ("[model]\nname = 'hmm'\n[algorithm.estep]\nname = 'cvb0'\n", ["line 4", "algorithm.estep.name", '"gibbs"']),

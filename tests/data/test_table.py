@@ -51,7 +51,7 @@ def test_two_classes_in_the_order_of_their_names_or_numbers(values, classes):
     ("choice", "fragments"),
     [
         ({"columns": ("aa",)}, ["here.csv", "'aa'", "did you mean 'a'?"]),
-        ({"target": "amount"}, ["'amount'", "Known: 'a', 'b'"]),
+        ({"target": "amount"}, ["'amount'", "known: 'a', 'b'"]),
         ({"columns": ("a", "who")}, ["column 'who'", "'x' in row 0", "data.columns"]),
         ({"columns": ("a", "b")}, ["a missing value in row 2 of column 'b'", "(1 such)"]),
         ({"target": "b", "kind": "real"}, ["target 'b'", "nan in row 2"]),
@@ -74,7 +74,7 @@ def test_fractions_and_negative_numbers_are_no_counts():
 
 
 def test_a_table_of_words_alone_has_no_columns_to_use():
-    with pytest.raises(ValueError, match="columns of numbers, got columns 'who', 'kind'"):
+    with pytest.raises(ValueError, match="columns of numbers, got text in 'who', 'kind'"):
         table_of({name: COLUMNS[name] for name in ("who", "kind")}, Choice(), "here.csv")
 
 

@@ -53,13 +53,15 @@ class Scatter(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """A quantity a row, with its standard deviation; drawn with two of them on either side."""
+    """A quantity a row, with its standard deviation; drawn with two of them on either side. The screen shows the first
+    `most` rows."""
 
     title: str
     labels: Sequence[str]
     mean: Numbers
     deviation: Numbers
     note: str = ""
+    most: int = 40
 
 
 class Heat(NamedTuple):
@@ -136,7 +138,7 @@ def _text(block: Block, most: int) -> str:
         return f"{block.title}\n{_aligned(block.header, block.rows, most)}{note}"
     if isinstance(block, Intervals):
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
-        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, most)}"
+        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most))}"
     if isinstance(block, Heat) and len(block.columns) <= 12:
         rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
         return f"{block.title}\n{_aligned(['', *block.columns], rows, most)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -72,7 +73,8 @@ def heat(block: blocks.Heat) -> Figure:
     most = float(np.nanmax(np.abs(values)))
     image = ax.imshow(values, cmap="RdBu" if signed else "Blues", vmin=-most if signed else 0, vmax=most, aspect="auto")
     ax.set_yticks(np.arange(len(block.rows)), block.rows, fontsize=8)
-    every = max(1, values.shape[1] // 16)
+    cell = (figure.get_figwidth() - 1.6) / values.shape[1]  # inches; a character takes about 0.08 of one
+    every = math.ceil((0.08 * max(map(len, block.columns)) + 0.1) / cell)
     ax.set_xticks(np.arange(0, values.shape[1], every), list(block.columns)[::every], fontsize=8)
     ax.grid(False)
     figure.colorbar(image, ax=ax, shrink=0.8)

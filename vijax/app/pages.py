@@ -118,7 +118,8 @@ def write_pages(folder: Path) -> Path:
     files = {name: (folder / name).read_text(encoding="utf-8") for name in ("config.toml", "versions.json")}
     page = folder / "report.html"
     listing = run.config.listing
-    report = Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, files, listing.per)
+    per = listing.per, _score_per(run)
+    report = Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, files, *per)
     page.write_text(render(report), encoding="utf-8")
     return page
 
@@ -139,7 +140,7 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
     from vijax.app import figures
 
     folder.mkdir(exist_ok=True)
-    plots.curves(curves, run.config.listing.per).savefig(folder / "curves.png")
+    plots.curves(curves, run.config.listing.per, _score_per(run)).savefig(folder / "curves.png")
     for name, figure in figures.pictures(run.shown):
         figure.savefig(folder / f"{name}.png")
 
@@ -167,6 +168,12 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
     if result.get("seconds"):
         facts["Time"] = f"{clock_time(result['seconds'])} | {result['seconds']:,.1f} seconds of training"
     return facts
+
+
+def _score_per(run: Run) -> str:
+    """What the score is per, as the score itself says; before there is one, what bounds are per."""
+    said = run.result.get("score_text")
+    return _after_unit(said).removeprefix("nats per ") if said else run.config.listing.per
 
 
 def _after_unit(score: str) -> str:

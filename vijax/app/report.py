@@ -26,7 +26,8 @@ class Report(NamedTuple):
       shown: the blocks of what was found.
       curves: what `vijax.metrics.read_curves` gives.
       settings: files to show folded away, by their names.
-      per: what bounds and scores are per.
+      per: what bounds are per.
+      score_per: what scores are per.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Report(NamedTuple):
     curves: Curves
     settings: Mapping[str, str]
     per: str = "word"
+    score_per: str = "word"
 
 
 def render(report: Report) -> str:
@@ -45,7 +47,7 @@ def render(report: Report) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_text(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_header(report)}\n{_curves(report.curves, report.per)}\n{_found(report.shown)}\n"
+        f"{_header(report)}\n{_curves(report.curves, report.per, report.score_per)}\n{_found(report.shown)}\n"
         f"{_settings(report.settings)}\n<footer>Made by vijax.</footer>\n</main>\n</body>\n</html>\n"
     )
 
@@ -72,12 +74,12 @@ def _found(shown: Sequence[blocks.Block]) -> str:
     return "".join(topics) + found
 
 
-def _curves(curves: Curves, per: str) -> str:
+def _curves(curves: Curves, per: str, score_per: str) -> str:
     drawn = []
     if len(curves.held_out_score):
         series = Series(curves.held_out_epoch, curves.held_out_score, curves.held_out_error, marks=True)
-        measure = "Document completion, nats" if per == "word" else "Log predictive density, nats"
-        note = f"{measure} per {per}, higher is better; the band is one standard error."
+        measure = "Document completion, nats" if score_per == "word" else "Log predictive density, nats"
+        note = f"{measure} per {score_per}, higher is better; the band is one standard error."
         drawn.append(_chart("Held-out score", note, line_chart([series], "passes over the data", "held-out score")))
     if len(curves.elbo):
         series = Series(curves.epoch, over_a_pass(curves))

@@ -15,6 +15,7 @@ import jax
 from vijax import checkpoint, metrics
 from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups, state_like
 from vijax.app.config import Config, ConfigError
+from vijax.app.documents import DOCUMENTS
 from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
 from vijax.app.recorder import Recorder
@@ -28,6 +29,7 @@ from vijax.app.run_folder import (
     read_run_config,
     write_beginning,
 )
+from vijax.app.tables import held_out_entries
 from vijax.app.typed_toml import flatten
 from vijax.fit import Status, fit
 from vijax.progress import Printer
@@ -105,8 +107,18 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
     """What would fail once the folder is there fails here, and leaves nothing behind."""
     batch_size(config, num_groups(config, data))
     check = algorithm.spec.model.check_data
-    if check is not None:
-        check(config.listing.arrange(data.train, config.model))
+    if check is None:
+        return
+    documents = config.listing.source is DOCUMENTS
+    parts = {"training": data.train}
+    if data.test is not None and not documents and not held_out_entries(data):
+        parts["held-out"] = data.test
+    for name, part in parts.items():
+        try:
+            check(config.listing.arrange(part, config.model))
+        except ValueError as error:
+            where = f"{name} {'documents' if documents else 'rows'}, counted from 0 within them"
+            raise ValueError(f"{config.data.path}, {where}: {error}") from error
 
 
 def _absolute(config: Config) -> Config:

@@ -55,7 +55,7 @@ class TableData:
     )
     columns: tuple[str, ...] | None = setting(None, "columns to use; unset: all of numbers but target and group")
     target: str | None = setting(None, "column to predict, of models that predict one")
-    group: str | None = setting(None, "column that says to which sequence (or group) a row belongs; order is kept")
+    group: str | None = setting(None, "column that says to which sequence (or group) a row belongs; unset: all to one")
     num_rows: int | None = setting(None, "how many rows to generate; of others, to keep of the first", at_least(1))
     synthetic_seed: int = setting(0, "seed of a synthetic table", at_least(0))
     standardise: bool = setting(False, "bring columns (not the target) to mean 0 and deviation 1 in training rows")

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vijax.metrics import lowest_shown
+
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
 
@@ -80,7 +82,7 @@ def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str) -> str:
 
 
 def _extent(series: Sequence[Series]) -> list[float]:
-    """What the vertical axis must show; of a long curve not the lowest 4 %, so that its start does not flatten it."""
+    """What the vertical axis must show; of a long curve without a wild start."""
     values: list[float] = []
     for s in series:
         y = np.asarray(s.y, float)
@@ -88,7 +90,7 @@ def _extent(series: Sequence[Series]) -> list[float]:
         bounds = np.concatenate([y - error, y + error])
         bounds = bounds[np.isfinite(bounds)]
         if len(bounds):
-            low = float(np.quantile(bounds, 0.04 if len(y) > 50 else 0.0))
+            low = lowest_shown(bounds) if len(y) > 50 else float(bounds.min())
             values += [low, float(bounds.max())]
     return values
 

@@ -182,6 +182,11 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     if given.group is not None and not listing.wants_group:
         origin = entries["data.group"].origin
         raise ConfigError(f"{origin}: data.group: {listing.name} reads rows one by one, not groups of them")
+    if listing.wants_group and given.group is None and given.hold_out == "rows" and given.held_out > 0:
+        raise ConfigError(
+            f"{origin}: data.group: {listing.name} holds out whole groups, and without a column of groups all rows are "
+            'one; name it, as in data.group = "id", or hold none out: data.held_out=0'
+        )
     if given.hold_out == "entries" and not listing.missing:
         origin = entries["data.hold_out"].origin
         raise ConfigError(

@@ -23,12 +23,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """'did you mean ...', and the known names, for a name that is not among them.
 
     >>> nearest("txet", ["id", "text"])
-    "did you mean 'text'? Known: 'id', 'text'"
+    "did you mean 'text'? known: 'id', 'text'"
     """
     known = [str(k) for k in known]
     close = difflib.get_close_matches(name, known, n=1)
     question = f"did you mean {close[0]!r}? " if close else ""
-    return f"{question}Known: {', '.join(map(repr, known))}"
+    return f"{question}known: {', '.join(map(repr, known))}"
 
 
 def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:

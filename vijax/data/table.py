@@ -126,11 +126,11 @@ def table_of(found: Columns, choice: Choice, where: str) -> Table:
     >>> table.columns, table.y.tolist(), table.classes
     (('a', 'b'), [-1.0, 1.0], ('no', 'yes'))
     """
-    for name in (*(choice.columns or ()), choice.target, choice.group):
+    wanted = [("columns", name) for name in choice.columns or ()]
+    for key, name in (*wanted, ("target", choice.target), ("group", choice.group)):
         if name is not None and name not in found:
-            raise fail(
-                where, f"a column {name!r}", "none of that name", f"name one that is there; {nearest(name, found)}"
-            )
+            remedy = f"name another, data.{key}; {nearest(name, found)}"
+            raise fail(where, f"a column {name!r} (data.{key})", "none of that name", remedy)
     columns = choice.columns or _columns_of_numbers(found, choice, where)
     x = np.stack([_numbers(found[name], name, where) for name in columns], axis=1)
     _check_values(x, columns, choice.missing, where)
@@ -149,11 +149,18 @@ def table_of(found: Columns, choice: Choice, where: str) -> Table:
 
 
 def _columns_of_numbers(found: Columns, choice: Choice, where: str) -> tuple[str, ...]:
-    used = (choice.target, choice.group)
-    columns = tuple(name for name, values in found.items() if name not in used and values.dtype != object)
+    """All that are neither target nor group; of text ones only those that are numbers but for some cells."""
+    left = [name for name in found if name not in (choice.target, choice.group)]
+    columns = tuple(name for name in left if found[name].dtype != object or _mostly_numbers(found[name]))
     if not columns:
-        raise fail(where, "columns of numbers", f"columns {', '.join(map(repr, found))}", "name some: data.columns")
+        got = f"text in {', '.join(map(repr, left))}" if left else "none but target and group"
+        raise fail(where, "columns of numbers", got, "check the file, or name other columns: data.columns")
     return columns
+
+
+def _mostly_numbers(values: np.ndarray) -> bool:
+    """Whether a column of text is one of numbers with mistakes in it."""
+    return sum(map(_is_number, values)) > len(values) / 2
 
 
 def _numbers(values: np.ndarray, name: str, where: str) -> Float[np.ndarray, " N"]:
@@ -179,7 +186,8 @@ def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where:
     if len(bad):
         row, column = map(int, bad[0])
         got = "a missing value" if np.isnan(x[row, column]) else str(x[row, column])
-        remedy = "remove those rows or fill them in" + ("" if missing else "; or take a model of missing entries: pmf")
+        other = "" if missing else "; or fit a model of missing entries, such as factor_analysis"
+        remedy = f"remove those rows or fill them in{other}"
         place = f"{got} in row {row} of column {columns[column]!r} ({len(bad)} such)"
         raise fail(where, "finite numbers", place, remedy)
 

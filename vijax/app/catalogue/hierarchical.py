@@ -21,6 +21,9 @@ from vijax.app.typed_toml import POSITIVE, section, setting
 
 MOST_SHOWN = 40
 """Groups whose coefficients are drawn."""
+MOST_TOLD = 8
+"""Groups whose coefficients are on the screen."""
+BARS = "Bars reach two standard deviations."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +80,7 @@ def describe(seen: Seen) -> list[Block]:
     ]
     for d, column in enumerate(columns):
         title, shown = f"{column}, by {train.group or 'group'}", slice(len(names))
-        blocks.append(Intervals(title, names, value[shown, d], spread[shown, d], "Bars reach two standard deviations."))
+        blocks.append(Intervals(title, names, value[shown, d], spread[shown, d], BARS, MOST_TOLD))
     return blocks
 
 

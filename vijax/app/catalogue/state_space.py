@@ -12,7 +12,7 @@ from vijax.app.blocks import Block, Heat, Lines, Table
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, padded_sequences
+from vijax.app.tables import TABLES, held_out_entries, padded_sequences
 from vijax.app.typed_toml import POSITIVE, at_least, setting
 
 MOST_COLUMNS = 4
@@ -37,9 +37,21 @@ def build(settings: Settings, data: Data) -> Any:
 
 
 def score(seen: Seen) -> RowScore:
-    """Log density of held-out sequences at the posterior means, by the Kalman filter, per step."""
+    """Log density at the posterior means, by the Kalman filter: of held-out sequences, per step; of held-out entries
+    given the others of their sequences, per entry."""
+    if held_out_entries(seen.data):
+        return _score_entries(seen)
     found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
     return RowScore.of(found.log_probs, "step", f"{len(found.log_probs)} sequences", found.num_tokens)
+
+
+def _score_entries(seen: Seen) -> RowScore:
+    """log p(all entries) - log p(training entries), by the sequence."""
+    train, test = seen.data.train, seen.data.test
+    whole = dataclasses.replace(train, x=np.where(np.isfinite(train.x), train.x, test.x))
+    both, known = (seen.fit.score(padded_sequences(table), key=seen.key).log_probs for table in (whole, train))
+    number = [int(np.isfinite(part).sum()) for part in test.sequences()]
+    return RowScore.of(both - known, "entry", f"{len(number)} sequences", number)
 
 
 def describe(seen: Seen) -> list[Block]:
