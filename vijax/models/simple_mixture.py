@@ -66,7 +66,6 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
         reads_documents=True,
         shares=lambda stats, classes, key: classes,
         vocab_size=int(vocab_size),
-        shares=lambda stats, classes, key: classes,
     )
 
 
