@@ -230,6 +230,7 @@ def test_minibatches_of_groups_find_the_population(name, algorithm):
         np.testing.assert_allclose(1 / np.sqrt(fit.posterior["noise"].mean()), 0.5, atol=0.03)
 
 
+@pytest.mark.slow
 def test_minibatches_reach_what_coordinate_ascent_does():
     """Probit; mean field, which takes z and b for independent, understates both the spread and the slopes."""
     model, data = vi.models.hierarchical_probit_regression(2), many("probit")

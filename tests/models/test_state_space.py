@@ -143,6 +143,7 @@ def test_coordinate_ascent_never_loses_ground():
             assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(fit.posterior))
 
 
+@pytest.mark.slow
 def test_elbo_is_below_the_evidence():
     """One dimension, two steps; the evidence by 400,000 draws of the globals, at 6 standard errors of its logarithm."""
     y = np.array([[0.4], [1.1]], np.float32)
