@@ -81,6 +81,21 @@ def test_a_configuration_is_fitted(path, corpus, tmp_path, capsys):
     assert list((out / "figures").glob("*.png"))
 
 
+@pytest.mark.parametrize("name", ["ctm", pytest.param("plsa_2", marks=pytest.mark.slow)])
+def test_a_run_whose_state_or_data_are_of_its_documents_is_read_again(name, corpus, tmp_path, capsys):
+    """On full data the correlated topic model carries q(z) of every document; pLSA has parameters of each."""
+    path, out = Path(__file__).parents[2] / "configs" / f"{name}.toml", tmp_path / "run"
+    overrides = ["num_epochs=2", "evaluate_every=0", "held_out=0.3", "num_topics=2"]
+    assert main(["fit", str(path), "--out", str(out), "--data", str(corpus), "--set", *overrides]) == 0
+    assert main(["topics", str(out)]) == 0
+    assert main(["evaluate", str(out), "--data", str(corpus)]) == 0
+    (out / "result.json").unlink()
+    assert main(["report", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["resume", str(out)]) == 0
+    assert "from step 2" in capsys.readouterr().err
+
+
 def test_every_model_has_a_configuration():
     assert {load_config(path).model.name for path in CONFIGS} == set(LISTINGS)
 

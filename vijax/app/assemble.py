@@ -77,14 +77,20 @@ def _proximal(model: Any, config: ProximalAlgorithm, learn: tuple[str, ...]) -> 
 
 
 def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
-    """The shapes of the state of a run: what a checkpoint of it holds. Those of models of documents depend on none."""
+    """The shapes of the state of a run: what a checkpoint of it holds."""
     runs = algorithm if config.fit.restarts == 1 else many(algorithm, config.fit.restarts)
     batch = None
-    if not config.listing.reads_documents:
+    if state_needs_data(config, algorithm):
         arranged = config.listing.arrange(data.train, config.model)
         size = batch_size(config, num_groups(config, data))
         batch = next(iter(as_loader(arranged, algorithm.spec.model, size, 0).batches(0, 1)))
     return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))
+
+
+def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
+    """Whether those shapes depend on the data: not of models of documents, unless the state holds their locals."""
+    carries_locals = algorithm.spec.full_data and algorithm.spec.model.init_local is not None
+    return not config.listing.reads_documents or carries_locals
 
 
 def num_groups(config: Config, data: Data) -> int:

@@ -72,6 +72,12 @@ def is_point(fit: Fit, name: str) -> bool:
     return (own[0] if own else rules.partition(",")[0]) in ("mle", "map")
 
 
+def as_read(data: Any, settings: Any) -> Any:
+    """The data themselves: of models that read a corpus."""
+    del settings
+    return data
+
+
 @dataclasses.dataclass(frozen=True)
 class Listing:
     """A model on the command line.
@@ -97,7 +103,7 @@ class Listing:
     algorithm: type
     build: Callable[[Any, Data], Any]
     describe: Callable[[Seen], Sequence[Any]]
-    arrange: Callable[[Any, Any], Any] = lambda data, settings: data
+    arrange: Callable[[Any, Any], Any] = as_read
     score: Callable[[Seen], Any] | None = None
     unit: str = "row"
     per: str = "row"
@@ -121,8 +127,8 @@ class Listing:
 
     @property
     def reads_documents(self) -> bool:
-        """Whether its data are a corpus."""
-        return self.unit == "document"
+        """Whether the model reads the corpus itself, of which it need know the words only."""
+        return self.arrange is as_read
 
     def has_score(self, model: Any) -> bool:
         """Whether there is a score to take: the listing's own, or the model's."""

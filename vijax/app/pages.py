@@ -10,12 +10,13 @@ import numpy as np
 
 from vijax import metrics
 from vijax.app import blocks
-from vijax.app.assemble import load_data, make_algorithm, state_like
+from vijax.app.assemble import load_data, make_algorithm, state_like, state_needs_data
 from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Data, Seen
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import Say, latest_checkpoint, read_json, read_run_config, read_vocabulary
 from vijax.data import Corpus
+from vijax.families import Dirichlet, Product
 from vijax.progress import clock_time
 from vijax.restarts import best_state
 from vijax.result import Fit
@@ -59,10 +60,12 @@ def read_topics(folder: Path, num_words: int) -> list[Topic]:
       ConfigError: not a run of a topic model, or nothing was saved yet.
     """
     config = read_run_config(folder)
-    if not config.listing.reads_documents:
+    with config.in_precision():
+        seen = restore(folder, config)
+    topics = seen.posterior["topics"] if isinstance(seen.posterior, Product) and "topics" in seen.posterior else None
+    if not isinstance(topics, Dirichlet):
         raise ConfigError(f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax summary {folder}")
-    seen = restore(folder, config)
-    return summarise(seen.posterior["topics"].concentration, seen.data.names, num_words)
+    return summarise(topics.concentration, seen.data.names, num_words)
 
 
 def score_other(folder: Path, path: str, column: str | None, seed: int, say: Say) -> Any:
@@ -82,13 +85,16 @@ def score_other(folder: Path, path: str, column: str | None, seed: int, say: Say
 
 
 def restore(folder: Path, config: Config, data: Data | None = None) -> Seen:
-    """The fit that the newest checkpoint of a run holds. Of documents, its words are enough to make the model again;
-    other data are read once more.
+    """The fit that the newest checkpoint of a run holds. Of documents, its words are enough to make the model again,
+    unless its state holds something of each document; other data are read once more.
 
     Raises:
       ConfigError: nothing was saved yet.
     """
-    data = (_only_words(folder) if config.listing.reads_documents else load_data(config)) if data is None else data
+    if data is None:
+        data = _only_words(folder) if config.listing.reads_documents else load_data(config)
+        if config.listing.reads_documents and state_needs_data(config, make_algorithm(config, data)):
+            data = load_data(config)
     algorithm = make_algorithm(config, data)
     found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say=lambda message: None)
     if found is None:
