@@ -65,7 +65,7 @@ def read_topics(folder: Path, num_words: int) -> list[Topic]:
     topics = seen.posterior["topics"] if isinstance(seen.posterior, Product) and "topics" in seen.posterior else None
     if not isinstance(topics, Dirichlet):
         raise ConfigError(f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax summary {folder}")
-    return summarise(topics.concentration, seen.data.names, num_words)
+    return summarise(np.asarray(topics.concentration), seen.data.names, num_words)
 
 
 def score_other(folder: Path, path: str, column: str | None, seed: int, say: Say) -> Any:
