@@ -31,8 +31,8 @@ from vijax.families.base import as_float, require
 from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
 from vijax.likelihood import softmax_mixture
-from vijax.model import Hyper, LocalElbo, Model
-from vijax.models.lda import likelihood_table, near_uniform
+from vijax.model import Estimates, Hyper, LocalElbo, Model
+from vijax.models.lda import likelihood_table, near_uniform, smoothed_topics
 
 _SEEDS = 5  # documents whose words each topic starts from
 
@@ -239,16 +239,16 @@ def expected_shares(
     return jnp.mean(jax.nn.softmax(draws), axis=1)
 
 
-def _completion_score(estep: Any, hyper: Hyper, posterior: Product, data: Any, key: PRNGKeyArray) -> Any:
-    """Document completion at the posterior mean topics and the expectations of (mu, Sigma^-1)."""
+def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
+    """Document completion at the posterior mean topics and what was found of (mu, Sigma^-1)."""
     from vijax.evaluate import gaussian_completion
 
     del hyper
-    law, topics = posterior["logits"], posterior["topics"].mean()
+    logits = estimates["logits"].mean()
     return gaussian_completion(
-        topics,
-        law.location,  # type: ignore[attr-defined]
-        law.expected_stats().precision,
+        smoothed_topics(estimates),
+        logits.mean,
+        logits.precision,
         data,
         key,
         estep=estep,

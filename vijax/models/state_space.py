@@ -36,7 +36,7 @@ from vijax.families import (
     Product,
 )
 from vijax.families.base import require
-from vijax.model import Model
+from vijax.model import Estimates, Model
 from vijax.models.energy import energy_model, zero_stats
 from vijax.models.sequences import check_pair, check_values
 
@@ -178,7 +178,7 @@ def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_state
     return scores / jnp.where(scale > 0, scale, 1.0)
 
 
-def score(q: Product, data: PyTree, dim: int) -> Any:
+def score(q: Estimates, data: PyTree, dim: int) -> Any:
     """Held-out log density of sequences at the posterior means of the globals, exact by the Kalman filter in float64:
     nats per step, with its standard error over sequences."""
     from vijax.evaluate import Score
@@ -186,8 +186,9 @@ def score(q: Product, data: PyTree, dim: int) -> Any:
     _check(data, dim)
     y, mask = map(np.asarray, data)
     with jax.enable_x64(True):
-        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), q)
-        densities = log_densities(q.stats(q.mean()), jnp.asarray(y, jnp.float64), jnp.asarray(mask, bool))
+        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), dict(q))
+        stats = {name: found.stats(found.mean()) for name, found in q.items()}
+        densities = log_densities(stats, jnp.asarray(y, jnp.float64), jnp.asarray(mask, bool))
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 
