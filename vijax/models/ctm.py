@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import estep as esteps
@@ -27,7 +26,7 @@ from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
 from vijax.families import Dirichlet, NormalWishart, Product
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require, require_integers
 from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
 from vijax.likelihood import softmax_mixture
@@ -76,8 +75,8 @@ def ctm(
     >>> bool(fit.trace["elbo"][-1] > fit.trace["elbo"][0])
     True
     """
-    for name, size, least in (("num_topics", num_topics, 2), ("vocab_size", vocab_size, 1)):
-        require(isinstance(size, int | np.integer) and size >= least, name, f"an integer >= {least}", repr(size))
+    require_integers(2, num_topics=num_topics)
+    require_integers(vocab_size=vocab_size)
     eta = as_float(eta)
     require(eta.shape in ((), (vocab_size,)), "eta", f"a scalar or shape ({vocab_size},)", eta.shape)
     require((eta > 0) & jnp.isfinite(eta), "eta", "positive finite numbers", eta)

@@ -17,7 +17,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart, Point
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require, require_integers
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
@@ -172,8 +172,7 @@ def full_gaussian(
 
 # --- arguments and data ---------------------------------------------------------------------------------------------
 def _sizes(num_components: int, dim: int) -> tuple[int, int]:
-    require(num_components >= 1, "num_components", "an integer >= 1", num_components)
-    require(dim >= 1, "dim", "an integer >= 1", dim)
+    require_integers(num_components=num_components, dim=dim)
     return num_components, dim
 
 

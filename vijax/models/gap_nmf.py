@@ -29,7 +29,7 @@ from vijax.batch import Minibatch
 from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require, require_integers
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.emission import checker, is_count
 
@@ -73,8 +73,7 @@ def gap_nmf(
     >>> fit.posterior["dictionary"].mean().shape, fit.locals(y, key=jax.random.key(0))["activations"].mean().shape
     ((4, 3), (60, 3))
     """
-    for name, size in (("num_rows", num_rows), ("num_components", num_components)):
-        require(isinstance(size, int | np.integer) and size >= 1, name, "an integer >= 1", repr(size))
+    require_integers(num_rows=num_rows, num_components=num_components)
     given = {"a": a, "b": b, "alpha": alpha, "c": c}
     hyper = {name: as_float(value) for name, value in given.items()}
     for name, value in hyper.items():

@@ -27,7 +27,7 @@ from vijax.batch import Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import Locals
 from vijax.families import Dirichlet, Point, Product
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require, require_integers
 from vijax.gather import sum_over_rows
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 
@@ -63,8 +63,7 @@ def lda(
     >>> model.prior(model.hyper)["topics"].concentration.shape
     (5, 100)
     """
-    for name, size in (("num_topics", num_topics), ("vocab_size", vocab_size)):
-        require(isinstance(size, int | np.integer) and size >= 1, name, "an integer >= 1", repr(size))
+    require_integers(num_topics=num_topics, vocab_size=vocab_size)
     hyper = {
         "alpha": _concentration("alpha", alpha, num_topics),
         "eta": _concentration("eta", eta, vocab_size),

@@ -35,7 +35,7 @@ from vijax.families import (
     Padded,
     Product,
 )
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Estimates, Model
 from vijax.models.energy import energy_model, zero_stats
 from vijax.models.sequences import check_pair, check_values
@@ -80,8 +80,7 @@ def linear_gaussian_state_space(
     >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
     [-0.33  0.33]
     """
-    require(dim >= 1, "dim", "an integer >= 1", dim)
-    require(num_states >= 1, "num_states", "an integer >= 1", num_states)
+    require_integers(dim=dim, num_states=num_states)
     for name, value in (("strength", strength), ("shape", shape), ("rate", rate)):
         require(value > 0, name, "a positive number", value)
     return energy_model(
