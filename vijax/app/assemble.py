@@ -89,8 +89,9 @@ def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
 
 def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
     """Whether those shapes depend on the data: not of models of documents, unless the state holds their locals."""
-    carries_locals = algorithm.spec.full_data and algorithm.spec.model.init_local is not None
-    return not config.listing.reads_documents or carries_locals
+    if not config.listing.reads_documents:
+        return True
+    return algorithm.spec.full_data and algorithm.spec.model.init_local is not None
 
 
 def num_groups(config: Config, data: Data) -> int:
