@@ -140,3 +140,41 @@ def test_hard_chains_one_by_one_and_in_one_batch() -> None:
         assert_close(pick(got), pick(want), atol=5e-5)
         for a, b in zip(pick(got), smoothed(*alone), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_curvature_is_that_of_log_space_where_probabilities_underflow() -> None:
+    """A product with the Fisher matrix, forward and reverse, on a sound sequence and on one that is not."""
+    rng = np.random.default_rng(2)
+    for args in (burst(-20.0), burst(-90.0)):
+        potentials, mask = tuple(a[0] for a in args[:3]), args[3][0]
+        direction = tuple(np.float32(rng.normal(size=p.shape)) for p in potentials)
+        got = curvature(potentials, direction, mask)
+        with jax.enable_x64(True):
+            wide = lambda tree: tuple(np.asarray(x, np.float64) for x in tree)
+            want = jax.tree.map(np.asarray, curvature(wide(potentials), wide(direction), mask))
+        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+@jax.jit
+def curvature(potentials, direction, mask):
+    gradient = jax.grad(lambda p: chains.chain_log_normalizer(*p, mask))
+    along = lambda p: sum(jnp.vdot(a, b) for a, b in zip(gradient(p), direction, strict=True))
+    return jax.jvp(gradient, (potentials,), (direction,))[1], jax.grad(along)(potentials)
+
+
+def test_log_space_is_entered_only_where_it_is_needed() -> None:
+    """Always run: two loops over the steps, there and back, and the one around the rescue, which has two more inside.
+    (XLA would move a rescue that did not depend on the loop's state out of it, and then always pay for it.)"""
+    args = tuple(jnp.asarray(a) for a in burst(-20.0))
+    program = optimized_jit(jax.vmap(chains.chain_marginals)).lower(*args).compile().as_text()
+    parts = re.findall(r"^(ENTRY )?%?([\w.-]+) \(.*?\{\n(.*?)^\}", program, flags=re.MULTILINE | re.DOTALL)
+    text = {name: body for _, name, body in parts}
+
+    def loops(name: str) -> int:
+        called = re.findall(r"(?:calls|to_apply)=%?([\w.-]+)", text[name])
+        return text[name].count(" while(") + sum(map(loops, called))
+
+    (entry,) = (name for start, name, _ in parts if start)
+    assert loops(entry) == 3
+    assert sum(body.count(" while(") for body in text.values()) == 5

@@ -7,7 +7,7 @@ Potentials are log weights, normalised or not. `transition` is (K, K), shared by
 of unequal lengths are padded to one T: `mask` (T,) is true on the steps that exist, which come first, and a padded
 step adds nothing to A, to its gradient, to a draw's statistics or to an entropy, whatever its potentials hold. A
 sequence without any step has A = 0. The gradient of A in the potentials is the expected statistics, which
-`chain_marginals` computes by a pass back over the T x K forward messages.
+`chain_marginals` computes by a pass forward and one back, in probabilities or, where those underflow, in log space.
 
 These functions take one sequence; map them over a batch by `jax.vmap`.
 """
@@ -37,7 +37,7 @@ def chain_log_normalizer(
     unary: Float[Array, "T K"],
     mask: Mask = None,
 ) -> Float[Array, ""]:
-    """A = log sum over paths of exp{...}: the forward recursion in log space, O(T K^2), one step after another.
+    """A = log sum over paths of exp{...}: forward-backward, O(T K^2), one step after another.
 
     With `unary` the log likelihoods of the observations it is log p(y), and its gradient the smoothed marginals.
 
@@ -201,8 +201,9 @@ def _smoothed(initial: Array, transition: Array, unary: Array, mask: Array) -> S
 @_smoothed.defjvp
 def _smoothed_jvp(primals: tuple, tangents: tuple) -> tuple[Smoothed, Smoothed]:
     """Second derivatives, by differentiating the recursions in log space."""
-    change = lambda *potentials: _in_log_space(*potentials, primals[3])
-    return _smoothed(*primals), jax.jvp(change, primals[:3], tangents[:3])[1]
+    *potentials, mask = primals
+    again = lambda initial, transition, unary: _in_log_space(initial, transition, unary, mask)
+    return _smoothed(*primals), jax.jvp(again, potentials, list(tangents[:3]))[1]
 
 
 def _in_log_space(initial: Array, transition: Array, unary: Array, mask: Array) -> Smoothed:

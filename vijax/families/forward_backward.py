@@ -1,6 +1,7 @@
 """The two passes over a discrete chain in log space, for one sequence whose potentials have been checked: forward
-filtering, and smoothing by a pass back over what that left. Right whatever the potentials; `vijax.families.chains` takes
-the filter from here, and the smoothing where `vijax.families.scaled_passes`, which is five times faster, underflows."""
+filtering, and smoothing by a pass back over what that left. Right whatever the potentials. `vijax.families.chains`
+takes the filter from here, and the smoothing where that of `vijax.families.scaled_passes`, four times faster, would
+underflow."""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
 """Forward-backward in probabilities, for one sequence whose potentials have been checked: a product with a K x K matrix
-per step and direction, where the recursions in log space (`vijax.families.forward_backward`) take K^2 logarithms.
+per step and direction, where the recursions in log space (`vijax.families.forward_backward`) take K^2 exponentials.
 
-With w_t = exp(unary_t), P = exp(transition) and f_0 P = exp(initial), each over its largest entry, and messages of sum one,
+With w_t = exp(unary_t), P = exp(transition) and f_0 P = exp(initial), each over its largest entry, and messages that
+sum to one,
 
     c_t f_t = (f_{t-1} P) * w_t + floor,    d_t b_t = P (w_{t+1} * b_{t+1}),    Z_t = c_t <f_t, b_t>,
 
-A is the sum of log c_t and of what was divided out, p(z_t = i | y) = f_t(i) b_t(i) / <f_t, b_t> and p(z_{t-1} = i, z_t = j
-| y) = f_{t-1}(i) P_ij w_t(j) b_t(j) / Z_t (Rabiner, 1989, section V.A).
+A is the sum of log c_t and of what was divided out, f_t * b_t / <f_t, b_t> are the probabilities of z_t, and those of
+(z_{t-1}, z_t) = (i, j) are f_{t-1}(i) P_ij w_t(j) b_t(j) / Z_t (Rabiner, 1989, section V.A).
 
-Numbers below the least normal one, `tiny`, are lost, and with them paths that later steps could have made the likeliest:
-no message would show it. So each step of the filter, the first included, is given floor = 4 K tiny, which is more than
-it can have lost: f is nowhere too small, while b is nowhere too large. In units of likelihood <f_t, b_t> would be p(y) at
-every t; now it starts no higher, ends no lower and never falls, and what is added at a step or lost on the way back makes
-it grow by a factor of at most 1 + (K + 1) floor / Z_t. Where 2 K floor / Z_t <= eps / T at every step, underflow has
-therefore changed p(y), and any marginal, by no more than a rounding error. `scaled_passes` says whether that is so. It is
-not, for NaN, for data without any path, and for sequences that pass through what the model held to be nearly impossible
-(below about 1e-23 in float32 at T = 10,000, K = 20).
+Numbers below the least normal one, `tiny`, are lost, and with them paths that later steps could have made the
+likeliest: no message would show it. So each step of the filter, the first included, is given floor = 4 K tiny, which is
+more than it can have lost: f is nowhere too small, while b is nowhere too large. In units of likelihood <f_t, b_t>
+would be p(y) at every t; now it starts no higher, ends no lower and never falls, and what is added at a step or lost on
+the way back makes it grow by a factor of at most 1 + (K + 1) floor / Z_t. Where 2 K floor / Z_t <= eps / T at every
+step, underflow has therefore changed p(y), and any marginal, by no more than a rounding error. `scaled_passes` says
+whether that is so. It is not, for NaN, for data without any path, and for sequences that pass through what the model
+held to be all but impossible (odds of about 1e-23 in float32 at T = 10,000, K = 20).
 """
 
 from __future__ import annotations
