@@ -52,6 +52,14 @@ def test_chunks_shrink_with_the_largest_intermediate_but_stay_worth_while():
     assert sizes[-1] == chunking.LEAST_GROUPS
 
 
+def test_a_chunk_is_worth_the_sum_of_its_gradient():
+    """Rows of 256 floats: as many as there are bytes in the shared matrix, once that exceeds the cache."""
+    product = lambda matrix, y: jnp.sum(matrix @ y)
+    sizes = [groups_per_chunk(product, jnp.zeros((256, n)), jnp.zeros(n)) for n in (16, 16_384)]
+    cached = chunking.CACHE_BYTES if jax.default_backend() == "cpu" else chunking.ACCELERATOR_BYTES
+    assert sizes == [cached // 1024, max(cached, 4 * 257 * 16_384) // 1024]
+
+
 def mixture_bound(model, y, weights=None):
     q = model.init({}, KEY, model.prior({}), Minibatch(y, None))
     return jax.value_and_grad(

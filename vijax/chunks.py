@@ -2,8 +2,9 @@
 
 Reverse mode over a whole batch keeps every intermediate of every group: a mixture of K Gaussians in D dimensions keeps
 N x K x D floats, and reads them from memory twice. `sum_over_chunks` differentiates one chunk at a time instead and
-adds up the gradients, so that nothing of the size of the batch is kept (three times faster on a CPU at N = 10,000,
-K = 30, D = 64), whatever the model.
+adds up the gradients, so that nothing of the size of the batch is kept. Measured on the bound and gradient of a mixture
+of full-covariance Gaussians alone (N = 10,000, K = 30, D = 64, float32, one of two shared cores): .045 CPU seconds
+instead of .090.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def merge_chunks(tree: PyTree, size: int) -> PyTree:
 
 
 def groups_per_chunk(fn: Callable[..., Any], *args: Any) -> int:
-    """How many evaluations of `fn(*args)`, the bound of one group, fill the cache with their largest intermediate.
+    """How many evaluations of `fn(*args)`, the bound of one group, fill the cache with their largest intermediate; more
+    where that is less than the arguments, for the gradient in those is added up once per chunk.
 
     >>> if jax.default_backend() == "cpu":
     ...     print(groups_per_chunk(lambda y: jnp.sum(jnp.outer(y, y)), jnp.ones(64)))
@@ -116,4 +118,5 @@ def groups_per_chunk(fn: Callable[..., Any], *args: Any) -> int:
     outputs = [out.aval for equation in jax.make_jaxpr(fn)(*args).eqns for out in equation.outvars]
     largest = max((4 * aval.size for aval in outputs if hasattr(aval, "size")), default=4)
     budget = CACHE_BYTES if jax.default_backend() == "cpu" else ACCELERATOR_BYTES
-    return max(LEAST_GROUPS, budget // max(largest, 1))
+    arguments = sum(4 * jnp.size(leaf) for leaf in jax.tree.leaves(args))
+    return max(LEAST_GROUPS, max(budget, arguments) // max(largest, 1))

@@ -7,7 +7,7 @@ Potentials are log weights, normalised or not. `transition` is (K, K), shared by
 of unequal lengths are padded to one T: `mask` (T,) is true on the steps that exist, which come first, and a padded
 step adds nothing to A, to its gradient, to a draw's statistics or to an entropy, whatever its potentials hold. A
 sequence without any step has A = 0. The gradient of A in the potentials is the expected statistics, which
-`chain_marginals` computes by a pass back over the T x K forward messages.
+`chain_marginals` computes by a pass forward and one back, in probabilities or, where those underflow, in log space.
 
 These functions take one sequence; map them over a batch by `jax.vmap`.
 """
@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import require
 from vijax.families.forward_backward import backward_pass, forward_pass
+from vijax.families.scaled_passes import Smoothed, scaled_passes
 
 Mask = Bool[Array, " T"] | None
 _LOG_ZERO = -1e30  # finite, so that no gradient of a sum of such terms is 0 / 0
@@ -36,7 +37,7 @@ def chain_log_normalizer(
     unary: Float[Array, "T K"],
     mask: Mask = None,
 ) -> Float[Array, ""]:
-    """A = log sum over paths of exp{...}: the forward recursion in log space, O(T K^2), one step after another.
+    """A = log sum over paths of exp{...}: forward-backward, O(T K^2), one step after another.
 
     With `unary` the log likelihoods of the observations it is log p(y), and its gradient the smoothed marginals.
 
@@ -50,21 +51,7 @@ def chain_log_normalizer(
     >>> print(chain_log_normalizer(pi, a, b + 1.0, mask).round(5), chain_log_normalizer(pi, a, b, mask & False))
     1.0 0.0
     """
-    return _log_normalizer(initial, transition, *_checked(initial, transition, unary, mask))
-
-
-@jax.custom_jvp
-def _log_normalizer(initial: Array, transition: Array, unary: Array, mask: Array) -> Float[Array, ""]:
-    return forward_pass(initial, transition, unary, mask).total(mask)
-
-
-@_log_normalizer.defjvp
-def _log_normalizer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    """dA = <mean statistics, d potentials>."""
-    _, transition, _, mask = primals
-    forward = forward_pass(*primals)
-    value = forward.total(mask)
-    return value, sum(map(jnp.vdot, backward_pass(transition, forward, mask), tangents[:3]), jnp.zeros_like(value))
+    return _log_normalizer(*_checked(initial, transition, unary, mask))
 
 
 def chain_marginals(
@@ -80,8 +67,7 @@ def chain_marginals(
     >>> print(chain_marginals(pi, a, b)[2][1].round(2))
     [0.55 0.45]
     """
-    unary, mask = _checked(initial, transition, unary, mask)
-    return backward_pass(transition, forward_pass(initial, transition, unary, mask), mask)
+    return _smoothed(*_checked(initial, transition, unary, mask))[1:]
 
 
 def chain_log_normalizer_parallel(
@@ -91,7 +77,7 @@ def chain_log_normalizer_parallel(
     mask: Mask = None,
 ) -> Float[Array, ""]:
     """The same by products of K x K matrices in a tree: O(log T) deep but O(T K^3) work, for accelerators."""
-    unary, mask = _checked(initial, transition, unary, mask)
+    initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     start = initial + unary[0]
     eye = jnp.where(jnp.eye(len(initial), dtype=bool), 0.0, _LOG_ZERO).astype(unary.dtype)
     steps = jnp.where(mask[1:, None, None], transition + unary[1:, None, :], eye)
@@ -108,7 +94,7 @@ def chain_entropy(
     """-E[log q(z)], in nats, by one forward pass (Hernando et al., 2005): with w_ij the probability of z_t = i given
     z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). A sum of positive
     terms, where A - <lambda, mu> is a difference of terms of size T; what all states share is set apart."""
-    unary, mask = _checked(initial, transition, unary, mask)
+    initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask)
 
     def step(entropy: Array, inputs: Any) -> tuple[Array, Array]:
@@ -134,7 +120,7 @@ def chain_sample(
     shape: tuple[int, ...] = (),
 ) -> Int[Array, "*shape T"]:
     """Paths z ~ q by forward filtering and backward sampling; 0 on padded steps."""
-    unary, mask = _checked(initial, transition, unary, mask)
+    initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask)
     noise = jax.random.gumbel(key, (len(unary), *shape, len(initial)), unary.dtype)
     start = jnp.argmax(forward.last + noise[-1], -1)
@@ -158,7 +144,7 @@ def chain_mode(
     mask: Mask = None,
 ) -> Int[Array, " T"]:
     """The likeliest path (Viterbi, 1967); 0 on padded steps."""
-    unary, mask = _checked(initial, transition, unary, mask)
+    initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask, reduce=functools.partial(jnp.max, axis=0))
     start = jnp.argmax(forward.last)
 
@@ -186,6 +172,45 @@ def chain_stats(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
+@jax.custom_jvp
+def _log_normalizer(initial: Array, transition: Array, unary: Array, mask: Array) -> Float[Array, ""]:
+    return _smoothed(initial, transition, unary, mask).value
+
+
+@_log_normalizer.defjvp
+def _log_normalizer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """dA = <mean statistics, d potentials>."""
+    value, *means = _smoothed(*primals)
+    return value, sum(map(jnp.vdot, means, tangents[:3]), jnp.zeros_like(value))
+
+
+@jax.custom_jvp
+def _smoothed(initial: Array, transition: Array, unary: Array, mask: Array) -> Smoothed:
+    """In probabilities; where those might have underflowed in any sequence of a batch, once more in log space. (A
+    `lax.cond` in a batch would always do both; a loop does what any of the batch needs. XLA would move what does not
+    depend on its state out of the loop, and do it always.)"""
+    fast, sound = scaled_passes(initial, transition, unary, mask)
+
+    def again(state: tuple[Smoothed, Array]) -> tuple[Smoothed, Array]:
+        needed = jnp.where(state[1], 0.0, unary)
+        return _in_log_space(initial, transition, needed, mask), jnp.ones_like(sound)
+
+    return lax.while_loop(lambda state: ~state[1], again, (fast, sound))[0]
+
+
+@_smoothed.defjvp
+def _smoothed_jvp(primals: tuple, tangents: tuple) -> tuple[Smoothed, Smoothed]:
+    """Second derivatives, by differentiating the recursions in log space."""
+    *potentials, mask = primals
+    again = lambda initial, transition, unary: _in_log_space(initial, transition, unary, mask)
+    return _smoothed(*primals), jax.jvp(again, potentials, list(tangents[:3]))[1]
+
+
+def _in_log_space(initial: Array, transition: Array, unary: Array, mask: Array) -> Smoothed:
+    forward = forward_pass(initial, transition, unary, mask)
+    return Smoothed(forward.total(mask), *backward_pass(transition, forward, mask))
+
+
 def _per_step(transition: Array, num_steps: int) -> Array:
     return jnp.broadcast_to(transition, (num_steps - 1, *transition.shape[-2:]))
 
@@ -201,14 +226,15 @@ def _settled(matrix: Array) -> tuple[Array, Array]:
     return matrix - level[..., None, None], level
 
 
-def _checked(initial: Array, transition: Array, unary: Array, mask: Mask) -> tuple[Array, Array]:
-    """Unary potentials, nought where padded, and the mask; ValueError on shapes that do not fit."""
+def _checked(initial: Array, transition: Array, unary: Array, mask: Mask) -> tuple[Array, Array, Array, Array]:
+    """The potentials, unary ones nought where padded, and the mask; ValueError on shapes that do not fit."""
     require(initial.ndim == 1, "initial", "potentials of shape (K,)", f"shape {initial.shape}", "Use jax.vmap.")
     k = initial.shape[0]
     require(unary.ndim == 2 and unary.shape[0] >= 1 and unary.shape[1] == k, "unary", f"shape (T, {k})", unary.shape)
     shapes = ((k, k), (unary.shape[0] - 1, k, k))
     require(transition.shape in shapes, "transition", f"shape {shapes[0]} or {shapes[1]}", transition.shape)
     if mask is None:
-        return unary, jnp.ones(unary.shape[0], bool)
+        mask = jnp.ones(unary.shape[0], bool)
     require(mask.shape == unary.shape[:1], "mask", f"shape {unary.shape[:1]}", mask.shape)
-    return jnp.where(mask[:, None], unary, 0.0), mask.astype(bool)
+    mask = jnp.copy(mask).astype(bool)  # `custom_jvp` takes no NumPy array that `jit` closes over and `vmap` maps
+    return jnp.copy(initial), jnp.copy(transition), jnp.where(mask[:, None], unary, 0.0), mask

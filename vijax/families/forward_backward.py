@@ -1,5 +1,7 @@
-"""The two passes over a discrete chain that `vijax.families.chains` is made of, for one sequence whose potentials have
-been checked: forward filtering in log space, and smoothing by a pass back over what that left."""
+"""The two passes over a discrete chain in log space, for one sequence whose potentials have been checked: forward
+filtering, and smoothing by a pass back over what that left. Right whatever the potentials. `vijax.families.chains`
+takes the filter from here, and the smoothing where that of `vijax.families.scaled_passes`, four times faster, would
+underflow."""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ def backward_pass(transition: Array, forward: Forward, mask: Array) -> tuple[Arr
 
     def back(carry: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Any]:
         (later, counts), (message, predicted, exists, into) = carry, inputs
-        share = jnp.exp(message[:, None] + (transition if shared else into) - predicted)
+        share = message[:, None] + (transition if shared else into) - predicted
+        share = jnp.exp(jnp.where(exists, share, 0.0))  # a padded step's might overflow
         here = jnp.einsum("ij,j->i", share, later, precision="highest")
         here = jnp.where(exists, here / jnp.sum(here), later)  # which rounding alone keeps from summing to one
         pairs = share * jnp.where(exists, later, 0.0)

@@ -164,7 +164,7 @@ def full_gaussian(
     )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
-        spread = (s.precision @ y) @ y  # in this order an observation costs K D floats, not D^2
+        spread = (y @ s.precision) @ y  # in this order an observation costs K D floats, not D^2, and none is transposed
         return s.precision_times_mean @ y - 0.5 * (spread + s.quadratic - s.log_det + dim * math.log(2 * math.pi))
 
     return Emission(prior, log_likelihood, jnp.zeros(dim), checker(dim, **_REAL))
