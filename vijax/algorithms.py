@@ -73,8 +73,7 @@ def ssvi_a(model: Model, *, estep: Any = None, step_size: Schedule | None = None
 
     The default schedule is (t + 1)^-0.6. SSVI-A needs hundreds of updates and keeps improving while steps are large: on
     AP (K = 100, eta = 0.1) it scores -7.753, -7.719 after 12, 35 passes, against -7.781, -7.745 with (t + 1)^-0.75. On
-    full data it wants a schedule that holds rho near 1 first (`hold_then_decay`) and, where globals multiply each other
-    (GaP-KL-NMF), `sequential=True`, as coordinate ascent has: updated at once, they correct the same error twice.
+    full data it wants a schedule that holds rho near 1 first (`hold_then_decay`).
     """
     choices = {"penalty_every": 10, **choices}
     return compose(

@@ -44,10 +44,10 @@ def mean_field(y: np.ndarray, size: int, steps: int, start: Start = "flat", key:
     return vi.fit(vi.cavi(model(y.shape[1], size, start)), y, num_steps=steps, key=jax.random.key(key))
 
 
-def structured(y: np.ndarray, size: int, steps: int, start: Start = "flat", rounds: int = 10) -> vi.Fit:
-    """SSVI-A on full data, W and theta updated in turn: rho = 1 for two thirds of the steps, then decreasing."""
-    schedule = {"step_size": HOLD(2 * steps // 3), "full_data": True, "sequential": True}
-    alg = vi.ssvi_a(model(y.shape[1], size, start, rounds), **schedule)
+def structured(y: np.ndarray, size: int, steps: int, start: Start = "flat", rounds: int = 20) -> vi.Fit:
+    """SSVI-A on full data: rho = 1 for two thirds of the steps, then decreasing."""
+    schedule = HOLD(2 * steps // 3)
+    alg = vi.ssvi_a(model(y.shape[1], size, start, rounds), step_size=schedule, full_data=True)
     return vi.fit(alg, y, num_steps=steps, key=jax.random.key(0))
 
 
