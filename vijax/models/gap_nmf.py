@@ -57,8 +57,8 @@ def gap_nmf(
       alpha: shape of the gamma process.
       c: the prior mean of sum_k theta_k is 1 / c; 1 / c should be about the mean of the data.
       estep: `vijax.estep.mean_field`; at most 50 rounds by default, since minibatches find their activations afresh.
-        Full-data algorithms go on from the last ones: there 5 rounds a step serve coordinate ascent better, and 20
-        SSVI-A, each of whose steps draws other spectra.
+        Full-data algorithms go on from the last ones, and 5 rounds a step serve them better; SSVI-A from flat spectra,
+        each of whose steps draws others, may want 20.
       init: where the posterior starts. "columns": the spectra of K columns that are nearest to being of one component
         (`vijax.models.corners`), others for another key. "flat": spectra nearly flat, their symmetry just broken. Gains
         explain the mean of the data either way. Or (key, prior) -> a start of your own, such as another fit. The start
