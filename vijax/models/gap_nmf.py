@@ -80,15 +80,15 @@ def gap_nmf(
     >>> fit.posterior["dictionary"].mean().shape, fit.locals(y, key=jax.random.key(0))["activations"].mean().shape
     ((4, 3), (60, 3))
     """
-    remedy = "A start of your own is a function (key, prior) -> Product."
-    known = sorted(_STARTS)
-    require(callable(init) or init in known, "init", f"one of {known}, or a function", repr(init), remedy)
     for name, size in (("num_rows", num_rows), ("num_components", num_components)):
         require(isinstance(size, int | np.integer) and size >= 1, name, "an integer >= 1", repr(size))
     given = {"a": a, "b": b, "alpha": alpha, "c": c}
     hyper = {name: as_float(value) for name, value in given.items()}
     for name, value in hyper.items():
         require(value.shape == () and bool(0 < value < jnp.inf), name, "a positive number", given[name])
+    remedy = "A start of your own is a function (key, prior) -> Product."
+    known = sorted(_STARTS)
+    require(callable(init) or init in known, "init", f"one of {known}, or a function", repr(init), remedy)
 
     def prior(hyper: Hyper) -> Product:
         shape = hyper["a"] * jnp.ones((num_rows, num_components))
