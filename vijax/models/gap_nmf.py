@@ -16,7 +16,7 @@ place for every (f, t, k).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,10 @@ from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
 from vijax.families.base import as_float, require, require_integers
 from vijax.model import Estimates, Hyper, LocalElbo, Model
+from vijax.models.corners import corner_rows
 from vijax.models.emission import checker, is_count
+
+Init = Callable[[PRNGKeyArray, Product], Product]
 
 
 def gap_nmf(
@@ -42,7 +45,7 @@ def gap_nmf(
     alpha: float = 1.0,
     c: float = 1.0,
     estep: MeanField | None = None,
-    init: Callable[[PRNGKeyArray, Product], Product] | None = None,
+    init: Literal["columns", "flat"] | Init = "columns",
 ) -> Model:
     """GaP-KL-NMF: which spectra, and how many, made a matrix of counts (a magnitude spectrogram in whole quanta).
 
@@ -54,9 +57,13 @@ def gap_nmf(
       alpha: shape of the gamma process.
       c: the prior mean of sum_k theta_k is 1 / c; 1 / c should be about the mean of the data.
       estep: `vijax.estep.mean_field`; at most 50 rounds by default, since minibatches find their activations afresh.
-        Full-data algorithms go on from the last ones, and 5 rounds a step serve them better.
-      init: (key, prior) -> where the posterior starts, such as the spectra of another fit; by default spectra nearly
-        flat, their symmetry just broken, and gains that explain the mean of the data.
+        Full-data algorithms go on from the last ones, and 5 rounds a step serve them better; SSVI-A from flat spectra,
+        each of whose steps draws others, may want 20.
+      init: where the posterior starts. "columns": the spectra of K columns that are nearest to being of one component
+        (`vijax.models.corners`), others for another key. "flat": spectra nearly flat, their symmetry just broken. Gains
+        explain the mean of the data either way. Or (key, prior) -> a start of your own, such as another fit. The start
+        decides more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field finds 36 from flat
+        spectra and 48 from columns, SSVI-A (rho held at 1 for two thirds of 400 steps) 33 and 48.
 
     Returns:
       A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data: an array of counts
@@ -78,6 +85,9 @@ def gap_nmf(
     hyper = {name: as_float(value) for name, value in given.items()}
     for name, value in hyper.items():
         require(value.shape == () and bool(0 < value < jnp.inf), name, "a positive number", given[name])
+    remedy = "A start of your own is a function (key, prior) -> Product."
+    known = sorted(_STARTS)
+    require(callable(init) or init in known, "init", f"one of {known}, or a function", repr(init), remedy)
 
     def prior(hyper: Hyper) -> Product:
         shape = hyper["a"] * jnp.ones((num_rows, num_components))
@@ -89,7 +99,7 @@ def gap_nmf(
         hyper=hyper,
         prior=prior,
         local_elbo=_local_elbo,
-        init=_near_symmetric if init is None else lambda hyper, key, prior, batch: init(key, prior),
+        init=(lambda hyper, key, prior, batch: init(key, prior)) if callable(init) else _STARTS[init],
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
         init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
@@ -98,24 +108,54 @@ def gap_nmf(
     )
 
 
-def _near_symmetric(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Spectra nearly flat, symmetry broken by noise, and gains whose sum is the mean of the data (the prior's, where
-    there are none)."""
-    shape: tuple[int, int] = prior["dictionary"].batch_shape  # type: ignore[assignment]
+def _flat(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+    """Spectra nearly flat."""
+    return _around(hyper, key, jnp.ones(_shape(prior)), batch)
+
+
+def _columns(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+    """Spectra of columns nearest to being of one component, a fifth of each spread evenly; flat where no data are
+    given."""
+    if batch is None:
+        return _flat(hyper, key, prior, batch)
+    key, key_rows = jax.random.split(key)
+    y = jnp.asarray(batch.data, float)
+    spectra = y[corner_rows(key_rows, y, _weights(batch, y), _shape(prior)[1])].T
+    mean = jnp.mean(spectra, axis=0)
+    spectra = jnp.where(mean > 0, spectra / jnp.where(mean > 0, mean, 1.0), 1.0)
+    return _around(hyper, key, 0.8 * spectra + 0.2, batch)
+
+
+_STARTS = {"columns": _columns, "flat": _flat}
+
+
+def _around(hyper: Hyper, key: PRNGKeyArray, spectra: Float[Array, "F K"], batch: Minibatch | None) -> Product:
+    """Gammas about given spectra of mean 1, with noise that tells equal ones apart, and gains whose sum is the mean of
+    the data (the prior's, where there are none)."""
     if batch is None:
         total = 1.0 / hyper["c"]
     else:
         y = jnp.asarray(batch.data, float)
-        weights = jnp.ones(len(y)) if batch.weights is None else jnp.asarray(batch.weights)
+        weights = _weights(batch, y)
         total = jnp.maximum(weights @ jnp.mean(y, 1) / jnp.sum(weights), 1e-3)
-    dictionary = 100.0 * jnp.exp(jax.random.normal(key, shape) / 10)
-    gains = jnp.full(shape[1], 100.0)
+    dictionary = 100.0 * spectra * jnp.exp(jax.random.normal(key, spectra.shape) / 10)
+    gains = jnp.full(spectra.shape[1], 100.0)
     return Product(
         {
             "dictionary": Gamma(dictionary, jnp.full_like(dictionary, -100.0)),
-            "gains": Gamma(gains, -gains * shape[1] / total),
+            "gains": Gamma(gains, -gains * spectra.shape[1] / total),
         }
     )
+
+
+def _shape(prior: Product) -> tuple[int, int]:
+    """(F, K)."""
+    rows, components = prior["dictionary"].batch_shape
+    return rows, components
+
+
+def _weights(batch: Minibatch, y: Float[Array, "T F"]) -> Float[Array, " T"]:
+    return jnp.ones(len(y)) if batch.weights is None else jnp.asarray(batch.weights, y.dtype)
 
 
 def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:

@@ -29,12 +29,15 @@ class Settings:
     b: float = setting(0.2, "shape and rate of the activations", POSITIVE)
     alpha: float = setting(1.0, "shape of the gamma process", POSITIVE)
     c: float = setting(1.0, "1 / c is about the mean of the data", POSITIVE)
+    init: Literal["columns", "flat"] = setting(
+        "columns", "where spectra start: at those of rows of data, or nearly flat"
+    )
 
 
 def build(settings: Settings, data: Data) -> Any:
     """The model."""
     hyper = {name: getattr(settings, name) for name in ("a", "b", "alpha", "c")}
-    return models.gap_nmf(len(data.names), settings.num_components, **hyper)
+    return models.gap_nmf(len(data.names), settings.num_components, init=settings.init, **hyper)
 
 
 def score(seen: Seen) -> RowScore:
