@@ -31,10 +31,11 @@ from vijax.models.lda import likelihood_table
 
 SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bound
 ESTEPS = {
-    "pg": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True)),
-    "pg_diagonal": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True), "diagonal"),
-    "laplace": lambda s: vi.estep.proximal_gradient(laplace(), max_iters=100),
-    "delta": lambda s: vi.estep.proximal_gradient(delta_method(), max_iters=100),
+    "pg": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True, matched=True)),
+    "pg_refined": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True, matched=True), refine=32),
+    "pg_diagonal": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True, matched=True), "diagonal"),
+    "laplace": lambda s: vi.estep.proximal_gradient(laplace()),
+    "delta": lambda s: vi.estep.proximal_gradient(delta_method()),
     "blei_lafferty": lambda s: vi.estep.proximal_gradient(blei_lafferty(), "diagonal", **SLOW),
     "bohning": lambda s: vi.estep.proximal_gradient(bohning(), **SLOW),
 }
@@ -48,7 +49,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--train", nargs="+", default=["pg", "laplace"], choices=sorted(ESTEPS))
     p.add_argument("--infer", nargs="+", default=sorted(ESTEPS), choices=sorted(ESTEPS))
     p.add_argument("--passes", type=int, nargs="+", default=[12, 60], help="scores are taken after each of these")
-    p.add_argument("--seeds", type=int, nargs="+", default=[0])
+    p.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the split and of the start")
     p.add_argument("--samples", type=int, default=64)
     p.add_argument("--lbfgs", type=int, default=0, help="documents whose bound is compared with that of L-BFGS")
     p.add_argument("--out", default=None)
@@ -139,11 +140,11 @@ def infer(estep: Any, rows: jax.Array, counts: jax.Array, mean: jax.Array, preci
 def main() -> None:
     a = arguments()
     corpus = data.load_bag_of_words(a.corpus)
-    training, test = corpus.split(held_out=0.5, seed=0)
-    if a.limit:
-        training, test = training[np.arange(a.limit)], test[np.arange(a.limit)]
-    print(f"train {training}, test {test}, unigram {unigram_score(training, test, smoothing=1.0)}", flush=True)
     for seed in a.seeds:
+        training, test = corpus.split(held_out=0.5, seed=seed)
+        if a.limit:
+            training, test = training[np.arange(a.limit)], test[np.arange(a.limit)]
+        print(f"train {training}, test {test}, unigram {unigram_score(training, test, smoothing=1.0)}", flush=True)
         last: dict[int, Score] = {}
         for name in a.train:
             fit, scores = train(a, name, seed, training, test)
