@@ -22,7 +22,7 @@ from vijax import geometry as geometries
 from vijax import tree
 from vijax.batch import Minibatch, as_minibatch
 from vijax.families import Family, Product
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.message import Message, MessageRule
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.step_size import Ramp, Schedule, no_ramp
@@ -154,7 +154,7 @@ def compose(
         likelihood is asked of a model whose globals have priors that depend on each other, or of globals that it does
         not determine (`Model.needs_prior`).
     """
-    require(penalty_every >= 1, "penalty_every", "an integer >= 1", penalty_every)
+    require_integers(penalty_every=penalty_every)
     hierarchical = message.forgets_prior and model.global_elbo is not None
     remedy = "Without their priors the upper globals have no data: use map."
     require(not hierarchical, "message", "one that keeps the priors of a hierarchical model", message.name, remedy)

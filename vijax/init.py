@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.batch import Minibatch
 from vijax.families import Categorical, Family, Product
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 
 
 class Context(NamedTuple):
@@ -125,7 +125,7 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
     Raises:
       ValueError: `num_iters` is negative; or (when used) the model has no categorical local.
     """
-    require(num_iters >= 0, "num_iters", "an integer >= 0", num_iters)
+    require_integers(0, num_iters=num_iters)
     read = features or (lambda group: jnp.ravel(jax.tree.leaves(group)[0]))
 
     def start(key: PRNGKeyArray, context: Context) -> Product:

@@ -19,9 +19,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.batch import Minibatch
-from vijax.families import Product
+from vijax.families import Family, Point, Product
 
 Hyper = Mapping[str, Array]
+Estimates = Mapping[str, Family | Point]
+"""What is known of the globals, by name (`Fit.estimates`)."""
 
 
 class LocalElbo(NamedTuple):
@@ -67,7 +69,7 @@ class Model:
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
       vocab_size: V of a model of documents: the ids of their words are below it.
-      score: (hyper, posterior, data, key) -> held-out score, where the field has one better than the bound.
+      score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound.
       needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
       shares: (stats, locals of one length bucket, key) -> expected topic shares of its documents, of topic models.
     """
@@ -79,7 +81,7 @@ class Model:
     estep: Any = None
     reads_documents: bool = False
     vocab_size: int | None = None
-    score: Callable[[Hyper, Product, Any, PRNGKeyArray], Any] | None = None
+    score: Callable[[Hyper, Estimates, Any, PRNGKeyArray], Any] | None = None
     global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
     blocks: tuple[tuple[str, ...], ...] | None = None
     init_local: Callable[[Hyper, Minibatch], PyTree] | None = None

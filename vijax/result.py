@@ -12,7 +12,7 @@ from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax.algorithm import Algorithm, State
 from vijax.batch import Minibatch
-from vijax.families import Product
+from vijax.families import Family, Point, Product
 
 
 class Fit(NamedTuple):
@@ -34,6 +34,13 @@ class Fit(NamedTuple):
     def posterior(self) -> Product:
         """q of the globals, by variable name."""
         return self.state.posterior
+
+    @property
+    def estimates(self) -> dict[str, Family | Point]:
+        """What was found of the globals, by name: q, or a `Point` where the algorithm finds no more (`em`, `map`,
+        `points`). `fit.estimates[name].mean()` is what to report in either case."""
+        is_point = self.alg.spec.message.is_point
+        return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
         """The most probable words of each topic, best first.
@@ -102,7 +109,7 @@ class Fit(NamedTuple):
         score = self.alg.spec.model.score
         if score is None:
             raise ValueError("score: this model defines no held-out score; read the bound, fit.trace['elbo'].")
-        return score(self.state.hyper, self.posterior, documents, key)
+        return score(self.state.hyper, self.estimates, documents, key)
 
     def _topics(self) -> Any:
         if "topics" not in self.posterior:

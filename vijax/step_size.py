@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
@@ -111,7 +111,7 @@ def backtracking(initial: float = 0.5, shrink: float = 0.5, grow: float = 2.0, m
     require(0 < initial < 1, "initial", "a number in (0, 1)", initial)
     require(0 < shrink < 1, "shrink", "a number in (0, 1)", shrink)
     require(grow >= 1, "grow", "a number >= 1", grow)
-    require(max_trials >= 1, "max_trials", "an integer >= 1", max_trials)
+    require_integers(max_trials=max_trials)
     return Backtracking(initial, shrink, grow, max_trials)
 
 

@@ -13,6 +13,7 @@ halves; the standard error is of their difference. One line of JSON per result g
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 from typing import Any
@@ -30,10 +31,11 @@ from vijax.expectation import blei_lafferty, bohning, delta_method, laplace, vec
 from vijax.models.lda import likelihood_table
 
 SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bound
+DRAWS = functools.partial(vector_monte_carlo, antithetic=True, matched=True)
 ESTEPS = {
-    "pg": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True, matched=True)),
-    "pg_refined": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True, matched=True), refine=32),
-    "pg_diagonal": lambda s: vi.estep.proximal_gradient(vector_monte_carlo(s, antithetic=True, matched=True), "diagonal"),
+    "pg": lambda s: vi.estep.proximal_gradient(DRAWS(s)),
+    "pg_refined": lambda s: vi.estep.proximal_gradient(DRAWS(s), refine=32),
+    "pg_diagonal": lambda s: vi.estep.proximal_gradient(DRAWS(s), "diagonal"),
     "laplace": lambda s: vi.estep.proximal_gradient(laplace()),
     "delta": lambda s: vi.estep.proximal_gradient(delta_method()),
     "blei_lafferty": lambda s: vi.estep.proximal_gradient(blei_lafferty(), "diagonal", **SLOW),

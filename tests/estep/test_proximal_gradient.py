@@ -227,7 +227,7 @@ TARGET = np.array([1.0, -2.0, 3.0])
 
 
 def pulled(strength, noise=0.0):
-    """An expectation whose slope pulls m to TARGET, with noise by the key: E = -strength (m - t)' Sigma^-1 (m - t) / 2."""
+    """E = -strength (m - TARGET)' Sigma^-1 (m - TARGET) / 2, its slope with noise by the key."""
 
     def expectation(likelihood, y, m, cov, key):
         drawn = m - TARGET.astype(m.dtype) + noise * jax.random.normal(key, m.shape, m.dtype)
@@ -293,7 +293,7 @@ def test_a_start_that_is_no_density_under_the_present_prior_begins_at_the_prior(
         ({"covariance": "low rank"}, "covariance: expected 'full' or 'diagonal', got low rank"),
         ({"step_size": 0.0}, "step_size: expected a positive number"),
         ({"step_size": 1.5}, r"step_size: expected a number in \(0, 1\]"),
-        ({"max_iters": 0}, "max_iters: expected an integer of at least 1"),
+        ({"max_iters": 0}, "max_iters: expected an integer >= 1"),
         ({"tol": -1.0}, "tol: expected a positive number"),
         ({"warm_up": -1}, "warm_up: expected an integer of at least 0"),
         ({"refine": 1.5}, "refine: expected an integer of at least 0"),

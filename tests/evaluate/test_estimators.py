@@ -156,7 +156,7 @@ def test_bad_input_is_named(score, message):
 
 def test_bad_settings_are_named():
     corpus = corpus_of([0, 1, 2])
-    with pytest.raises(ValueError, match="num_particles: expected an integer of 1 or more, got 0"):
+    with pytest.raises(ValueError, match="num_particles: expected an integer >= 1, got 0"):
         left_to_right(TOPICS, ALPHA, corpus, jax.random.key(0), num_particles=0)
     with pytest.raises(ValueError, match="num_samples: expected an integer"):
         chib(TOPICS, ALPHA, corpus, jax.random.key(0), num_samples=1.5)

@@ -64,7 +64,7 @@ def test_npmi_names_bad_input():
     topics = np.full((2, 4), 0.25)
     with pytest.raises(ValueError, match="num_words: expected at most 4"):
         npmi(topics, corpus, num_words=5)
-    with pytest.raises(ValueError, match="num_words: expected an integer of 2 or more"):
+    with pytest.raises(ValueError, match="num_words: expected an integer >= 2"):
         npmi(topics, corpus, num_words=1)
     with pytest.raises(ValueError, match="topics: expected rows of probabilities"):
         npmi(2 * topics, corpus)

@@ -124,8 +124,8 @@ def test_lanes_hold_every_token_once_and_each_document_in_one(num_lanes):
     [
         ("alpha", 0.0, "alpha: expected positive finite numbers"),
         ("eta", -1.0, "eta: expected positive finite numbers"),
-        ("num_sweeps", 0, "num_sweeps: expected an integer of 1 or more, got 0"),
-        ("num_lanes", 0, "num_lanes: expected an integer of 1 or more, got 0"),
+        ("num_sweeps", 0, "num_sweeps: expected an integer >= 1, got 0"),
+        ("num_lanes", 0, "num_lanes: expected an integer >= 1, got 0"),
         ("burn_in", 9, "burn_in: expected fewer than the 5 sweeps, got 9"),
     ],
 )

@@ -55,7 +55,7 @@ def test_conditionals_are_those_of_the_last_labels():
     [
         ({"concentration": 0.0}, "concentration: expected positive finite numbers"),
         ({"concentration": [1.0, 1.0, 1.0]}, r"concentration: expected a scalar or shape \(2,\)"),
-        ({"num_sweeps": 0}, "num_sweeps: expected an integer of 1 or more, got 0"),
+        ({"num_sweeps": 0}, "num_sweeps: expected an integer >= 1, got 0"),
         ({"y": np.array([[0.0, 1.0, 2.0]])}, "zeros and ones, got 2.0 in row 0, column 2"),
     ],
 )

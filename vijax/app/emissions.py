@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-import jax
 import numpy as np
 
 from vijax import init
@@ -142,11 +141,3 @@ def picture(
 
 def _normal(x: np.ndarray, mean: float, variance: float) -> np.ndarray:
     return np.exp(-0.5 * (x - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
-
-
-# --- predictive densities --------------------------------------------------------------------------------------------
-def plug_in(emission: Emission, fit: Any) -> Callable[[jax.Array], jax.Array]:
-    """y -> log p(y | component k) for each k, at the point that em or map found."""
-    q = fit.posterior["components"]
-    stats = q.stats(q.mode())
-    return lambda y: emission.log_likelihood(stats, y)

@@ -56,20 +56,12 @@ class Seen(NamedTuple):
 
     def point(self, name: str) -> Any:
         """A global where a reader wants it: the mode, where the algorithm finds a point, else the mean."""
-        q = self.posterior[name]
-        return q.mode() if is_point(self.fit, name) else q.mean()
+        return self.fit.estimates[name].mean()
 
     @property
     def posterior(self) -> Any:
         """q of the globals."""
         return self.fit.posterior
-
-
-def is_point(fit: Fit, name: str) -> bool:
-    """Whether the algorithm finds a point for a global (em, map, `points`), and no distribution."""
-    rules = fit.alg.spec.message.name
-    own = [part.partition(": ")[2] for part in rules.split(", ") if part.startswith(f"{name}: ")]
-    return (own[0] if own else rules.partition(",")[0]) in ("mle", "map")
 
 
 def as_read(data: Any, settings: Any) -> Any:

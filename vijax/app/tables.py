@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.listing import Data, Source
-from vijax.app.sections import TableData
+from vijax.app.listing import Data, Listing, Source
+from vijax.app.sections import EnergyAlgorithm, TableData
 from vijax.app.typed_toml import ConfigError, Entry
 from vijax.data.table import Choice, Table, split_table
 from vijax.data.table_files import read_table
@@ -195,3 +195,20 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 TABLES = Source(TableData, load_table, _other, _facts, _tiles, _digest, _describe, _check)
+
+
+def sequence_model(settings: type, build: Any, describe: Any, score: Any, missing: bool = False) -> Listing:
+    """The listing of a model of sequences, which a column of groups tells apart; arguments as of `Listing`."""
+    return Listing(
+        settings,
+        TABLES,
+        EnergyAlgorithm,
+        build,
+        describe,
+        padded_sequences,
+        score,
+        unit="sequence",
+        per="sequence",
+        missing=missing,
+        wants_group=True,
+    )

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from vijax.families.base import require_integers
+
 
 class Locals(NamedTuple):
     """What an E-step believes of a chunk of documents.
@@ -114,7 +116,6 @@ def check_positive(argument: str, value: float) -> float:
 
 
 def check_count(argument: str, value: int, least: int) -> int:
-    """An integer of at least `least`, or ValueError naming the argument."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{argument}: expected an integer of at least {least}, got {value!r}.")
+    """`value`, if it is an integer of at least `least`; else ValueError naming the argument."""
+    require_integers(least, **{argument: value})
     return value

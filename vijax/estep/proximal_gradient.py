@@ -7,12 +7,12 @@ at the present N(m, V): the natural-gradient step in the mean parameters (m, V +
 the bound if the expectations are exact. Gamma can be indefinite; rho is halved until V'^-1 - 0.4 V^-1 is positive
 definite, so that no step leaves the domain.
 
-At wide Sigma a constant rho falls into a cycle of two for most documents (the Jacobian of the step has eigenvalues below
--1), so rho follows the document: with G = (g - Sigma^-1 (m - mu), Sigma^-1 + Gamma - V^-1), which is the gradient of the
-bound in m and -2 times that in V, and the Fisher metric <G, H> = G_m' V H_m + tr(V G_V V H_V) / 2, it is halved where
-G turns against the last one, <G, G_last> < 0, and else grows by half, up to `step_size`. (To reject steps by the bound
-on the fixed draws is not sound: the fixed points are not its maxima, which overfit the draws.) A document is finished
-when <G, G> / 2, what a full step gains to second order, is below a tolerance in nats.
+At wide Sigma a constant rho falls into a cycle of two for most documents (the Jacobian of the step has eigenvalues
+below -1), so rho follows the document: with G = (g - Sigma^-1 (m - mu), Sigma^-1 + Gamma - V^-1), which is the gradient
+of the bound in m and -2 times that in V, and the Fisher metric <G, H> = G_m' V H_m + tr(V G_V V H_V) / 2, it is halved
+where G turns against the last one, <G, G_last> < 0, and else grows by half, up to `step_size`. (To reject steps by the
+bound on the fixed draws is not sound: the fixed points are not its maxima, which overfit the draws.) A document is
+finished when <G, G> / 2, what a full step gains to second order, is below a tolerance in nats.
 """
 
 from __future__ import annotations

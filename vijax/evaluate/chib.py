@@ -11,10 +11,11 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.evaluate.documents import scale_of, score_documents, walk_over
-from vijax.evaluate.inputs import Topics, check_count, checked
+from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Chains, Walk, draws
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows
+from vijax.families.base import require_integers
 
 _CLIMBS = 10  # sweeps of coordinate ascent that follow the burn-in
 
@@ -54,8 +55,8 @@ def chib(
     >>> print(chib(topics, 1.0, documents, jax.random.key(0)))
     -1.386 ± 0.000 nats per word (2 documents, 2 words)
     """
-    check_count("num_samples", num_samples, 1)
-    check_count("burn_in", burn_in, 0)
+    require_integers(num_samples=num_samples)
+    require_integers(0, burn_in=burn_in)
     table, corpus = checked(topics, alpha, documents)
     estimate = functools.partial(_chib, num_samples=num_samples, burn_in=burn_in)
     return score_documents(estimate, table, corpus, key, table.alpha.shape[0])

@@ -9,8 +9,9 @@ from jaxtyping import Float, Int
 
 from vijax.data.checks import fail
 from vijax.data.corpus import Corpus
-from vijax.evaluate.inputs import as_corpus, check_count, check_topics
+from vijax.evaluate.inputs import as_corpus, check_topics
 from vijax.evaluate.score import Coherence
+from vijax.families.base import require_integers
 
 
 def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
@@ -42,7 +43,7 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
     [1.0, -1.0]
     """
     topics = check_topics(topics)
-    check_count("num_words", num_words, 2)
+    require_integers(2, num_words=num_words)
     vocab_size = topics.shape[1]
     if num_words > vocab_size:
         raise fail("num_words", f"at most {vocab_size}, the vocabulary", str(num_words), f"pass num_words={vocab_size}")

@@ -12,10 +12,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.data.checks import fail
 from vijax.evaluate.documents import walk_over
-from vijax.evaluate.inputs import Topics, check_count, checked
+from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Walk, draws
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows, per_document
+from vijax.families.base import require_integers
 
 
 def document_completion(
@@ -51,8 +52,8 @@ def document_completion(
     >>> print(document_completion(topics, 0.01, documents, jax.random.key(0)))
     -0.694 ± 0.000 nats per word (2 documents, 30 words; 1 too short)
     """
-    check_count("num_sweeps", num_sweeps, 1)
-    check_count("burn_in", burn_in, 0)
+    require_integers(num_sweeps=num_sweeps)
+    require_integers(0, burn_in=burn_in)
     table, corpus = checked(topics, alpha, documents)
     rows = np.flatnonzero(corpus.tokens >= 2)
     if len(rows) == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.families import Family
+from vijax.families import Family, Point
 
 
 class HeldOut(NamedTuple):
@@ -39,33 +40,39 @@ class HeldOut(NamedTuple):
 
 
 def log_predictive_density(
-    emission: Any, components: Family, weights: Float[Array, " K"], data: PyTree, plug_in: bool = False
+    emission: Any,
+    components: Family | Point | Sequence[Family | Point],
+    weights: Float[Array, " K"],
+    data: PyTree,
+    plug_in: bool = False,
 ) -> HeldOut:
     """log sum_k w_k E_q[p(y_n | component k)] for each observation.
 
     Args:
       emission: a `vijax.models.emission.Emission`.
-      components: q of the components' parameters.
+      components: q of the components' parameters, or a `Point`; several, one after another, where some are of another
+        kind.
       weights: expected weights.
       data: observations, (N, D).
       plug_in: p(y | E_q[component k]) in the place of E_q[p(y | component k)], as eq. 36 of seed 002 has it.
     """
     emission.check(data)
     with jax.enable_x64(True):
-        q, weights, data = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), (components, weights, data))
-        predictive = (_plug_in if plug_in else _predictive)(emission.log_likelihood, q, data)
+        parts = (components,) if isinstance(components, Family | Point) else tuple(components)
+        parts, weights, data = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), (parts, weights, data))
+        predictive = (_plug_in if plug_in else _predictive)(emission.log_likelihood, parts, data)
         densities = np.asarray(jax.nn.logsumexp(jnp.log(weights) + predictive, axis=-1))
     return HeldOut.of(densities)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _predictive(log_likelihood: Any, q: Family, data: Array) -> Float[Array, "N K"]:
+def _predictive(log_likelihood: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
     from vijax.models.emission import log_predictive
 
-    return jax.vmap(lambda y: log_predictive(log_likelihood, q, y))(data)
+    return jax.vmap(lambda y: jnp.concatenate([log_predictive(log_likelihood, q, y) for q in parts]))(data)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _plug_in(log_likelihood: Any, q: Family, data: Array) -> Float[Array, "N K"]:
-    stats = q.stats(q.mean())
-    return jax.vmap(lambda y: log_likelihood(stats, y))(data)
+def _plug_in(log_likelihood: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+    stats = [q.stats(q.mean()) for q in parts]
+    return jax.vmap(lambda y: jnp.concatenate([log_likelihood(s, y) for s in stats]))(data)

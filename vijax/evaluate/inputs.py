@@ -115,9 +115,3 @@ def _check_possible(log_scale: np.ndarray, corpus: Corpus) -> None:
         got = f"probability 0 in every topic for word {impossible[0]} ({len(impossible)} such)"
         remedy = "drop words unseen in training (Corpus.select_words), or smooth the topics"
         raise fail("topics", "a positive probability for each word of the documents", got, remedy)
-
-
-def check_count(argument: str, value: int, least: int) -> None:
-    """Raises a ValueError unless `value` is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise fail(argument, f"an integer of {least} or more", repr(value), f"pass {argument}={max(least, 1)} or more")

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.evaluate.documents import scale_of, score_documents, walk_over
-from vijax.evaluate.inputs import Topics, check_count, checked
+from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Chains, Walk, draws
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows
+from vijax.families.base import require_integers
 
 
 def left_to_right(
@@ -53,8 +54,7 @@ def left_to_right(
     >>> print(left_to_right(topics, 1.0, documents, jax.random.key(0)))
     -1.386 ± 0.000 nats per word (2 documents, 2 words)
     """
-    check_count("num_particles", num_particles, 1)
-    check_count("resample_every", resample_every, 1)
+    require_integers(num_particles=num_particles, resample_every=resample_every)
     table, corpus = checked(topics, alpha, documents)
     estimate = functools.partial(_left_to_right, num_particles=num_particles, resample_every=resample_every)
     num_topics = table.alpha.shape[0]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.expectation.base import Expectation, derivatives
-from vijax.families.base import require
+from vijax.families.base import require_integers
 from vijax.likelihood import Likelihood, Moments, as_likelihood
 
 Rule = Callable[[Array, Array, Array, Array, Array], Moments]
@@ -37,7 +37,7 @@ def score_function(num_samples: int = 1000) -> Expectation:
     Raises:
       ValueError: fewer than two draws, which leave no others.
     """
-    require(num_samples >= 2, "num_samples", "an integer >= 2", num_samples)
+    require_integers(2, num_samples=num_samples)
 
     def rule(noise: Array, sd: Array, f: Array, df: Array, ddf: Array) -> Moments:
         centred = (f - jnp.mean(f)) * num_samples / (num_samples - 1)
@@ -47,7 +47,7 @@ def score_function(num_samples: int = 1000) -> Expectation:
 
 
 def _sampled(num_samples: int, rule: Rule) -> Expectation:
-    require(num_samples >= 1, "num_samples", "an integer >= 1", num_samples)
+    require_integers(num_samples=num_samples)
 
     def estimate(
         likelihood: Likelihood, y: Any, m: Float[Array, " sites"], v: Float[Array, " sites"], key: PRNGKeyArray | None

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.expectation.base import Expectation, derivatives
-from vijax.families.base import require
+from vijax.families.base import require_integers
 from vijax.likelihood import Likelihood, Moments, as_likelihood
 
 # Beyond nine standard deviations lies a mass of 2e-19.
@@ -45,7 +45,7 @@ def quadrature(num_nodes: int = 16) -> Expectation:
     >>> round(float(moments.value[0]), 2)
     -126.16
     """
-    require(num_nodes >= 2, "num_nodes", "an integer >= 2", num_nodes)
+    require_integers(2, num_nodes=num_nodes)
 
     def estimate(
         likelihood: Likelihood, y: Any, m: Float[Array, " sites"], v: Float[Array, " sites"], key: PRNGKeyArray | None

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.families.matrices import transpose
 from vijax.likelihood import VectorLikelihood
 
@@ -33,9 +33,7 @@ VectorExpectation = Callable[
 ]
 
 
-def vector_monte_carlo(
-    num_samples: int = 100, antithetic: bool = False, matched: bool = False
-) -> VectorExpectation:
+def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched: bool = False) -> VectorExpectation:
     """Averages of l, its gradient and its Hessian over draws (Bonnet, Price): seed 001, appendix A.3.
 
     Args:
@@ -48,7 +46,7 @@ def vector_monte_carlo(
     Raises:
       ValueError: no draws, or an odd number of them in pairs; at a call, no key.
     """
-    require(num_samples >= 1, "num_samples", "an integer >= 1", num_samples)
+    require_integers(num_samples=num_samples)
     require(not antithetic or num_samples % 2 == 0, "num_samples", "an even number, for pairs", num_samples)
 
     def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:

@@ -21,6 +21,7 @@ from vijax.families.normal import Normal, NormalStats
 from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
 from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
 from vijax.families.padded import Padded
+from vijax.families.point import Point
 from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.product import Product
 from vijax.families.truncated_normal import TruncatedNormal, TruncatedNormalStats
@@ -61,6 +62,7 @@ __all__ = [
     "NormalWishart",
     "NormalWishartStats",
     "Padded",
+    "Point",
     "Poisson",
     "PoissonStats",
     "Product",

@@ -207,6 +207,19 @@ def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -
         raise ValueError(f"{argument}: expected {expected}, got {brief(got)}." + (f" {remedy}" if remedy else ""))
 
 
+def require_integers(least: int = 1, **sizes: Any) -> None:
+    """Raises ValueError naming the first argument that is no integer, or is below `least`.
+
+    >>> require_integers(dim=2, num_states=1.5)
+    Traceback (most recent call last):
+    ...
+    ValueError: num_states: expected an integer >= 1, got 1.5.
+    """
+    for name, size in sizes.items():
+        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+        require(whole and size >= least, name, f"an integer >= {least}", size)
+
+
 def brief(x: Any) -> str:
     """A value as an error message should show it: large arrays by shape and range."""
     if isinstance(x, jax.core.Tracer) or not hasattr(x, "dtype"):

@@ -76,7 +76,8 @@ class Dirichlet(Family):
         excess = jnp.maximum(self.concentration - 1.0, 0.0)
         total = jnp.sum(excess, axis=-1, keepdims=True)
         uniform = 1.0 / self.concentration.shape[-1]
-        return jnp.where(total > 0, excess / jnp.where(total > 0, total, 1.0), uniform)
+        share = jnp.minimum(excess / jnp.where(total > 0, total, 1.0), 1.0)  # compiled division rounds past one
+        return jnp.where(total > 0, share, uniform)
 
     def in_domain(self) -> Self:
         """c > 0 and finite, componentwise."""

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from vijax.families.base import as_float, require
 from vijax.families.beta import Beta, BetaStats
+from vijax.families.point import Point
 
 
 def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
@@ -49,12 +50,15 @@ def log_weight_of_the_rest(left: Float[Array, "*batch"], stick: BetaStats) -> Fl
     return left + stick.log - jnp.log(-jnp.expm1(stick.log1m))
 
 
-def mean_weights(sticks: Beta) -> Float[Array, "*batch T1"]:
+def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
     """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick; the sticks are independent, so that means multiply.
+    At a point, its weights.
 
     >>> print(mean_weights(dirichlet_process(1.0, 2)))
     [0.5  0.25 0.25]
     """
+    if isinstance(sticks, Point):
+        return jnp.exp(log_weights(sticks.expected_stats()))
     total = sticks.alpha + sticks.beta
     return jnp.exp(log_weights(BetaStats(jnp.log(sticks.alpha / total), jnp.log(sticks.beta / total))))
 

@@ -41,6 +41,7 @@ class MessageRule(NamedTuple):
     point: q -> statistics at which the rule evaluates the model without noise (held-out use).
     name: the name the literature uses.
     forgets_prior: whether `prior` forgets the prior of some global.
+    is_point: whether the rule finds a point for the global of a name, and no distribution.
     """
 
     estimate: Callable[[PRNGKeyArray, Product, Product, Float[Array, ""], LocalBound, PyTree], Message]
@@ -50,6 +51,7 @@ class MessageRule(NamedTuple):
     point: Callable[[Product], PyTree]
     name: str
     forgets_prior: bool = False
+    is_point: Callable[[str], bool] = lambda name: False
 
 
 def kl_penalty(q: Product, prior: Product) -> Float[Array, ""]:
@@ -70,6 +72,7 @@ def gradient_rule(
     point: Callable[[Product], PyTree],
     name: str,
     forgets_prior: bool = False,
+    is_point: Callable[[str], bool] = lambda name: False,
 ) -> MessageRule:
     """The rule whose message is the gradient of the bound at the statistics `at(key, q)`, relabelled as natural
     parameters; the other arguments are those of `MessageRule`."""
@@ -81,4 +84,4 @@ def gradient_rule(
         value, aux, stats_grad, theta_grad = gradient(bound, at(key, q), theta)
         return Message(q.with_naturals(stats_grad), value, aux, theta_grad)
 
-    return MessageRule(estimate, at, prior, penalty, point, name, forgets_prior)
+    return MessageRule(estimate, at, prior, penalty, point, name, forgets_prior, is_point)

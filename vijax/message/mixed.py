@@ -53,7 +53,8 @@ def mixed(default: MessageRule, **named: MessageRule) -> MessageRule:
 
     name = ", ".join([default.name, *(f"{n}: {rule.name}" for n, rule in named.items())])
     forgets = any(rule.forgets_prior for rule in (default, *named.values()))
-    return gradient_rule(at, prior, penalty, point, name, forgets)
+    is_point = lambda name: named.get(name, default).is_point(name)
+    return gradient_rule(at, prior, penalty, point, name, forgets, is_point)
 
 
 def _merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:

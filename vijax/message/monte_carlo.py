@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.families import Product
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.message.base import LocalBound, Message, MessageRule, gradient, kl_penalty
 
 
@@ -31,8 +31,7 @@ def monte_carlo(num_samples: int = 8, estimator: str = "reparameterised") -> Mes
     """
     kinds = {"reparameterised": _reparameterised, "score_function": _score_function}
     require(estimator in kinds, "estimator", f"one of {sorted(kinds)}", estimator)
-    least = 2 if estimator == "score_function" else 1
-    require(num_samples >= least, "num_samples", f"an integer >= {least}", num_samples)
+    require_integers(2 if estimator == "score_function" else 1, num_samples=num_samples)
     rule = kinds[estimator]
 
     def estimate(

@@ -6,6 +6,8 @@ step size one that is EM, with minibatches and decreasing steps online EM.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Product
@@ -16,15 +18,18 @@ def _at_mode(q: Product) -> PyTree:
     return q.stats(q.mode())
 
 
+def _at_modes(prior: Callable, penalty: Callable, name: str, forgets_prior: bool = False) -> MessageRule:
+    at = lambda key, q: _at_mode(q)
+    return gradient_rule(at, prior, penalty, _at_mode, name, forgets_prior, is_point=lambda name: True)
+
+
 def maximum_likelihood() -> MessageRule:
     """grad_s l at the maximum-likelihood point: the prior is replaced by a flat one."""
 
     def no_penalty(q: Product, prior: Product) -> Float[Array, ""]:
         return 0.0 * q.log_normalizer()
 
-    return gradient_rule(
-        lambda key, q: _at_mode(q), lambda p: p.flat(), no_penalty, _at_mode, "mle", forgets_prior=True
-    )
+    return _at_modes(lambda p: p.flat(), no_penalty, "mle", forgets_prior=True)
 
 
 def maximum_a_posteriori() -> MessageRule:
@@ -33,4 +38,4 @@ def maximum_a_posteriori() -> MessageRule:
     def minus_log_prior(q: Product, prior: Product) -> Float[Array, ""]:
         return -prior.log_prob(q.mode())
 
-    return gradient_rule(lambda key, q: _at_mode(q), lambda p: p, minus_log_prior, _at_mode, "map")
+    return _at_modes(lambda p: p, minus_log_prior, "map")

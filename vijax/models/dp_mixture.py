@@ -21,9 +21,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
-from vijax.families import Categorical, Product, stick_breaking
+from vijax.families import Categorical, stick_breaking
 from vijax.families.base import as_float, require
-from vijax.model import Hyper, Model
+from vijax.model import Estimates, Hyper, Model
 from vijax.models.emission import Emission
 from vijax.models.energy import energy_model
 
@@ -88,12 +88,11 @@ def dp_mixture(
     )
 
 
-def score(emission: Emission, q: Product, data: PyTree) -> Any:
+def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
     """Mean held-out log predictive density; what a tied tail emits is drawn from the prior."""
     from vijax.evaluate import log_predictive_density
 
     sticks: Any = q["sticks"]
-    weights, components = stick_breaking.mean_weights(sticks), q["components"]
-    if len(weights) > emission.num_components:
-        components = jax.tree.map(lambda own, prior: jnp.concatenate([own, prior[:1]]), components, emission.prior)
-    return log_predictive_density(emission, components, weights, data)
+    weights = stick_breaking.mean_weights(sticks)
+    tail = [jax.tree.map(lambda x: x[:1], emission.prior)] if len(weights) > emission.num_components else []
+    return log_predictive_density(emission, [q["components"], *tail], weights, data)

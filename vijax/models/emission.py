@@ -16,8 +16,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
-from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart
-from vijax.families.base import as_float, require
+from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart, Point
+from vijax.families.base import as_float, require, require_integers
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
@@ -30,7 +30,7 @@ class Emission(NamedTuple):
     example: an observation of the right shape.
     check: raises ValueError on data (N observations) that cannot be.
     predictive: (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the
-      general one is known.
+      general one is known; q is no `Point`.
     """
 
     prior: Family
@@ -44,16 +44,19 @@ class Emission(NamedTuple):
         """K."""
         return self.prior.batch_shape[0]
 
-    def log_predictive(self, q: Family, y: Float[Array, ...]) -> Float[Array, " K"]:
+    def log_predictive(self, q: Family | Point, y: Float[Array, ...]) -> Float[Array, " K"]:
         """log p(y | component k), the parameters integrated over q; see the function `log_predictive`."""
-        if self.predictive is not None:
+        if self.predictive is not None and not isinstance(q, Point):
             return self.predictive(q, y)
         return log_predictive(self.log_likelihood, q, y)
 
 
-def log_predictive(log_likelihood: LogLikelihood, q: Family, y: Float[Array, ...]) -> Float[Array, " K"]:
+def log_predictive(log_likelihood: LogLikelihood, q: Family | Point, y: Float[Array, ...]) -> Float[Array, " K"]:
     """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (seed
-    003, section on predictive distributions). A difference of large numbers: evaluate it in float64."""
+    003, section on predictive distributions). A difference of large numbers: evaluate it in float64. At a point, its
+    log p(y | component k)."""
+    if isinstance(q, Point):
+        return log_likelihood(q.expected_stats(), y)
     zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())
     weights = jax.grad(lambda stats: jnp.sum(log_likelihood(stats, y)))(zeros)
     new = jax.tree.map(jnp.add, q, q.with_naturals(weights))
@@ -169,8 +172,7 @@ def full_gaussian(
 
 # --- arguments and data ---------------------------------------------------------------------------------------------
 def _sizes(num_components: int, dim: int) -> tuple[int, int]:
-    require(num_components >= 1, "num_components", "an integer >= 1", num_components)
-    require(dim >= 1, "dim", "an integer >= 1", dim)
+    require_integers(num_components=num_components, dim=dim)
     return num_components, dim
 
 

@@ -29,7 +29,7 @@ from vijax.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_
 from vijax.estep import Conditionals, mean_field
 from vijax.families import Family, Product
 from vijax.families.base import require
-from vijax.model import Hyper, LocalElbo, Model
+from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.joint import keep_joint
 from vijax.models.multilinear import coupled_variables, update_order
 
@@ -91,7 +91,7 @@ def energy_model(
     init: starts.Init | None = None,
     estep: Any = None,
     check_data: Callable[[PyTree], None] | None = None,
-    score: Callable[[Hyper, Product, PyTree, PRNGKeyArray], Any] | None = None,
+    score: Callable[[Hyper, Estimates, PyTree, PRNGKeyArray], Any] | None = None,
 ) -> Model:
     """A model from its log joint (level 2 of the design).
 
@@ -114,7 +114,7 @@ def energy_model(
       init: where the posterior starts (`vijax.init`); by default at the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
       check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once.
-      score: (hyper, posterior, data, key) -> held-out score, for `Fit.score`.
+      score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
 
     Returns:
       A `Model`, for every algorithm.

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.families import Gamma, MultivariateNormal, Product
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Model
 from vijax.models.energy import energy_model
 
@@ -59,8 +59,7 @@ def factor_analysis(
     >>> print((loadings / loadings[0]).round(1))
     [ 1. -1.  2.]
     """
-    require(dim >= 1, "dim", "an integer >= 1", dim)
-    require(num_factors >= 1, "num_factors", "an integer >= 1", num_factors)
+    require_integers(dim=dim, num_factors=num_factors)
     require(noise in ("diagonal", "isotropic"), "noise", '"diagonal" or "isotropic"', repr(noise))
     require(loading_precision > 0, "loading_precision", "a positive number", loading_precision)
     width = num_factors + intercept

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Padded, Product
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Model
 from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values
@@ -70,8 +70,7 @@ def factorial_hmm(
     >>> print(jnp.sort(jnp.abs(w[:, 1] - w[:, 0])).round(1))  # how far apart the states of each chain are
     [2. 5.]
     """
-    for name, size in (("dim", dim), ("num_chains", num_chains), ("num_states", num_states)):
-        require(size >= 1, name, "an integer >= 1", size)
+    require_integers(dim=dim, num_chains=num_chains, num_states=num_states)
     given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
     for name, value in {**given, "strength": strength, "shape": shape, "rate": rate}.items():
         require(value > 0, name, "a positive number", value)

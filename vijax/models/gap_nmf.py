@@ -29,8 +29,8 @@ from vijax.batch import Minibatch
 from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
-from vijax.families.base import as_float, require
-from vijax.model import Hyper, LocalElbo, Model
+from vijax.families.base import as_float, require, require_integers
+from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.emission import checker, is_count
 
 
@@ -73,8 +73,7 @@ def gap_nmf(
     >>> fit.posterior["dictionary"].mean().shape, fit.locals(y, key=jax.random.key(0))["activations"].mean().shape
     ((4, 3), (60, 3))
     """
-    for name, size in (("num_rows", num_rows), ("num_components", num_components)):
-        require(isinstance(size, int | np.integer) and size >= 1, name, "an integer >= 1", repr(size))
+    require_integers(num_rows=num_rows, num_components=num_components)
     given = {"a": a, "b": b, "alpha": alpha, "c": c}
     hyper = {name: as_float(value) for name, value in given.items()}
     for name, value in hyper.items():
@@ -182,11 +181,11 @@ def _product(a: Float[Array, "m n"], b: Float[Array, "n p"]) -> Float[Array, "m 
     return jnp.matmul(a, b, precision="highest")
 
 
-def _score(hyper: Hyper, posterior: Product, data: PyTree, key: PRNGKeyArray) -> Any:
+def _score(hyper: Hyper, posterior: Estimates, data: PyTree, key: PRNGKeyArray) -> Any:
     """Lower bound on the log probability of held-out columns at the posterior means, nats per column."""
     from vijax.evaluate.held_out import HeldOut
 
-    _checker(posterior["dictionary"].batch_shape[0])(data)
+    _checker(posterior["dictionary"].mean().shape[0])(data)
     stats = {name: q.stats(q.mean()) for name, q in posterior.items()}
     said = _bound(hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4))
     return HeldOut.of(np.asarray(said.per_group, np.float64))

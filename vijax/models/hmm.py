@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from vijax import init as starts
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Padded, Product, chains
 from vijax.families.base import require
-from vijax.model import Model
+from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, log_predictive
 from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values
@@ -107,7 +107,7 @@ def states_by_kmeans(num_states: int, num_iters: int = 10) -> starts.Init:
     return start
 
 
-def score(emission: Emission, q: Product, data: PyTree) -> Any:
+def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
     """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
     emissions: nats per step, with its standard error over sequences."""
     from vijax.evaluate import Score
@@ -115,13 +115,13 @@ def score(emission: Emission, q: Product, data: PyTree) -> Any:
     _check(emission, data)
     y, mask = map(np.asarray, data)
     with jax.enable_x64(True):
-        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), q)
+        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), dict(q))
         densities = _log_densities(emission.log_likelihood, q, jnp.asarray(y, jnp.float64), jnp.asarray(mask))
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _log_densities(log_likelihood: Any, q: Product, y: Array, mask: Array) -> Float[Array, " N"]:
+def _log_densities(log_likelihood: Any, q: Estimates, y: Array, mask: Array) -> Float[Array, " N"]:
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
     emit = jax.vmap(lambda y: log_predictive(log_likelihood, q["components"], y))

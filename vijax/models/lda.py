@@ -26,10 +26,10 @@ from vijax import tree
 from vijax.batch import Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import Locals
-from vijax.families import Dirichlet, Product
-from vijax.families.base import as_float, require
+from vijax.families import Dirichlet, Point, Product
+from vijax.families.base import as_float, require, require_integers
 from vijax.gather import sum_over_rows
-from vijax.model import Hyper, LocalElbo, Model
+from vijax.model import Estimates, Hyper, LocalElbo, Model
 
 # exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a float32 can see, and
 # denormals, which slow every later product, never arise.
@@ -63,8 +63,7 @@ def lda(
     >>> model.prior(model.hyper)["topics"].concentration.shape
     (5, 100)
     """
-    for name, size in (("num_topics", num_topics), ("vocab_size", vocab_size)):
-        require(isinstance(size, int | np.integer) and size >= 1, name, "an integer >= 1", repr(size))
+    require_integers(num_topics=num_topics, vocab_size=vocab_size)
     hyper = {
         "alpha": _concentration("alpha", alpha, num_topics),
         "eta": _concentration("eta", eta, vocab_size),
@@ -88,11 +87,18 @@ def lda(
     )
 
 
-def completion_score(hyper: Hyper, posterior: Product, data: Any, key: PRNGKeyArray) -> Any:
+def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
     """Document completion at the posterior mean topics, nats per word (see `vijax.evaluate.document_completion`)."""
     from vijax.evaluate import document_completion
 
-    return document_completion(posterior["topics"].mean(), hyper["alpha"], data, key)
+    return document_completion(smoothed_topics(estimates), hyper["alpha"], data, key)
+
+
+def smoothed_topics(estimates: Estimates) -> Float[Array, "K V"]:
+    """Means of the topics' Dirichlets, under EM and MAP too: at their mode a word not seen in training has probability
+    nought, and a held-out document that holds it no finite score."""
+    topics = estimates["topics"]
+    return (topics.law if isinstance(topics, Point) else topics).mean()
 
 
 def near_uniform(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:

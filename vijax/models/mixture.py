@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
-from vijax.families import Categorical, Dirichlet, Product
+from vijax.families import Categorical, Dirichlet
 from vijax.families.base import as_float, require
-from vijax.model import Model
+from vijax.model import Estimates, Model
 from vijax.models.emission import Emission
 from vijax.models.energy import energy_model
 
@@ -75,7 +75,7 @@ def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
     return weights / jnp.sum(weights)
 
 
-def score(emission: Emission, q: Product, data: PyTree, weights: Float[Array, " K"] | None = None) -> Any:
+def score(emission: Emission, q: Estimates, data: PyTree, weights: Float[Array, " K"] | None = None) -> Any:
     """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]: what seed 002, eq. 36 approximates by
     p(y | E[beta_k]), which `log_predictive_density(..., plug_in=True)` gives."""
     from vijax.evaluate import log_predictive_density

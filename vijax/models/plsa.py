@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.families import Dirichlet, Product
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Model, model
 
 Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]
@@ -61,9 +61,7 @@ def plsa(
     [[0.  0.  0.  0. ]
      [0.5 0.5 0.5 0.5]]
     """
-    sizes = {"num_topics": num_topics, "num_documents": num_documents, "vocab_size": vocab_size}
-    for name, size in sizes.items():
-        require(size >= 1, name, "an integer >= 1", size)
+    require_integers(num_topics=num_topics, num_documents=num_documents, vocab_size=vocab_size)
     for name, value in (("alpha", alpha), ("eta", eta)):
         require(0 < value < float("inf"), name, "a positive number", value)
     require(form in ("joint", "conditional"), "form", '"joint" or "conditional"', repr(form))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require, require_integers
 
 
 class Population(NamedTuple):
@@ -48,7 +48,7 @@ def population(
     >>> population(2, "full").prior.mean().precision.round(3).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    require(dim >= 1, "dim", "an integer >= 1", dim)
+    require_integers(dim=dim)
     require(covariance in ("full", "diagonal"), "covariance", '"full" or "diagonal"', repr(covariance))
     location, spread = _vector("location", location, dim), _vector("spread", spread, dim)
     require((spread > 0) & jnp.isfinite(spread), "spread", "positive finite numbers", spread)

@@ -19,7 +19,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Gamma, MultivariateNormalGamma
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Model
 from vijax.models.energy import conditional, energy_model
 
@@ -53,7 +53,7 @@ def ard_regression(
     >>> print(jnp.abs(fit.posterior["coefficients"].location).round(1))
     [2. 0. 0.]
     """
-    require(dim >= 1, "dim", "an integer >= 1", dim)
+    require_integers(dim=dim)
     given = {"shape": shape, "rate": rate, "relevance_shape": relevance_shape, "relevance_rate": relevance_rate}
     for name, value in given.items():
         require(0 < value < math.inf, name, "a positive number", value)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.batch import Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.families import Dirichlet, Product
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.gather import docs_per_chunk, sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.lda import near_uniform
@@ -46,8 +46,7 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
     >>> bool(classes[0] == classes[1] != classes[2] == classes[3])
     True
     """
-    require(num_topics >= 1, "num_topics", "an integer >= 1", num_topics)
-    require(vocab_size >= 1, "vocab_size", "an integer >= 1", vocab_size)
+    require_integers(num_topics=num_topics, vocab_size=vocab_size)
     for name, value in (("alpha", alpha), ("eta", eta)):
         require(0 < value < float("inf"), name, "a positive number", value)
 

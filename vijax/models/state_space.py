@@ -35,8 +35,8 @@ from vijax.families import (
     Padded,
     Product,
 )
-from vijax.families.base import require
-from vijax.model import Model
+from vijax.families.base import require, require_integers
+from vijax.model import Estimates, Model
 from vijax.models.energy import energy_model, zero_stats
 from vijax.models.sequences import check_pair, check_values
 
@@ -80,8 +80,7 @@ def linear_gaussian_state_space(
     >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
     [-0.33  0.33]
     """
-    require(dim >= 1, "dim", "an integer >= 1", dim)
-    require(num_states >= 1, "num_states", "an integer >= 1", num_states)
+    require_integers(dim=dim, num_states=num_states)
     for name, value in (("strength", strength), ("shape", shape), ("rate", rate)):
         require(value > 0, name, "a positive number", value)
     return energy_model(
@@ -178,7 +177,7 @@ def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_state
     return scores / jnp.where(scale > 0, scale, 1.0)
 
 
-def score(q: Product, data: PyTree, dim: int) -> Any:
+def score(q: Estimates, data: PyTree, dim: int) -> Any:
     """Held-out log density of sequences at the posterior means of the globals, exact by the Kalman filter in float64:
     nats per step, with its standard error over sequences."""
     from vijax.evaluate import Score
@@ -186,8 +185,9 @@ def score(q: Product, data: PyTree, dim: int) -> Any:
     _check(data, dim)
     y, mask = map(np.asarray, data)
     with jax.enable_x64(True):
-        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), q)
-        densities = log_densities(q.stats(q.mean()), jnp.asarray(y, jnp.float64), jnp.asarray(mask, bool))
+        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), dict(q))
+        stats = {name: found.stats(found.mean()) for name, found in q.items()}
+        densities = log_densities(stats, jnp.asarray(y, jnp.float64), jnp.asarray(mask, bool))
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 

@@ -22,7 +22,7 @@ from vijax import message as messages_of
 from vijax import tree
 from vijax.algorithm import Algorithm, Result, ascend_hyper, compose, log_hyper
 from vijax.expectation import Expectation
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, Model
 from vijax.models.predictors import PredictorModel
@@ -94,10 +94,10 @@ def pg_svi(
     require(not choices, "pg_svi", "no argument that only a vijax.Model reads", sorted(choices))
     require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
     require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
-    require(inner_steps >= 1, "inner_steps", "an integer >= 1", inner_steps)
+    require_integers(inner_steps=inner_steps)
     plain = memory and divergence is geometries.kl
     require(inner_steps == 1 or plain, "inner_steps", "1, unless memory=True with KL divergence", inner_steps)
-    require(penalty_every >= 1, "penalty_every", "an integer >= 1", penalty_every)
+    require_integers(penalty_every=penalty_every)
     require(set(learn) <= set(model.hyper), "learn", f"names among {sorted(model.hyper)}", learn)
     spec = Spec(
         model,

@@ -16,8 +16,9 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.data.checks import fail
-from vijax.evaluate.inputs import as_corpus, check_alpha, check_count
+from vijax.evaluate.inputs import as_corpus, check_alpha
 from vijax.evaluate.sampler import draw_index
+from vijax.families.base import require_integers
 from vijax.reference.lanes import Lanes, deal_lanes
 
 
@@ -120,10 +121,8 @@ def collapsed_gibbs_lda(
 
 
 def _check_sizes(num_topics: int, num_sweeps: int, burn_in: int, num_lanes: int) -> None:
-    check_count("num_topics", num_topics, 1)
-    check_count("num_sweeps", num_sweeps, 1)
-    check_count("num_lanes", num_lanes, 1)
-    check_count("burn_in", burn_in, 0)
+    require_integers(num_topics=num_topics, num_sweeps=num_sweeps, num_lanes=num_lanes)
+    require_integers(0, burn_in=burn_in)
     if burn_in >= num_sweeps:
         raise fail("burn_in", f"fewer than the {num_sweeps} sweeps", str(burn_in), f"pass burn_in={num_sweeps // 2}")
 

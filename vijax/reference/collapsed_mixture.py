@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.evaluate.inputs import check_alpha, check_count
+from vijax.evaluate.inputs import check_alpha
 from vijax.families import Dirichlet, Family
+from vijax.families.base import require_integers
 from vijax.models.emission import Emission, LogLikelihood, LogPredictive, log_predictive
 
 
@@ -59,7 +60,7 @@ def collapsed_gibbs_mixture(
     >>> run.labels.shape, bool(run.labels[-1, 0] == run.labels[-1, 2])
     ((50, 4), True)
     """
-    check_count("num_sweeps", num_sweeps, 1)
+    require_integers(num_sweeps=num_sweeps)
     concentration = check_alpha(concentration, emission.num_components, "concentration")
     emission.check(y)
     prior = jax.tree.map(jnp.asarray, emission.prior)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.batch import as_minibatch
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Model
 from vijax.models.energy import Energy
 
@@ -65,7 +65,7 @@ def gibbs(
     True
     """
     require(model.energy is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
-    require(num_samples >= 1, "num_samples", "an integer >= 1", num_samples)
+    require_integers(num_samples=num_samples)
     require(burn_in >= 0 and thin >= 1, "burn_in, thin", "integers >= 0 and >= 1", (burn_in, thin))
     return _chain(model, num_samples, burn_in, thin, keep_locals, data, key)
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.batch import as_minibatch
 from vijax.extras import require_extra
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Model
 from vijax.reference.log_joint import log_joint
 from vijax.reference.unconstrained import coordinates, from_free, to_free
@@ -74,7 +74,7 @@ def nuts(
     ((4, 1000), True)
     """
     blackjax = require_extra("blackjax", "mcmc")
-    require(warmup >= 1, "warmup", "an integer >= 1", warmup)
+    require_integers(warmup=warmup)
 
     def run(density: Callable, key: PRNGKeyArray, start: Array) -> tuple[Array, Array, Array]:
         key_warmup, key = jax.random.split(key)
@@ -152,8 +152,7 @@ def _run(
     run: Callable[[Callable, PRNGKeyArray, Array], tuple[Array, Array, Array]],
 ) -> Chains:
     """All chains, side by side in one program."""
-    require(num_samples >= 1, "num_samples", "an integer >= 1", num_samples)
-    require(chains >= 1, "chains", "an integer >= 1", chains)
+    require_integers(num_samples=num_samples, chains=chains)
     density = log_joint(model, data, sampled)
     data = jax.tree.map(jnp.asarray, data)
     hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}

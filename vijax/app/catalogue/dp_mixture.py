@@ -50,14 +50,14 @@ def score(seen: Seen) -> RowScore:
 
 def used(seen: Seen) -> int:
     """Components that account for at least half a row."""
-    weights = np.asarray(stick_breaking.mean_weights(seen.posterior["sticks"]))
+    weights = np.asarray(stick_breaking.mean_weights(seen.fit.estimates["sticks"]))
     return int(np.sum(weights[: seen.settings.num_components] * seen.data.train.num_rows >= 0.5))
 
 
 def describe(seen: Seen) -> list[Block]:
     """Components in use, largest first, and the rows by component."""
     name, columns, x = seen.settings.emission.name, seen.data.names, values(seen.data.train)
-    weights = np.asarray(stick_breaking.mean_weights(seen.posterior["sticks"]), float)
+    weights = np.asarray(stick_breaking.mean_weights(seen.fit.estimates["sticks"]), float)
     probs = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs)
     size = seen.settings.num_components
     labels = np.minimum(probs.argmax(axis=1), size - 1)

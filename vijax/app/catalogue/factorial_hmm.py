@@ -10,10 +10,9 @@ import numpy as np
 
 from vijax import models
 from vijax.app.blocks import Block, Heat, Strips, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.listing import Data, Seen
 from vijax.app.scores import RowScore, bounds
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, padded_sequences
+from vijax.app.tables import padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
 
 MOST_SHOWN = 6
@@ -77,15 +76,4 @@ def describe(seen: Seen) -> list[Block]:
     return blocks
 
 
-LISTING = Listing(
-    Settings,
-    TABLES,
-    EnergyAlgorithm,
-    build,
-    describe,
-    padded_sequences,
-    score,
-    unit="sequence",
-    per="sequence",
-    wants_group=True,
-)
+LISTING = sequence_model(Settings, build, describe, score)

@@ -7,19 +7,16 @@ import dataclasses
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block, Heat, Strips
 from vijax.app.emissions import EmissionConfig
-from vijax.app.listing import Data, Listing, Seen, is_point
+from vijax.app.listing import Data, Seen
 from vijax.app.scores import RowScore
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, padded_sequences
+from vijax.app.tables import padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
-from vijax.families import chains
 
 MOST_SHOWN = 12
 """Sequences whose states are drawn."""
@@ -47,18 +44,8 @@ def score(seen: Seen) -> RowScore:
     """Log probability of sequences, per step; at a point, of the point."""
     y, mask = padded_sequences(seen.data.test)
     lengths = mask.sum(axis=1)
-    if not is_point(seen.fit, "components"):
-        found = seen.fit.score((y, mask), key=seen.key)
-        return RowScore.of(found.log_probs, "step", f"{len(lengths)} sequences", lengths)
-    emission = emissions.make(seen.settings.emission, seen.settings.num_states, y.shape[2])
-    densities = emissions.plug_in(emission, seen.fit)
-    initial, transition = (jnp.log(seen.point(name)) for name in ("initial", "transition"))
-
-    def one(y: Any, mask: Any) -> Any:
-        return chains.chain_log_normalizer(initial, transition, jax.vmap(densities)(y), mask)
-
-    each = jax.jit(jax.vmap(one))(jnp.asarray(y), jnp.asarray(mask))
-    return RowScore.of(each, "step", f"{len(lengths)} sequences", lengths)
+    found = seen.fit.score((y, mask), key=seen.key)
+    return RowScore.of(found.log_probs, "step", f"{len(lengths)} sequences", lengths)
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -82,15 +69,4 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-LISTING = Listing(
-    Settings,
-    TABLES,
-    EnergyAlgorithm,
-    build,
-    describe,
-    padded_sequences,
-    score,
-    unit="sequence",
-    per="sequence",
-    wants_group=True,
-)
+LISTING = sequence_model(Settings, build, describe, score)

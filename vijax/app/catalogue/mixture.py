@@ -6,15 +6,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block
 from vijax.app.emissions import EmissionConfig, InitConfig
-from vijax.app.listing import Data, Listing, Seen, is_point
+from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import chosen
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
@@ -41,13 +39,7 @@ def build(settings: Settings, data: Data) -> Any:
 
 def score(seen: Seen) -> RowScore:
     """Log predictive density of each row; at a point, of the point."""
-    test = values(seen.data.test)
-    if not is_point(seen.fit, "components"):
-        return RowScore.of(seen.fit.score(test, key=seen.key).log_densities, "row")
-    emission = emissions.make(seen.settings.emission, seen.settings.num_components, test.shape[1])
-    densities, weights = emissions.plug_in(emission, seen.fit), jnp.log(seen.point("weights"))
-    each = jax.jit(jax.vmap(lambda y: jax.nn.logsumexp(weights + densities(y))))(jnp.asarray(test))
-    return RowScore.of(each, "row")
+    return RowScore.of(seen.fit.score(values(seen.data.test), key=seen.key).log_densities, "row")
 
 
 def describe(seen: Seen) -> list[Block]:

@@ -9,10 +9,9 @@ import numpy as np
 
 from vijax import models
 from vijax.app.blocks import Block, Heat, Lines, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.listing import Data, Seen
 from vijax.app.scores import RowScore
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, held_out_entries, padded_sequences
+from vijax.app.tables import held_out_entries, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
 
 MOST_COLUMNS = 4
@@ -100,16 +99,4 @@ def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]
     return blocks
 
 
-LISTING = Listing(
-    Settings,
-    TABLES,
-    EnergyAlgorithm,
-    build,
-    describe,
-    padded_sequences,
-    score,
-    unit="sequence",
-    per="sequence",
-    missing=True,
-    wants_group=True,
-)
+LISTING = sequence_model(Settings, build, describe, score, missing=True)
