@@ -295,8 +295,8 @@ def test_a_start_that_is_no_density_under_the_present_prior_begins_at_the_prior(
         ({"step_size": 1.5}, r"step_size: expected a number in \(0, 1\]"),
         ({"max_iters": 0}, "max_iters: expected an integer >= 1"),
         ({"tol": -1.0}, "tol: expected a positive number"),
-        ({"warm_up": -1}, "warm_up: expected an integer of at least 0"),
-        ({"refine": 1.5}, "refine: expected an integer of at least 0"),
+        ({"warm_up": -1}, "warm_up: expected an integer >= 0"),
+        ({"refine": 1.5}, "refine: expected an integer >= 0"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

@@ -63,7 +63,8 @@ class ProximalGradient:
         begin = begin._replace(rho=jnp.full_like(begin.rho, self.step_size))
         improve = functools.partial(self._improve, problem, self.expectation, key)
         done = repeat_by_document(improve, begin, self._settled, words, self.max_iters)
-        done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
+        if self.refine:
+            done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
         return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
 
     def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> tuple[_Iterate, Bool[Array, " docs"]]:
