@@ -48,7 +48,7 @@ class CtmEstep(Chooser):
     step_size: float | None = setting(None, "rho that the inner steps begin with; unset: 0.7", FRACTION)
     max_iters: int | None = setting(None, "most inner steps per document; unset: 100", at_least(1))
     tol: float | None = setting(None, "stop below this gain in nats; unset: 1e-3", POSITIVE)
-    refine: int | None = setting(None, "proximal_gradient: last steps, averaged, each by new draws; unset: 0", at_least(0))
+    refine: int | None = setting(None, "proximal_gradient: last steps, by new draws, averaged; unset: 0", at_least(0))
     OPTIONS: ClassVar[Mapping[str, Option]] = {
         "proximal_gradient": Option(_sampled, ("num_samples", "refine", *COMMON)),
         "laplace": Option(_by(expectation.laplace), COMMON),
