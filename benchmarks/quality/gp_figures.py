@@ -155,8 +155,6 @@ def figure_1(problem: Problem, passes: int, folder: Path) -> dict:
 
 def figure_2(problem: Problem, passes: int, search: int, folder: Path) -> dict:
     """Gap and log-loss against passes."""
-    import matplotlib.pyplot as plt
-
     stable, small, rho = {"ionosphere": (2.0, 1.0, 0.5)}.get(problem.name, (0.5, 0.2, 1 / 3))
     inner = proximal_run(problem, 5, memory=True, inner_steps=8)
     curves = {
@@ -172,22 +170,24 @@ def figure_2(problem: Problem, passes: int, search: int, folder: Path) -> dict:
         best = max(ends, key=lambda rate: np.nan_to_num(ends[rate], nan=-np.inf))
         curves[f"{name}, rate {best:g}"] = run(best, passes, 0)
         show(problem, f"{name}, rate {best:g}", curves[f"{name}, rate {best:g}"])
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
-    for i, (name, (elbo, loss)) in enumerate(curves.items()):
-        style = {"label": name, "color": f"C{i % 10}", "ls": "-" if i < 3 else "--"}
-        left.semilogy(np.maximum(problem.gap(elbo), 1e-8), **style)
-        right.plot(np.clip(loss, None, 3.0), **style)
-    left.set(xlabel="passes over the data", ylabel="relative gap of the ELBO", title=problem.name, ylim=(1e-6, None))
-    right.set(xlabel="passes over the data", ylabel="test log-loss, bits (clipped at 3)")
-    left.legend(fontsize=6)
-    figure.savefig(folder / f"{problem.name}_gap.png", dpi=110, bbox_inches="tight")
+    draw(problem, curves, folder)
     return {name: {"elbo": elbo, "log_loss": loss} for name, (elbo, loss) in curves.items()}
 
 
-def show(problem: Problem, name: str, curve: tuple[list[float], list[float]]) -> None:
-    gap = problem.gap(curve[0])
-    passes = [first_below(gap, bound) for bound in (1e-2, 1e-3)]
-    print(problem.name, "figure 2", name, f"1e-2, 1e-3 at {passes}, final gap {gap[-1]:.2g}", flush=True)
+def draw(problem: Problem, curves: dict[str, tuple[list[float], list[float]]], folder: Path) -> None:
+    """Both panels of figure 2, and their legend beneath."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
+    colors = plt.get_cmap("tab20").colors[::2] + plt.get_cmap("tab20").colors[1::2]
+    for i, (name, (elbo, loss)) in enumerate(curves.items()):
+        style = {"label": name, "color": colors[i], "ls": "-" if i < 3 else "--"}
+        left.semilogy(np.maximum(problem.gap(elbo), 1e-8), **style)
+        right.plot(np.clip(loss, None, 3.0), **style)
+    left.set(xlabel="passes over the data", ylabel="relative gap of the ELBO", title=problem.name, ylim=(1e-6, None))
+    right.set(xlabel="passes over the data", ylabel="test log-loss, bits (at most 3)")
+    figure.legend(*left.get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, fontsize=8)
+    figure.savefig(folder / f"{problem.name}_gap.png", dpi=110, bbox_inches="tight")
 
 
 def main() -> None:

@@ -117,7 +117,7 @@ def test_bound_of_each_document_is_that_of_lbfgs():
 def test_small_steps_improve_the_bound():
     with jax.enable_x64(True):
         now, bounds = cold(), []
-        one = estep.proximal_gradient(step_size=0.2, max_iters=1)
+        one = estep.proximal_gradient(step_size=0.2, max_iters=1, warm_up=0)
         for _ in range(40):
             now = run(one, problem(), now)
             bounds.append(
@@ -159,7 +159,7 @@ def blei_lafferty_bound(x, counts, sigma_inverse=PRECISION):
 
 def test_blei_lafferty_is_their_mean_field():
     with jax.enable_x64(True):
-        step = estep.proximal_gradient(expectation.blei_lafferty(), "diagonal", max_iters=20_000, tol=1e-10)
+        step = estep.proximal_gradient(expectation.blei_lafferty(), "diagonal", max_iters=20_000, tol=1e-12)
         local = run(step, problem(), cold())
     for d in (1, 3):
         loss = lambda x, counts=COUNTS[d]: -blei_lafferty_bound(x, counts)
@@ -216,12 +216,68 @@ def test_indefinite_curvature_is_halved_until_the_precision_is_positive_and_coun
         zero = jnp.zeros(m.shape[0], m.dtype)
         return VectorMoments(zero, jnp.zeros_like(m), jnp.broadcast_to(10 * jnp.asarray(PRECISION, m.dtype), cov.shape))
 
-    local = run(
-        estep.proximal_gradient(hostile, step_size=0.8, max_iters=1), problem(np.float32), cold(dtype=np.float32)
-    )
+    step = estep.proximal_gradient(hostile, step_size=0.8, max_iters=1, warm_up=0)
+    local = run(step, problem(np.float32), cold(dtype=np.float32))
     # 1 - 10 rho >= 0.4 first at rho = 0.05, after four halvings of 0.8; the empty document is left alone.
     assert local.halvings.tolist() == [4] * 5 + [0]
     np.testing.assert_allclose(PRECISION + local.site[0], 0.5 * PRECISION, atol=1e-5)
+
+
+TARGET = np.array([1.0, -2.0, 3.0])
+
+
+def pulled(strength, noise=0.0):
+    """E = -strength (m - TARGET)' Sigma^-1 (m - TARGET) / 2, its slope with noise by the key."""
+
+    def expectation(likelihood, y, m, cov, key):
+        drawn = m - TARGET.astype(m.dtype) + noise * jax.random.normal(key, m.shape, m.dtype)
+        slope = -strength * drawn @ jnp.asarray(PRECISION, m.dtype)
+        return VectorMoments(jnp.zeros(m.shape[0], m.dtype), slope, jnp.zeros_like(cov))
+
+    return expectation
+
+
+def test_steps_that_oppose_one_another_are_halved_until_they_settle():
+    """A constant rho = 0.7 multiplies the distance by 1 - 0.7 (1 + 4) = -2.5 at every step."""
+    with jax.enable_x64(True):
+        local = run(estep.proximal_gradient(pulled(4.0), tol=1e-16, warm_up=0), problem(), cold())
+    np.testing.assert_allclose(local.mean[:5], np.tile((MU + 4 * TARGET) / 5, (5, 1)), atol=1e-7)
+    np.testing.assert_allclose(local.site[:5], np.zeros((5, K, K)), atol=1e-12)
+
+
+def test_wide_priors_settle():
+    """Sigma twenty times as wide, where steps of 0.7 go to and fro: a further step changes nothing."""
+    with jax.enable_x64(True):
+        wide = problem()._replace(precision=jnp.asarray(PRECISION / 20), linear=jnp.asarray(PRECISION @ MU / 20))
+        local = run(estep.proximal_gradient(by_grid, tol=1e-14, max_iters=300), wide, cold())
+        again = run(estep.proximal_gradient(by_grid, tol=1e-14, max_iters=1), wide, local)
+    np.testing.assert_allclose(again.mean, local.mean, atol=1e-5)
+    np.testing.assert_allclose(again.site, local.site, atol=1e-5)
+
+
+def test_a_document_without_a_start_begins_at_laplace():
+    """One with a start does not: there the warm-up changes nothing."""
+    one = lambda warm_up: estep.proximal_gradient(expectation.laplace(), max_iters=1, tol=1e-13, warm_up=warm_up)
+    with jax.enable_x64(True):
+        laplace = run(estep.proximal_gradient(expectation.laplace(), max_iters=300, tol=1e-13), problem(), cold())
+        begun = run(one(300), problem(), cold())
+        other = laplace._replace(mean=laplace.mean + 1.0)
+        kept, plain = (run(one(warm_up), problem(), other) for warm_up in (300, 0))
+    np.testing.assert_allclose(begun.mean, laplace.mean, atol=1e-5)
+    np.testing.assert_allclose(begun.site, laplace.site, atol=1e-5)
+    np.testing.assert_array_equal(kept.mean, plain.mean)
+    assert np.abs(kept.mean - laplace.mean)[:5].max() > 1e-3
+
+
+def test_refining_averages_new_draws():
+    """The error of the fixed point is noise / 2 for one draw; 64 steps leave about an eighth of it."""
+    with jax.enable_x64(True):
+        error = []
+        for refine in (0, 64):
+            step = estep.proximal_gradient(pulled(1.0, noise=1.0), tol=1e-12, warm_up=0, refine=refine)
+            error.append(np.std(np.asarray(run(step, problem(), cold()).mean)[:5] - (MU + TARGET) / 2))
+    assert 0.3 < error[0] < 0.8
+    assert error[1] < 0.25 * error[0]
 
 
 def test_a_start_that_is_no_density_under_the_present_prior_begins_at_the_prior():
@@ -239,6 +295,8 @@ def test_a_start_that_is_no_density_under_the_present_prior_begins_at_the_prior(
         ({"step_size": 1.5}, r"step_size: expected a number in \(0, 1\]"),
         ({"max_iters": 0}, "max_iters: expected an integer >= 1"),
         ({"tol": -1.0}, "tol: expected a positive number"),
+        ({"warm_up": -1}, "warm_up: expected an integer >= 0"),
+        ({"refine": 1.5}, "refine: expected an integer >= 0"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

@@ -9,6 +9,7 @@ import pytest
 from scipy import special, stats
 
 from vijax import expectation, likelihood
+from vijax.expectation.vector import gaussian_draws
 
 COUNTS = np.array([[2.0, 0.0, 1.0]])
 MEAN, COV = np.array([[0.3, -1.0, 0.5]]), np.array([[[1.0, 0.3, 0.0], [0.3, 0.5, -0.2], [0.0, -0.2, 0.8]]])
@@ -44,6 +45,20 @@ def test_monte_carlo_and_bound_against_a_grid():
     np.testing.assert_allclose(near.value, lik.log_prob(args[0][0], args[1][0])[None], rtol=1e-6)
     gap = np.linalg.eigvalsh(curvature - np.asarray(bound.curvature[0]))
     assert gap.min() > -1e-6  # the bound's curvature is the steeper one
+
+
+@pytest.mark.parametrize("pairs", [2, 3, 8])
+def test_matched_draws_have_the_mean_and_covariance_asked_for(pairs):
+    """Of fewer pairs than dimensions, orthogonal shifts of length sqrt(K) in the metric of V."""
+    factor = np.linalg.cholesky(COV).astype(np.float32)
+    draws = gaussian_draws(jax.random.key(0), jnp.asarray(MEAN, jnp.float32), factor, 2 * pairs, matched=True)
+    np.testing.assert_allclose(np.mean(draws[0], 0), MEAN[0], atol=1e-6)
+    shift = np.asarray(draws[0], np.float64) - MEAN[0]
+    if pairs < 3:
+        standard = np.linalg.solve(np.linalg.cholesky(COV[0]), shift[:pairs].T)
+        np.testing.assert_allclose(standard.T @ standard, 3 * np.eye(pairs), atol=1e-5)
+    else:
+        np.testing.assert_allclose(shift.T @ shift / (2 * pairs), COV[0], atol=1e-6)
 
 
 def test_bad_input():

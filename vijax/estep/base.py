@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.families.base import require_integers
 
@@ -79,6 +79,21 @@ def iterate_by_document(
       tol: see above.
     """
 
+    def settled(new: PyTree, old: PyTree) -> Array:
+        return jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1) <= tol
+
+    return repeat_by_document(improve, start, settled, jnp.sum(counts, axis=1) > 0, max_iters)
+
+
+def repeat_by_document(
+    improve: Callable[[Any], PyTree],
+    start: PyTree,
+    settled: Callable[[Any, Any], Bool[Array, " docs"]],
+    active: Bool[Array, " docs"],
+    max_iters: int,
+) -> PyTree:
+    """Repeats `improve` on each document that is active until `settled(new, old)`, at most `max_iters` times."""
+
     def unfinished(carry: tuple) -> Array:
         _, active, iteration = carry
         return jnp.any(active) & (iteration < max_iters)
@@ -86,11 +101,11 @@ def iterate_by_document(
     def iterate(carry: tuple) -> tuple:
         old, active, iteration = carry
         new = improve(old)
-        change = jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1)
+        done = settled(new, old)
         new = jax.tree.map(lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old)
-        return new, active & (change > tol), iteration + 1
+        return new, active & ~done, iteration + 1
 
-    return jax.lax.while_loop(unfinished, iterate, (start, jnp.sum(counts, axis=1) > 0, 0))[0]
+    return jax.lax.while_loop(unfinished, iterate, (start, active, 0))[0]
 
 
 def check_positive(argument: str, value: float) -> float:

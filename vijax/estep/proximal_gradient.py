@@ -6,11 +6,19 @@
 at the present N(m, V): the natural-gradient step in the mean parameters (m, V + m m'). Its fixed points are those of
 the bound if the expectations are exact. Gamma can be indefinite; rho is halved until V'^-1 - 0.4 V^-1 is positive
 definite, so that no step leaves the domain.
+
+At wide Sigma a constant rho falls into a cycle of two for most documents (the Jacobian of the step has eigenvalues
+below -1), so rho follows the document: with G = (g - Sigma^-1 (m - mu), Sigma^-1 + Gamma - V^-1), which is the gradient
+of the bound in m and -2 times that in V, and the Fisher metric <G, H> = G_m' V H_m + tr(V G_V V H_V) / 2, it is halved
+where G turns against the last one, <G, G_last> < 0, and else grows by half, up to `step_size`. (To reject steps by the
+bound on the fixed draws is not sound: the fixed points are not its maxima, which overfit the draws.) A document is
+finished when <G, G> / 2, what a full step gains to second order, is below a tolerance in nats.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -18,15 +26,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax import gather
-from vijax.estep.base import check_count, check_positive, iterate_by_document
+from vijax.estep.base import check_count, check_positive, repeat_by_document
 from vijax.estep.logistic_normal import GaussianLocals, LogisticNormal
-from vijax.expectation import VectorExpectation, vector_monte_carlo
+from vijax.expectation import VectorExpectation, laplace, vector_monte_carlo
 from vijax.families.base import require
 from vijax.families.matrices import inverse, matvec, solve_lower, solve_upper
 from vijax.likelihood import softmax_mixture
 
 _LEAST_SHARE = 0.4  # of the precision that a step leaves in every direction
 _MAX_HALVINGS = 40
+_SHRINK, _GROW = 0.5, 1.5  # of rho, as the gradient turns or does not
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +47,8 @@ class ProximalGradient:
     step_size: float
     max_iters: int
     tol: float
+    warm_up: int
+    refine: int
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """So few documents that the draws' responsibilities stay in cache, as far as their number is known."""
@@ -45,13 +56,20 @@ class ProximalGradient:
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         """See `estep.logistic_normal.LogisticNormalEStep`."""
-        begin = self._begin(problem, start)
-        improve = lambda now: self._improve(problem, now, key)
-        done = iterate_by_document(improve, begin, lambda now: now.mean, problem.counts, self.max_iters, self.tol)
+        begin, fresh = self._begin(problem, start)
+        words = jnp.sum(problem.counts, 1) > 0
+        rough = functools.partial(self._improve, problem, laplace(), key)
+        begin = repeat_by_document(rough, begin, self._settled, words & fresh, self.warm_up)
+        begin = begin._replace(rho=jnp.full_like(begin.rho, self.step_size))
+        improve = functools.partial(self._improve, problem, self.expectation, key)
+        done = repeat_by_document(improve, begin, self._settled, words, self.max_iters)
+        if self.refine:
+            done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
         return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
 
-    def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> _Iterate:
-        """The start, or the prior where there are no words, or where the start is no density under the present one."""
+    def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> tuple[_Iterate, Bool[Array, " docs"]]:
+        """The start, or the prior where there are no words, or where the start is none or no density under the present
+        prior; and where that is so."""
         mask = self._mask(problem.precision)
         prior = mask * problem.precision
         factor = jnp.linalg.cholesky(problem.precision)
@@ -59,22 +77,45 @@ class ProximalGradient:
         precision = mask * (problem.precision + start.site)
         fresh = jnp.all(start.site == 0, (1, 2)) & jnp.all(start.mean == 0, 1)
         use = _positive(precision) & (jnp.sum(problem.counts, 1) > 0) & ~fresh
-        return _Iterate(
+        flat = jnp.zeros_like(start.mean[:, 0])
+        begin = _Iterate(
             jnp.where(use[:, None], start.mean, mean),
             jnp.where(use[:, None, None], precision, prior),
+            flat + self.step_size,
+            _Gradient(jnp.zeros_like(start.mean), jnp.zeros_like(start.site)),
+            flat,
             jnp.zeros_like(start.halvings),
         )
+        return begin, ~use
 
-    def _improve(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray) -> _Iterate:
+    def _settled(self, new: _Iterate, old: _Iterate) -> Bool[Array, " docs"]:
+        del old
+        return new.gain <= self.tol
+
+    def _improve(
+        self, problem: LogisticNormal, expectation: VectorExpectation, key: PRNGKeyArray, now: _Iterate
+    ) -> _Iterate:
+        """A step, as long as the turns of the gradient allow."""
+        gradient, cov = self._gradient(problem, expectation, key, now)
+        turned = _fisher(cov, gradient, now.gradient) < 0
+        rho = jnp.where(turned, _SHRINK * now.rho, jnp.minimum(_GROW * now.rho, self.step_size))
+        new, used = _stepped(now, gradient, rho)
+        return new._replace(rho=used, gain=0.5 * _fisher(cov, gradient, gradient))
+
+    def _average(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray, i: Array) -> _Iterate:
+        """A step by new draws, 1 / rho growing by one from each to the next."""
+        gradient, _ = self._gradient(problem, self.expectation, jax.random.fold_in(key, i), now)
+        return _stepped(now, gradient, now.rho)[0]._replace(rho=now.rho / (1.0 + now.rho))
+
+    def _gradient(
+        self, problem: LogisticNormal, expectation: VectorExpectation, key: PRNGKeyArray, now: _Iterate
+    ) -> tuple[_Gradient, Float[Array, "docs K K"]]:
+        """With V."""
         cov = inverse(jnp.linalg.cholesky(now.precision))
-        y = (problem.likelihood, problem.counts)
-        moments = self.expectation(softmax_mixture(), y, now.mean, cov, key)
+        moments = expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
         target = self._mask(problem.precision) * (problem.precision - moments.curvature)
-        precision, rho, halvings = _safeguarded(now.precision, target, self.step_size)
         slope = moments.slope + problem.linear - matvec(problem.precision, now.mean)
-        factor = jnp.linalg.cholesky(precision)
-        step = solve_upper(factor, solve_lower(factor, slope))
-        return _Iterate(now.mean + rho[:, None] * step, precision, now.halvings + halvings)
+        return _Gradient(slope, target - now.precision), cov
 
     def _mask(self, precision: Float[Array, "K K"]) -> Float[Array, "K K"]:
         """Ones where V^-1 may differ from zero."""
@@ -85,10 +126,37 @@ class ProximalGradient:
         )
 
 
+class _Gradient(NamedTuple):
+    """Of the bound of each document: that in m, and -2 times that in V."""
+
+    mean: Float[Array, "docs K"]
+    precision: Float[Array, "docs K K"]
+
+
 class _Iterate(NamedTuple):
     mean: Float[Array, "docs K"]
     precision: Float[Array, "docs K K"]
+    rho: Float[Array, " docs"]
+    gradient: _Gradient
+    gain: Float[Array, " docs"]
     halvings: Int[Array, " docs"]
+
+
+def _fisher(cov: Float[Array, "docs K K"], a: _Gradient, b: _Gradient) -> Float[Array, " docs"]:
+    """Inner product of gradients in the metric of N(m, V)."""
+    moved = jnp.einsum("dij,djk->dik", cov, a.precision, precision="highest")
+    other = moved if a is b else jnp.einsum("dij,djk->dik", cov, b.precision, precision="highest")
+    means = jnp.einsum("di,dij,dj->d", a.mean, cov, b.mean, precision="highest")
+    return means + 0.5 * jnp.einsum("dij,dji->d", moved, other, precision="highest")
+
+
+def _stepped(now: _Iterate, gradient: _Gradient, rho: Float[Array, " docs"]) -> tuple[_Iterate, Float[Array, " docs"]]:
+    """A step of rho or less, and how long it was."""
+    precision, rho, halvings = _safeguarded(now.precision, gradient.precision, rho)
+    factor = jnp.linalg.cholesky(precision)
+    step = solve_upper(factor, solve_lower(factor, gradient.mean))
+    mean = now.mean + rho[:, None] * step
+    return now._replace(mean=mean, precision=precision, gradient=gradient, halvings=now.halvings + halvings), rho
 
 
 def _positive(matrix: Float[Array, "docs K K"]) -> Bool[Array, " docs"]:
@@ -96,13 +164,13 @@ def _positive(matrix: Float[Array, "docs K K"]) -> Bool[Array, " docs"]:
 
 
 def _safeguarded(
-    old: Float[Array, "docs K K"], target: Float[Array, "docs K K"], step_size: float
+    old: Float[Array, "docs K K"], move: Float[Array, "docs K K"], rho: Float[Array, " docs"]
 ) -> tuple[Float[Array, "docs K K"], Float[Array, " docs"], Int[Array, " docs"]]:
-    """(1 - rho) old + rho target, rho halved document by document until that exceeds 0.4 old; with rho, and how often
-    it was halved."""
+    """old + rho move, rho halved document by document until that exceeds 0.4 old; with rho, and how often it was
+    halved."""
 
     def landed(rho: Array) -> Array:
-        return old + rho[:, None, None] * (target - old)
+        return old + rho[:, None, None] * move
 
     def bad(rho: Array) -> Array:
         return ~_positive(landed(rho) - _LEAST_SHARE * old)
@@ -112,8 +180,7 @@ def _safeguarded(
         rho = jnp.where(worse, 0.5 * rho, rho)
         return rho, halvings + worse, worse & bad(rho)
 
-    rho = jnp.full(old.shape[:1], step_size, old.dtype)
-    start = (rho, jnp.zeros(old.shape[:1], jnp.int32), bad(rho))
+    start = (rho, jnp.zeros(rho.shape, jnp.int32), bad(rho))
     more = lambda carry: jnp.any(carry[2]) & (jnp.max(carry[1]) < _MAX_HALVINGS)
     rho, halvings, worse = jax.lax.while_loop(more, halve, start)
     rho = jnp.where(worse, 0.0, rho)
@@ -124,8 +191,10 @@ def proximal_gradient(
     expectation: VectorExpectation | None = None,
     covariance: str = "full",
     step_size: float = 0.7,
-    max_iters: int = 50,
+    max_iters: int = 100,
     tol: float = 1e-3,
+    warm_up: int = 50,
+    refine: int = 0,
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
 
@@ -133,11 +202,16 @@ def proximal_gradient(
     with `blei_lafferty()` and a diagonal covariance the mean field of Blei and Lafferty.
 
     Args:
-      expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 antithetic draws if None.
+      expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 draws, antithetic and matched,
+        if None.
       covariance: "full" or "diagonal".
-      step_size: rho in (0, 1], before the safeguard.
+      step_size: rho in (0, 1] that a document begins with; halved where steps oppose one another.
       max_iters: most steps per document.
-      tol: a document is finished when a step moves its mean by less than this on average over topics.
+      tol: a document is finished when a full step would raise its bound by less than this, in nats to second order.
+      warm_up: most steps towards the Laplace approximation, in which a document without an earlier q(z) begins: they
+        cost as much as one draw, and the draws of a wide prior find their way slowly.
+      refine: steps at the end, each by new draws, which are averaged: 64 draws are as good as 64 `refine` then. For
+        scores of single documents; training averages over the documents.
 
     Raises:
       ValueError: an argument out of its range.
@@ -145,9 +219,11 @@ def proximal_gradient(
     require(covariance in ("full", "diagonal"), "covariance", "'full' or 'diagonal'", covariance)
     require(0 < check_positive("step_size", step_size) <= 1, "step_size", "a number in (0, 1]", step_size)
     return ProximalGradient(
-        expectation or vector_monte_carlo(64, antithetic=True),
+        expectation or vector_monte_carlo(64, antithetic=True, matched=True),
         covariance,
         float(step_size),
         check_count("max_iters", max_iters, 1),
         check_positive("tol", tol),
+        check_count("warm_up", warm_up, 0),
+        check_count("refine", refine, 0),
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import require, require_integers
+from vijax.families.matrices import transpose
 from vijax.likelihood import VectorLikelihood
 
 
@@ -32,13 +33,15 @@ VectorExpectation = Callable[
 ]
 
 
-def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False) -> VectorExpectation:
+def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched: bool = False) -> VectorExpectation:
     """Averages of l, its gradient and its Hessian over draws (Bonnet, Price): seed 001, appendix A.3.
 
     Args:
       num_samples: draws a site.
       antithetic: draws in pairs m + e, m - e: what is odd about m then averages to its expectation exactly, which
         makes the slope much more accurate.
+      matched: draws whose average (z - m)(z - m)' is V itself (of fewer pairs than dimensions, draws at right angles):
+        what is quadratic then averages to its expectation exactly, the rest with a bias of order 1 / num_samples.
 
     Raises:
       ValueError: no draws, or an odd number of them in pairs; at a call, no key.
@@ -50,7 +53,7 @@ def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False) -> Vect
         if key is None:
             raise ValueError("key: expected a random key for a Monte Carlo expectation, got None.")
         averages = likelihood.averages or _averages_of(likelihood)
-        z = gaussian_draws(key, m, jnp.linalg.cholesky(cov), num_samples, antithetic)
+        z = gaussian_draws(key, m, jnp.linalg.cholesky(cov), num_samples, antithetic, matched)
         return VectorMoments(*jax.vmap(averages)(y, z))
 
     return estimate
@@ -62,12 +65,22 @@ def gaussian_draws(
     factor: Float[Array, "sites K K"],
     num_samples: int,
     antithetic: bool = True,
+    matched: bool = False,
 ) -> Float[Array, "sites samples K"]:
-    """Draws from N(m, L L') of each site; in pairs m + e, m - e where they are antithetic."""
+    """Draws from N(m, L L') of each site; `antithetic` and `matched` as in `vector_monte_carlo`."""
     count = num_samples // 2 if antithetic else num_samples
     noise = jax.random.normal(key, (m.shape[0], count, m.shape[1]), m.dtype)
+    noise = _matched(noise) if matched else noise
     shift = jnp.einsum("dsj,dij->dsi", noise, factor, precision="highest")
     return m[:, None, :] + (jnp.concatenate([shift, -shift], 1) if antithetic else shift)
+
+
+def _matched(noise: Float[Array, "sites count K"]) -> Float[Array, "sites count K"]:
+    """The noise with the identity for its average e e'; of fewer draws than dimensions, orthogonal ones."""
+    count, size = noise.shape[1:]
+    if count < size:
+        return size**0.5 * transpose(jnp.linalg.qr(transpose(noise))[0])
+    return count**0.5 * jnp.linalg.qr(noise)[0]
 
 
 def bohning() -> VectorExpectation:

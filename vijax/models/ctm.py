@@ -31,9 +31,8 @@ from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
 from vijax.likelihood import softmax_mixture
 from vijax.model import Estimates, Hyper, LocalElbo, Model
-from vijax.models.lda import likelihood_table, near_uniform, smoothed_topics
-
-_SEEDS = 5  # documents whose words each topic starts from
+from vijax.models.ctm_start import start
+from vijax.models.lda import likelihood_table, smoothed_topics
 
 
 def ctm(
@@ -60,8 +59,8 @@ def ctm(
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
       Sigma^-1), and the hyperparameter `eta`. Its data are tuples of `vijax.Documents`; `fit.score` is document
-      completion (`vijax.evaluate.gaussian_completion`). Full-data algorithms carry the q(z) of every
-      document in their state.
+      completion by this `estep`, whichever the algorithm was given (`vijax.evaluate.gaussian_completion` takes any).
+      Full-data algorithms carry the q(z) of every document in their state.
 
     Raises:
       ValueError: a size out of its range, a concentration that is not positive, a prior of another dimension.
@@ -94,7 +93,7 @@ def ctm(
         {"eta": eta},
         prior,
         functools.partial(_local_elbo, num_samples, seed),
-        functools.partial(_start, num_topics),
+        functools.partial(start, num_topics),
         default,
         reads_documents=True,
         vocab_size=int(vocab_size),
@@ -109,38 +108,6 @@ def ctm(
 def _vague(num_topics: int) -> NormalWishart:
     degrees = num_topics + 2.0
     return NormalWishart.from_parameters(jnp.zeros(num_topics), 1.0, degrees, jnp.eye(num_topics) / degrees)
-
-
-def _start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Topics half word frequencies, half the words of five documents each, drawn from the batch (without one, as
-    LDA's): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start -8.286. Sigma near
-    the identity, held as firmly as by ten documents, so that modes exist."""
-    degrees = num_topics + 10.0
-    logits = NormalWishart.from_parameters(jnp.zeros(num_topics), 10.0, degrees, jnp.eye(num_topics) / degrees)
-    topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
-    if batch is not None:
-        concentration = prior["topics"].concentration  # type: ignore[attr-defined]
-        topics = Dirichlet(concentration + _seeded_counts(key, batch.data, concentration.shape, concentration.dtype))
-    return prior.replace({"logits": logits, "topics": topics})
-
-
-def _seeded_counts(
-    key: PRNGKeyArray, data: tuple[Documents, ...], shape: tuple[int, ...], dtype: Any
-) -> Float[Array, "K V"]:
-    """As many tokens as the batch has, half of them spread over the topics alike, half as in a few random documents of
-    each topic."""
-    weights = jnp.concatenate([docs.weights for docs in data])
-    rank = jnp.argsort(jnp.argsort(jax.random.uniform(key, weights.shape) - weights))
-    picked = weights * (rank < _SEEDS * shape[0])
-    seeds, all_words, first = jnp.zeros(shape, dtype), jnp.zeros(shape[1], dtype), 0
-    for docs in data:
-        part = slice(first, first + docs.weights.shape[0])
-        counts = picked[part, None] * docs.counts
-        seeds = seeds.at[rank[part, None] % shape[0], docs.words].add(counts.astype(dtype))
-        all_words = all_words.at[docs.words].add((docs.weights[:, None] * docs.counts).astype(dtype))
-        first = part.stop
-    total = jnp.sum(all_words)
-    return 0.5 * (seeds * (total / jnp.maximum(jnp.sum(seeds), 1.0)) + all_words / shape[0])
 
 
 def _cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:

@@ -33,7 +33,7 @@ def _mean_field(covariance: str = "diagonal", **given: Any) -> Any:
 
 
 def _sampled(num_samples: int = 64, **given: Any) -> Any:
-    return estep.proximal_gradient(expectation.vector_monte_carlo(num_samples, antithetic=True), **given)
+    return estep.proximal_gradient(expectation.vector_monte_carlo(num_samples, antithetic=True, matched=True), **given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +45,12 @@ class CtmEstep(Chooser):
     )
     num_samples: int | None = setting(None, "proximal_gradient: draws, in pairs; unset: 64", at_least(2))
     covariance: Literal["full", "diagonal"] | None = setting(None, "of q(z); unset: full, blei_lafferty diagonal")
-    step_size: float | None = setting(None, "rho of the inner steps; unset: 0.7", FRACTION)
-    max_iters: int | None = setting(None, "most inner steps per document; unset: 50", at_least(1))
-    tol: float | None = setting(None, "stop below this mean change; unset: 1e-3", POSITIVE)
+    step_size: float | None = setting(None, "rho that the inner steps begin with; unset: 0.7", FRACTION)
+    max_iters: int | None = setting(None, "most inner steps per document; unset: 100", at_least(1))
+    tol: float | None = setting(None, "stop below this gain in nats; unset: 1e-3", POSITIVE)
+    refine: int | None = setting(None, "proximal_gradient: last steps, by new draws, averaged; unset: 0", at_least(0))
     OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "proximal_gradient": Option(_sampled, ("num_samples", *COMMON)),
+        "proximal_gradient": Option(_sampled, ("num_samples", "refine", *COMMON)),
         "laplace": Option(_by(expectation.laplace), COMMON),
         "delta_method": Option(_by(expectation.delta_method), COMMON),
         "blei_lafferty": Option(_mean_field, COMMON),
