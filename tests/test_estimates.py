@@ -47,7 +47,7 @@ def test_a_mixture_of_points_is_scored_at_them(algorithm):
     np.testing.assert_allclose(fit.score(Y, key=KEY).mean, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("truncation", ["finite", "tied"])
+@pytest.mark.parametrize("truncation", ["tied", pytest.param("finite", marks=pytest.mark.slow)])
 def test_a_dirichlet_process_mixture_has_a_mode(truncation):
     """The last stick's mode is 1: rounded past it by the compiler, log(1 - v) was once NaN."""
     with jax.enable_x64(True):

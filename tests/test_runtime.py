@@ -27,7 +27,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("program", [SIDE_BY_SIDE, AROUND_A_LOOP])
+@pytest.mark.parametrize("program", [SIDE_BY_SIDE, pytest.param(AROUND_A_LOOP, marks=pytest.mark.slow)])
 def test_factorisations_side_by_side_come_to_an_end(program):
     ours = ("XLA_FLAGS", "PJRT_NPROC")
     environment = {name: value for name, value in os.environ.items() if name not in ours}

@@ -161,6 +161,7 @@ def test_long_chains_in_float32() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_long_chain_by_a_tree() -> None:
     """1,000 steps in float64 within 1e-8 of the recursion, gradient included; in float32 within 1e-5."""
     with jax.enable_x64(True):

@@ -95,7 +95,10 @@ def test_padding_and_empty_sequences_change_nothing(estep):
     np.testing.assert_allclose(-jnp.sum(message["components"].value), 2 * 11.0, rtol=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["cavi", "map", "svi", "ssvi", "ssvi_a"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("map", "svi", "ssvi")]
+
+
+@pytest.mark.parametrize("algorithm", ["cavi", "ssvi_a", *SLOW])
 def test_states_are_recovered(algorithm):
     """Sticky chains with separated Gaussians: transition, means, Viterbi and smoothing near the truth."""
     rng = np.random.default_rng(1)

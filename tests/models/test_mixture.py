@@ -102,9 +102,13 @@ def test_predictive_density_is_the_ratio_of_evidences(name):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+PAIRS = [*((name, "ssvi") for name in EMISSIONS), *(("full_gaussian", a) for a in ("em", "map", "svi", "ssvi_a"))]
+QUICK = [("bernoulli", "ssvi"), ("categorical", "ssvi"), ("full_gaussian", "em"), ("full_gaussian", "svi")]
+
+
 @pytest.mark.parametrize(
     ("name", "algorithm"),
-    [*((name, "ssvi") for name in EMISSIONS), *(("full_gaussian", a) for a in ("em", "map", "svi", "ssvi_a"))],
+    [pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow) for pair in PAIRS],
 )
 def test_every_algorithm_finds_separated_components(name, algorithm):
     """Two groups far apart: weights near the truth under every message (points by em and map)."""
@@ -149,6 +153,7 @@ class TestDirichletProcess:
             sizes = np.asarray(fit.locals(self.Y, key=jax.random.key(0))["z"].probs.sum(0))
         np.testing.assert_allclose(np.sort(sizes)[-3:], 30.0, atol=1.5)
 
+    @pytest.mark.slow
     def test_tied_truncations_are_nested(self):
         """The optimum at T is a point of the family at T + 1 with the very same bound: component T + 1 at the prior."""
         small = self.fit(4, "tied").state.posterior
