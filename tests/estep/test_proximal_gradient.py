@@ -280,6 +280,36 @@ def test_refining_averages_new_draws():
     assert error[1] < 0.25 * error[0]
 
 
+def two_bumps(likelihood, y, m, cov, key):
+    """E = h exp(-2 |m|^2) + 12 exp(-2 |m - TARGET|^2), h = 9 for the first document, a nat more from each to the next."""
+    del likelihood, y, key
+    heights = jnp.stack([9.0 + jnp.arange(m.shape[0]), jnp.full(m.shape[0], 12.0)], 1)
+    log_lik = lambda z, h: h[0] * jnp.exp(-2 * jnp.sum(z**2)) + h[1] * jnp.exp(-2 * jnp.sum((z - TARGET) ** 2))
+    return VectorMoments(*(jax.vmap(f)(m, heights) for f in (log_lik, jax.grad(log_lik), jax.hessian(log_lik))))
+
+
+def test_of_two_starts_the_higher_bound_is_kept():
+    """Document by document: E less the divergence from the prior, by NumPy, decides, not E alone."""
+    make = lambda starts: estep.proximal_gradient(two_bumps, tol=1e-12, warm_up=0, starts=starts)
+    with jax.enable_x64(True):
+        given = problem(counts=COUNTS[:5])
+        near = lambda m: GaussianLocals(jnp.tile(m + 1e-6, (5, 1)), jnp.zeros((5, K, K)), jnp.zeros(5, jnp.int32))
+        ends = [run(make(1), given, near(jnp.asarray(m))) for m in (np.zeros(K), TARGET)]
+        kept = run(make(2), given, near(jnp.asarray(TARGET)))
+        expected = [np.asarray(two_bumps(None, None, end.mean, end.site, None).value) for end in ends]
+    bounds = []
+    for end, value in zip(ends, expected, strict=True):
+        gaps, covs = np.asarray(end.mean) - MU, covariances(end)
+        kl = [np.trace(PRECISION @ v) + g @ PRECISION @ g - np.linalg.slogdet(v)[1] for g, v in zip(gaps, covs, strict=True)]
+        bounds.append(value - 0.5 * np.array(kl))
+    first = bounds[0] > bounds[1]
+    assert first.tolist() == [False, True, True, True, True]
+    assert np.any(first != (expected[0] > expected[1]))
+    best = np.where(first[:, None], ends[0].mean, ends[1].mean)
+    np.testing.assert_allclose(kept.mean, best, atol=1e-4)
+    assert np.abs(ends[0].mean - ends[1].mean).max(1).min() > 1
+
+
 def test_a_start_that_is_no_density_under_the_present_prior_begins_at_the_prior():
     bad = cold(dtype=np.float32)._replace(mean=jnp.full((DOCS, K), 50.0), site=jnp.full((DOCS, K, K), -100.0))
     step = EACH["monte carlo"]
@@ -297,6 +327,7 @@ def test_a_start_that_is_no_density_under_the_present_prior_begins_at_the_prior(
         ({"tol": -1.0}, "tol: expected a positive number"),
         ({"warm_up": -1}, "warm_up: expected an integer >= 0"),
         ({"refine": 1.5}, "refine: expected an integer >= 0"),
+        ({"starts": 3}, "starts: expected 1 or 2, got 3"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

@@ -26,16 +26,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax import gather
-from vijax.estep.base import check_count, check_positive, repeat_by_document
+from vijax.estep.base import check_count, check_positive, repeat_by_document, select_documents
 from vijax.estep.logistic_normal import GaussianLocals, LogisticNormal
 from vijax.expectation import VectorExpectation, laplace, vector_monte_carlo
 from vijax.families.base import require
-from vijax.families.matrices import inverse, matvec, solve_lower, solve_upper
+from vijax.families.matrices import half_log_det, inverse, matvec, solve_lower, solve_upper
 from vijax.likelihood import softmax_mixture
 
 _LEAST_SHARE = 0.4  # of the precision that a step leaves in every direction
 _MAX_HALVINGS = 40
 _SHRINK, _GROW = 0.5, 1.5  # of rho, as the gradient turns or does not
+_TIGHT = 0.1  # of the tokens, what the second start adds to the prior's precision
+_COMPARED = 16  # expectations by new draws that two ends are compared by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,7 @@ class ProximalGradient:
     tol: float
     warm_up: int
     refine: int
+    starts: int
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """So few documents that the draws' responsibilities stay in cache, as far as their number is known."""
@@ -60,12 +63,38 @@ class ProximalGradient:
         words = jnp.sum(problem.counts, 1) > 0
         rough = functools.partial(self._improve, problem, laplace(), key)
         begin = repeat_by_document(rough, begin, self._settled, words & fresh, self.warm_up)
+        done = self._climbed(problem, begin, key)
+        if self.starts == 2:
+            other = self._climbed(problem, self._tight(problem), jax.random.fold_in(key, self.refine))
+            done = self._better(problem, done, other, jax.random.fold_in(key, self.refine + 1))
+        return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
+
+    def _climbed(self, problem: LogisticNormal, begin: _Iterate, key: PRNGKeyArray) -> _Iterate:
+        """To the end, and refined."""
         begin = begin._replace(rho=jnp.full_like(begin.rho, self.step_size))
         improve = functools.partial(self._improve, problem, self.expectation, key)
-        done = repeat_by_document(improve, begin, self._settled, words, self.max_iters)
+        done = repeat_by_document(improve, begin, self._settled, jnp.sum(problem.counts, 1) > 0, self.max_iters)
         if self.refine:
             done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
-        return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
+        return done
+
+    def _better(self, problem: LogisticNormal, a: _Iterate, b: _Iterate, key: PRNGKeyArray) -> _Iterate:
+        """Of each document the one of the higher bound, both by the same new draws."""
+        return select_documents(self._bound(problem, b, key) > self._bound(problem, a, key), b, a)
+
+    def _bound(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray) -> Float[Array, " docs"]:
+        """Up to a constant of the document."""
+        factor = jnp.linalg.cholesky(now.precision)
+        cov = inverse(factor)
+
+        def add(i: Array, total: Array) -> Array:
+            given = (problem.likelihood, problem.counts), now.mean, cov, jax.random.fold_in(key, i)
+            return total + self.expectation(softmax_mixture(), *given).value
+
+        expected = jax.lax.fori_loop(0, _COMPARED, add, jnp.zeros_like(now.gain)) / _COMPARED
+        pull = jnp.sum(now.mean * (problem.linear - 0.5 * matvec(problem.precision, now.mean)), 1)
+        spread = 0.5 * jnp.einsum("ij,dji->d", problem.precision, cov, precision="highest")
+        return expected + pull - spread - half_log_det(factor)
 
     def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> tuple[_Iterate, Bool[Array, " docs"]]:
         """The start, or the prior where there are no words, or where the start is none or no density under the present
@@ -77,16 +106,14 @@ class ProximalGradient:
         precision = mask * (problem.precision + start.site)
         fresh = jnp.all(start.site == 0, (1, 2)) & jnp.all(start.mean == 0, 1)
         use = _positive(precision) & (jnp.sum(problem.counts, 1) > 0) & ~fresh
-        flat = jnp.zeros_like(start.mean[:, 0])
-        begin = _Iterate(
-            jnp.where(use[:, None], start.mean, mean),
-            jnp.where(use[:, None, None], precision, prior),
-            flat + self.step_size,
-            _Gradient(jnp.zeros_like(start.mean), jnp.zeros_like(start.site)),
-            flat,
-            jnp.zeros_like(start.halvings),
-        )
+        begin = _begun(jnp.where(use[:, None], start.mean, mean), jnp.where(use[:, None, None], precision, prior))
         return begin, ~use
+
+    def _tight(self, problem: LogisticNormal) -> _Iterate:
+        """Equal shares, so narrow that the draws find their way from there."""
+        tokens = jnp.sum(problem.counts, 1)[:, None, None]
+        added = _TIGHT * tokens * jnp.eye(len(problem.linear), dtype=tokens.dtype)
+        return _begun(jnp.zeros_like(added[:, 0]), self._mask(problem.precision) * (problem.precision + added))
 
     def _settled(self, new: _Iterate, old: _Iterate) -> Bool[Array, " docs"]:
         del old
@@ -142,6 +169,13 @@ class _Iterate(NamedTuple):
     halvings: Int[Array, " docs"]
 
 
+def _begun(mean: Float[Array, "docs K"], precision: Float[Array, "docs K K"]) -> _Iterate:
+    """Before the first step."""
+    flat = jnp.zeros_like(mean[:, 0])
+    gradient = _Gradient(jnp.zeros_like(mean), jnp.zeros_like(precision))
+    return _Iterate(mean, precision, flat, gradient, flat, jnp.zeros(flat.shape, jnp.int32))
+
+
 def _fisher(cov: Float[Array, "docs K K"], a: _Gradient, b: _Gradient) -> Float[Array, " docs"]:
     """Inner product of gradients in the metric of N(m, V)."""
     moved = jnp.einsum("dij,djk->dik", cov, a.precision, precision="highest")
@@ -195,6 +229,7 @@ def proximal_gradient(
     tol: float = 1e-3,
     warm_up: int = 50,
     refine: int = 0,
+    starts: int = 1,
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
 
@@ -212,11 +247,14 @@ def proximal_gradient(
         cost as much as one draw, and the draws of a wide prior find their way slowly.
       refine: steps at the end, each by new draws, which are averaged: 64 draws are as good as 64 `refine` then. For
         scores of single documents; training averages over the documents.
+      starts: 2 also begins at equal shares, with other draws, and keeps of each document the end with the higher bound,
+        by 16 further sets of draws. For scores of single documents whose bound has two optima; over twice the time.
 
     Raises:
       ValueError: an argument out of its range.
     """
     require(covariance in ("full", "diagonal"), "covariance", "'full' or 'diagonal'", covariance)
+    require(starts in (1, 2), "starts", "1 or 2", starts)
     require(0 < check_positive("step_size", step_size) <= 1, "step_size", "a number in (0, 1]", step_size)
     return ProximalGradient(
         expectation or vector_monte_carlo(64, antithetic=True, matched=True),
@@ -226,4 +264,5 @@ def proximal_gradient(
         check_positive("tol", tol),
         check_count("warm_up", warm_up, 0),
         check_count("refine", refine, 0),
+        starts,
     )
