@@ -102,14 +102,10 @@ def repeat_by_document(
         old, active, iteration = carry
         new = improve(old)
         done = settled(new, old)
-        return select_documents(active, new, old), active & ~done, iteration + 1
+        new = jax.tree.map(lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old)
+        return new, active & ~done, iteration + 1
 
     return jax.lax.while_loop(unfinished, iterate, (start, active, 0))[0]
-
-
-def select_documents(which: Bool[Array, " docs"], a: PyTree, b: PyTree) -> PyTree:
-    """`a` of those documents, `b` of the others."""
-    return jax.tree.map(lambda a, b: jnp.where(which[(...,) + (None,) * (a.ndim - 1)], a, b), a, b)
 
 
 def check_positive(argument: str, value: float) -> float:

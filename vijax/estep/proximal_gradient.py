@@ -26,18 +26,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax import gather
-from vijax.estep.base import check_count, check_positive, repeat_by_document, select_documents
+from vijax.estep.base import check_count, check_positive, repeat_by_document
 from vijax.estep.logistic_normal import GaussianLocals, LogisticNormal
-from vijax.expectation import VectorExpectation, laplace, vector_monte_carlo
+from vijax.expectation import VectorExpectation, vector_monte_carlo
 from vijax.families.base import require
-from vijax.families.matrices import half_log_det, inverse, matvec, solve_lower, solve_upper
+from vijax.families.matrices import inverse, matvec, solve_lower, solve_upper
 from vijax.likelihood import softmax_mixture
 
 _LEAST_SHARE = 0.4  # of the precision that a step leaves in every direction
 _MAX_HALVINGS = 40
 _SHRINK, _GROW = 0.5, 1.5  # of rho, as the gradient turns or does not
-_TIGHT = 0.1  # of the tokens, what the second start adds to the prior's precision
-_COMPARED = 16  # expectations by new draws that two ends are compared by
+_TIGHT = 0.1  # added to the precision for each token, where a document begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +48,7 @@ class ProximalGradient:
     step_size: float
     max_iters: int
     tol: float
-    warm_up: int
     refine: int
-    starts: int
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """So few documents that the draws' responsibilities stay in cache, as far as their number is known."""
@@ -59,71 +56,41 @@ class ProximalGradient:
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         """See `estep.logistic_normal.LogisticNormalEStep`."""
-        begin, fresh = self._begin(problem, start)
         words = jnp.sum(problem.counts, 1) > 0
-        rough = functools.partial(self._improve, problem, laplace(), key)
-        begin = repeat_by_document(rough, begin, self._settled, words & fresh, self.warm_up)
-        done = self._climbed(problem, begin, key)
-        if self.starts == 2:
-            other = self._climbed(problem, self._tight(problem), jax.random.fold_in(key, self.refine))
-            done = self._better(problem, done, other, jax.random.fold_in(key, self.refine + 1))
-        return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
-
-    def _climbed(self, problem: LogisticNormal, begin: _Iterate, key: PRNGKeyArray) -> _Iterate:
-        """To the end, and refined."""
-        begin = begin._replace(rho=jnp.full_like(begin.rho, self.step_size))
-        improve = functools.partial(self._improve, problem, self.expectation, key)
-        done = repeat_by_document(improve, begin, self._settled, jnp.sum(problem.counts, 1) > 0, self.max_iters)
+        improve = functools.partial(self._improve, problem, key)
+        done = repeat_by_document(improve, self._begin(problem, start), self._settled, words, self.max_iters)
         if self.refine:
             done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
-        return done
+        return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
 
-    def _better(self, problem: LogisticNormal, a: _Iterate, b: _Iterate, key: PRNGKeyArray) -> _Iterate:
-        """Of each document the one of the higher bound, both by the same new draws."""
-        return select_documents(self._bound(problem, b, key) > self._bound(problem, a, key), b, a)
-
-    def _bound(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray) -> Float[Array, " docs"]:
-        """Up to a constant of the document."""
-        factor = jnp.linalg.cholesky(now.precision)
-        cov = inverse(factor)
-
-        def add(i: Array, total: Array) -> Array:
-            given = (problem.likelihood, problem.counts), now.mean, cov, jax.random.fold_in(key, i)
-            return total + self.expectation(softmax_mixture(), *given).value
-
-        expected = jax.lax.fori_loop(0, _COMPARED, add, jnp.zeros_like(now.gain)) / _COMPARED
-        pull = jnp.sum(now.mean * (problem.linear - 0.5 * matvec(problem.precision, now.mean)), 1)
-        spread = 0.5 * jnp.einsum("ij,dji->d", problem.precision, cov, precision="highest")
-        return expected + pull - spread - half_log_det(factor)
-
-    def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> tuple[_Iterate, Bool[Array, " docs"]]:
-        """The start, or the prior where there are no words, or where the start is none or no density under the present
-        prior; and where that is so."""
-        mask = self._mask(problem.precision)
-        prior = mask * problem.precision
+    def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> _Iterate:
+        """The start; where it is none or no density under the present prior, the prior's mean and a tenth of a token's
+        precision more for each token: the prior itself where there are no words."""
+        tokens = jnp.sum(problem.counts, 1)
+        added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=tokens.dtype)
         factor = jnp.linalg.cholesky(problem.precision)
         mean = solve_upper(factor, solve_lower(factor, problem.linear))
+        mask = self._mask(problem.precision)
         precision = mask * (problem.precision + start.site)
         fresh = jnp.all(start.site == 0, (1, 2)) & jnp.all(start.mean == 0, 1)
-        use = _positive(precision) & (jnp.sum(problem.counts, 1) > 0) & ~fresh
-        begin = _begun(jnp.where(use[:, None], start.mean, mean), jnp.where(use[:, None, None], precision, prior))
-        return begin, ~use
-
-    def _tight(self, problem: LogisticNormal) -> _Iterate:
-        """Equal shares, so narrow that the draws find their way from there."""
-        tokens = jnp.sum(problem.counts, 1)[:, None, None]
-        added = _TIGHT * tokens * jnp.eye(len(problem.linear), dtype=tokens.dtype)
-        return _begun(jnp.zeros_like(added[:, 0]), self._mask(problem.precision) * (problem.precision + added))
+        use = _positive(precision) & (tokens > 0) & ~fresh
+        flat = jnp.zeros_like(tokens)
+        return _Iterate(
+            jnp.where(use[:, None], start.mean, mean),
+            jnp.where(use[:, None, None], precision, mask * (problem.precision + added)),
+            flat + self.step_size,
+            _Gradient(jnp.zeros_like(start.mean), jnp.zeros_like(start.site)),
+            flat,
+            jnp.zeros_like(start.halvings),
+        )
 
     def _settled(self, new: _Iterate, old: _Iterate) -> Bool[Array, " docs"]:
         del old
         return new.gain <= self.tol
 
-    def _improve(
-        self, problem: LogisticNormal, expectation: VectorExpectation, key: PRNGKeyArray, now: _Iterate
-    ) -> _Iterate:
+    def _improve(self, problem: LogisticNormal, key: PRNGKeyArray, now: _Iterate) -> _Iterate:
         """A step, as long as the turns of the gradient allow."""
-        gradient, cov = self._gradient(problem, expectation, key, now)
+        gradient, cov = self._gradient(problem, key, now)
         turned = _fisher(cov, gradient, now.gradient) < 0
         rho = jnp.where(turned, _SHRINK * now.rho, jnp.minimum(_GROW * now.rho, self.step_size))
         new, used = _stepped(now, gradient, rho)
@@ -131,15 +98,15 @@ class ProximalGradient:
 
     def _average(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray, i: Array) -> _Iterate:
         """A step by new draws, 1 / rho growing by one from each to the next."""
-        gradient, _ = self._gradient(problem, self.expectation, jax.random.fold_in(key, i), now)
+        gradient, _ = self._gradient(problem, jax.random.fold_in(key, i), now)
         return _stepped(now, gradient, now.rho)[0]._replace(rho=now.rho / (1.0 + now.rho))
 
     def _gradient(
-        self, problem: LogisticNormal, expectation: VectorExpectation, key: PRNGKeyArray, now: _Iterate
+        self, problem: LogisticNormal, key: PRNGKeyArray, now: _Iterate
     ) -> tuple[_Gradient, Float[Array, "docs K K"]]:
         """With V."""
         cov = inverse(jnp.linalg.cholesky(now.precision))
-        moments = expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
+        moments = self.expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
         target = self._mask(problem.precision) * (problem.precision - moments.curvature)
         slope = moments.slope + problem.linear - matvec(problem.precision, now.mean)
         return _Gradient(slope, target - now.precision), cov
@@ -167,13 +134,6 @@ class _Iterate(NamedTuple):
     gradient: _Gradient
     gain: Float[Array, " docs"]
     halvings: Int[Array, " docs"]
-
-
-def _begun(mean: Float[Array, "docs K"], precision: Float[Array, "docs K K"]) -> _Iterate:
-    """Before the first step."""
-    flat = jnp.zeros_like(mean[:, 0])
-    gradient = _Gradient(jnp.zeros_like(mean), jnp.zeros_like(precision))
-    return _Iterate(mean, precision, flat, gradient, flat, jnp.zeros(flat.shape, jnp.int32))
 
 
 def _fisher(cov: Float[Array, "docs K K"], a: _Gradient, b: _Gradient) -> Float[Array, " docs"]:
@@ -227,9 +187,7 @@ def proximal_gradient(
     step_size: float = 0.7,
     max_iters: int = 100,
     tol: float = 1e-3,
-    warm_up: int = 50,
     refine: int = 0,
-    starts: int = 1,
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
 
@@ -243,18 +201,13 @@ def proximal_gradient(
       step_size: rho in (0, 1] that a document begins with; halved where steps oppose one another.
       max_iters: most steps per document.
       tol: a document is finished when a full step would raise its bound by less than this, in nats to second order.
-      warm_up: most steps towards the Laplace approximation, in which a document without an earlier q(z) begins: they
-        cost as much as one draw, and the draws of a wide prior find their way slowly.
       refine: steps at the end, each by new draws, which are averaged: 64 draws are as good as 64 `refine` then. For
         scores of single documents; training averages over the documents.
-      starts: 2 also begins at equal shares, with other draws, and keeps of each document the end with the higher bound,
-        by 16 further sets of draws. For scores of single documents whose bound has two optima; over twice the time.
 
     Raises:
       ValueError: an argument out of its range.
     """
     require(covariance in ("full", "diagonal"), "covariance", "'full' or 'diagonal'", covariance)
-    require(starts in (1, 2), "starts", "1 or 2", starts)
     require(0 < check_positive("step_size", step_size) <= 1, "step_size", "a number in (0, 1]", step_size)
     return ProximalGradient(
         expectation or vector_monte_carlo(64, antithetic=True, matched=True),
@@ -262,7 +215,5 @@ def proximal_gradient(
         float(step_size),
         check_count("max_iters", max_iters, 1),
         check_positive("tol", tol),
-        check_count("warm_up", warm_up, 0),
         check_count("refine", refine, 0),
-        starts,
     )
