@@ -202,8 +202,8 @@ def proximal_gradient(
       max_iters: most steps per document.
       tol: a document is finished when a full step would raise its bound by less than this, in nats to second order.
       refine: steps at the end, each by new draws, which are averaged: 64 draws are as good as 64 `refine` then. For
-        scores of single documents, best with more draws too (256 and `refine=16`: 0.1 s a document of 200 words, within
-        0.1 nats of the optimum); training averages over the documents.
+        scores of single documents, best with more draws too, 256 and `refine=16`: which of two optima is found depends
+        on the first ones. Training averages over the documents.
 
     Raises:
       ValueError: an argument out of its range.
