@@ -67,14 +67,14 @@ class ProximalGradient:
         """The start; where it is none or no density under the present prior, the prior's mean and a tenth of a token's
         precision more for each token: the prior itself where there are no words."""
         tokens = jnp.sum(problem.counts, 1)
-        added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=tokens.dtype)
+        added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)
         factor = jnp.linalg.cholesky(problem.precision)
         mean = solve_upper(factor, solve_lower(factor, problem.linear))
         mask = self._mask(problem.precision)
         precision = mask * (problem.precision + start.site)
         fresh = jnp.all(start.site == 0, (1, 2)) & jnp.all(start.mean == 0, 1)
         use = _positive(precision) & (tokens > 0) & ~fresh
-        flat = jnp.zeros_like(tokens)
+        flat = jnp.zeros_like(start.mean[:, 0])
         return _Iterate(
             jnp.where(use[:, None], start.mean, mean),
             jnp.where(use[:, None, None], precision, mask * (problem.precision + added)),
