@@ -34,7 +34,7 @@ SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bou
 DRAWS = functools.partial(vector_monte_carlo, antithetic=True, matched=True)
 ESTEPS = {
     "pg": lambda s: vi.estep.proximal_gradient(DRAWS(s)),
-    "pg_refined": lambda s: vi.estep.proximal_gradient(DRAWS(s), refine=32),
+    "pg_refined": lambda s: vi.estep.proximal_gradient(DRAWS(4 * s), refine=16),
     "pg_diagonal": lambda s: vi.estep.proximal_gradient(DRAWS(s), "diagonal"),
     "laplace": lambda s: vi.estep.proximal_gradient(laplace()),
     "delta": lambda s: vi.estep.proximal_gradient(delta_method()),

@@ -54,7 +54,7 @@ class LogisticNormalEStep(Protocol):
 
         Args:
           problem: see there.
-          start: where to begin; sites of zero begin at the prior.
+          start: where to begin; a mean and a site of zero: no earlier q(z).
           key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration.
         """
         ...

@@ -28,7 +28,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from vijax import gather
 from vijax.estep.base import check_count, check_positive, repeat_by_document
 from vijax.estep.logistic_normal import GaussianLocals, LogisticNormal
-from vijax.expectation import VectorExpectation, laplace, vector_monte_carlo
+from vijax.expectation import VectorExpectation, vector_monte_carlo
 from vijax.families.base import require
 from vijax.families.matrices import inverse, matvec, solve_lower, solve_upper
 from vijax.likelihood import softmax_mixture
@@ -36,6 +36,7 @@ from vijax.likelihood import softmax_mixture
 _LEAST_SHARE = 0.4  # of the precision that a step leaves in every direction
 _MAX_HALVINGS = 40
 _SHRINK, _GROW = 0.5, 1.5  # of rho, as the gradient turns or does not
+_TIGHT = 0.1  # added to the precision for each token, where a document begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,6 @@ class ProximalGradient:
     step_size: float
     max_iters: int
     tol: float
-    warm_up: int
     refine: int
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
@@ -56,47 +56,41 @@ class ProximalGradient:
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         """See `estep.logistic_normal.LogisticNormalEStep`."""
-        begin, fresh = self._begin(problem, start)
         words = jnp.sum(problem.counts, 1) > 0
-        rough = functools.partial(self._improve, problem, laplace(), key)
-        begin = repeat_by_document(rough, begin, self._settled, words & fresh, self.warm_up)
-        begin = begin._replace(rho=jnp.full_like(begin.rho, self.step_size))
-        improve = functools.partial(self._improve, problem, self.expectation, key)
-        done = repeat_by_document(improve, begin, self._settled, words, self.max_iters)
+        improve = functools.partial(self._improve, problem, key)
+        done = repeat_by_document(improve, self._begin(problem, start), self._settled, words, self.max_iters)
         if self.refine:
             done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
         return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
 
-    def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> tuple[_Iterate, Bool[Array, " docs"]]:
-        """The start, or the prior where there are no words, or where the start is none or no density under the present
-        prior; and where that is so."""
-        mask = self._mask(problem.precision)
-        prior = mask * problem.precision
+    def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> _Iterate:
+        """The start; where it is none or no density under the present prior, the prior's mean and a tenth of a token's
+        precision more for each token: the prior itself where there are no words."""
+        tokens = jnp.sum(problem.counts, 1)
+        added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)
         factor = jnp.linalg.cholesky(problem.precision)
         mean = solve_upper(factor, solve_lower(factor, problem.linear))
+        mask = self._mask(problem.precision)
         precision = mask * (problem.precision + start.site)
         fresh = jnp.all(start.site == 0, (1, 2)) & jnp.all(start.mean == 0, 1)
-        use = _positive(precision) & (jnp.sum(problem.counts, 1) > 0) & ~fresh
+        use = _positive(precision) & (tokens > 0) & ~fresh
         flat = jnp.zeros_like(start.mean[:, 0])
-        begin = _Iterate(
+        return _Iterate(
             jnp.where(use[:, None], start.mean, mean),
-            jnp.where(use[:, None, None], precision, prior),
+            jnp.where(use[:, None, None], precision, mask * (problem.precision + added)),
             flat + self.step_size,
             _Gradient(jnp.zeros_like(start.mean), jnp.zeros_like(start.site)),
             flat,
             jnp.zeros_like(start.halvings),
         )
-        return begin, ~use
 
     def _settled(self, new: _Iterate, old: _Iterate) -> Bool[Array, " docs"]:
         del old
         return new.gain <= self.tol
 
-    def _improve(
-        self, problem: LogisticNormal, expectation: VectorExpectation, key: PRNGKeyArray, now: _Iterate
-    ) -> _Iterate:
+    def _improve(self, problem: LogisticNormal, key: PRNGKeyArray, now: _Iterate) -> _Iterate:
         """A step, as long as the turns of the gradient allow."""
-        gradient, cov = self._gradient(problem, expectation, key, now)
+        gradient, cov = self._gradient(problem, key, now)
         turned = _fisher(cov, gradient, now.gradient) < 0
         rho = jnp.where(turned, _SHRINK * now.rho, jnp.minimum(_GROW * now.rho, self.step_size))
         new, used = _stepped(now, gradient, rho)
@@ -104,15 +98,15 @@ class ProximalGradient:
 
     def _average(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray, i: Array) -> _Iterate:
         """A step by new draws, 1 / rho growing by one from each to the next."""
-        gradient, _ = self._gradient(problem, self.expectation, jax.random.fold_in(key, i), now)
+        gradient, _ = self._gradient(problem, jax.random.fold_in(key, i), now)
         return _stepped(now, gradient, now.rho)[0]._replace(rho=now.rho / (1.0 + now.rho))
 
     def _gradient(
-        self, problem: LogisticNormal, expectation: VectorExpectation, key: PRNGKeyArray, now: _Iterate
+        self, problem: LogisticNormal, key: PRNGKeyArray, now: _Iterate
     ) -> tuple[_Gradient, Float[Array, "docs K K"]]:
         """With V."""
         cov = inverse(jnp.linalg.cholesky(now.precision))
-        moments = expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
+        moments = self.expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
         target = self._mask(problem.precision) * (problem.precision - moments.curvature)
         slope = moments.slope + problem.linear - matvec(problem.precision, now.mean)
         return _Gradient(slope, target - now.precision), cov
@@ -193,7 +187,6 @@ def proximal_gradient(
     step_size: float = 0.7,
     max_iters: int = 100,
     tol: float = 1e-3,
-    warm_up: int = 50,
     refine: int = 0,
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
@@ -208,10 +201,9 @@ def proximal_gradient(
       step_size: rho in (0, 1] that a document begins with; halved where steps oppose one another.
       max_iters: most steps per document.
       tol: a document is finished when a full step would raise its bound by less than this, in nats to second order.
-      warm_up: most steps towards the Laplace approximation, in which a document without an earlier q(z) begins: they
-        cost as much as one draw, and the draws of a wide prior find their way slowly.
       refine: steps at the end, each by new draws, which are averaged: 64 draws are as good as 64 `refine` then. For
-        scores of single documents; training averages over the documents.
+        scores of single documents, best with more draws too, 256 and `refine=16`: which of two optima is found depends
+        on the first ones. Training averages over the documents.
 
     Raises:
       ValueError: an argument out of its range.
@@ -224,6 +216,5 @@ def proximal_gradient(
         float(step_size),
         check_count("max_iters", max_iters, 1),
         check_positive("tol", tol),
-        check_count("warm_up", warm_up, 0),
         check_count("refine", refine, 0),
     )
