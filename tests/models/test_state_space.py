@@ -196,7 +196,8 @@ def test_dynamics_are_recovered(algorithm):
     values = np.linalg.eigvals(coefficients)
     np.testing.assert_allclose(np.abs(values), 0.95, atol=0.03)
     np.testing.assert_allclose(np.sort(np.angle(values)), [-0.3, 0.3], atol=0.05)
-    theta = jax.tree.map(lambda x: np.asarray(x, np.float64), fit.posterior.mean())
+    theta = {name: q.mean() for name, q in fit.estimates.items()}
+    theta = jax.tree.map(lambda x: np.asarray(x, np.float64), theta)
     found, exact = fit.score(held, key=jax.random.key(0)).mean, held[0][0].astype(np.float64)
     np.testing.assert_allclose(found, dense(theta, exact)[0] / 50, rtol=1e-5)
     assert abs(found - dense(SPIRAL, exact)[0] / 50) < 0.08
