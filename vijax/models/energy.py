@@ -285,7 +285,7 @@ def _blocks(
     """Checks the energies and finds who may be updated with whom: blocks of globals, blocks of locals."""
     order = [*prior, *local] if order is None else list(order)
     require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
-    stats = {name: q.expected_stats() for name, q in {**prior, **local}.items()}
+    stats = zero_stats({**prior, **local})  # only their shapes count
     data = jax.tree.map(jnp.asarray, example)
     shape = jnp.shape(jax.eval_shape(lambda s: fn(s, data, hyper), stats))
     require(shape == (), "energy", "a scalar for one group", f"shape {shape}", "Sum over the axes of the group.")
