@@ -41,3 +41,13 @@ def test_ramp_reaches_the_whole_set_after_its_sweeps():
 def test_bad_arguments_are_named(make, argument):
     with pytest.raises(ValueError, match=f"^{argument}: expected"):
         make()
+
+
+@pytest.mark.parametrize("algorithm", [vi.svi, vi.ssvi_a, vi.cavi])
+def test_a_bare_number_is_no_schedule(algorithm):
+    coin = vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
+        local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    )
+    with pytest.raises(ValueError, match=r"step_size: expected a schedule of vijax\.step_size, got 0\.1\. vijax"):
+        algorithm(coin, step_size=0.1)

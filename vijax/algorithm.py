@@ -25,7 +25,7 @@ from vijax.families import Family, Product
 from vijax.families.base import require, require_integers
 from vijax.message import Message, MessageRule
 from vijax.model import Hyper, LocalElbo, Model
-from vijax.step_size import Ramp, Schedule, no_ramp
+from vijax.step_size import Ramp, Schedule, check_schedule, no_ramp
 
 
 class Result(enum.IntEnum):
@@ -150,10 +150,11 @@ def compose(
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
 
     Raises:
-      ValueError: `learn` names what is no hyperparameter of the model, `penalty_every` is below 1, or maximum
-        likelihood is asked of a model whose globals have priors that depend on each other, or of globals that it does
-        not determine (`Model.needs_prior`).
+      ValueError: `step_size` is no schedule, `learn` names what is no hyperparameter of the model, `penalty_every` is
+        below 1, or maximum likelihood is asked of a model whose globals have priors that depend on each other, or of
+        globals that it does not determine (`Model.needs_prior`).
     """
+    check_schedule(step_size)
     require_integers(penalty_every=penalty_every)
     hierarchical = message.forgets_prior and model.global_elbo is not None
     remedy = "Without their priors the upper globals have no data: use map."

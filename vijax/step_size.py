@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -12,6 +13,12 @@ from vijax.families.base import require, require_integers
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
+
+
+def check_schedule(step_size: Any) -> None:
+    """Raises ValueError on what is no function of the step number, a bare number above all."""
+    remedy = "vijax.step_size.constant(rho) holds it at rho."
+    require(callable(step_size), "step_size", "a schedule of vijax.step_size", step_size, remedy)
 
 
 def constant(rho: float = 1.0) -> Schedule:

@@ -32,7 +32,7 @@ from vijax.proximal.messages import first_bad
 from vijax.proximal.moves import mover
 from vijax.proximal.state import PGInfo, PGState, Spec
 from vijax.sites import Factor, Prior, Sites
-from vijax.step_size import Backtracking, Schedule, backtracking, constant, robbins_monro
+from vijax.step_size import Backtracking, Schedule, backtracking, check_schedule, constant, robbins_monro
 
 
 def pg_svi(
@@ -97,6 +97,8 @@ def pg_svi(
     require_integers(inner_steps=inner_steps)
     plain = memory and divergence is geometries.kl
     require(inner_steps == 1 or plain, "inner_steps", "1, unless memory=True with KL divergence", inner_steps)
+    if step_size is not None and not isinstance(step_size, Backtracking):
+        check_schedule(step_size)
     require_integers(penalty_every=penalty_every)
     require(set(learn) <= set(model.hyper), "learn", f"names among {sorted(model.hyper)}", learn)
     spec = Spec(
