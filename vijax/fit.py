@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
+from vijax.families.base import require_integers
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
 from vijax.restarts import Many, best, many, of_run
@@ -156,8 +157,7 @@ def fit(
 
 
 def _check_restarts(restarts: int, state: Any) -> None:
-    if restarts < 1:
-        raise ValueError(f"restarts: expected an integer >= 1, got {restarts}.")
+    require_integers(restarts=restarts)
     if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
         return
     if isinstance(state, Many):

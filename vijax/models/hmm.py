@@ -109,7 +109,7 @@ def states_by_kmeans(num_states: int, num_iters: int = 10) -> starts.Init:
 
 def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
     """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
-    emissions: nats per step, with its standard error over sequences."""
+    emissions (after EM and MAP at the point that they found): nats per step, with its standard error over sequences."""
     from vijax.evaluate import Score
 
     _check(emission, data)

@@ -88,7 +88,8 @@ def lda(
 
 
 def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
-    """Document completion at the posterior mean topics, nats per word (see `vijax.evaluate.document_completion`)."""
+    """Document completion at the means of the topics' Dirichlets, after EM and MAP too, nats per word (see
+    `vijax.evaluate.document_completion`)."""
     from vijax.evaluate import document_completion
 
     return document_completion(smoothed_topics(estimates), hyper["alpha"], data, key)

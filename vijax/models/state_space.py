@@ -178,8 +178,8 @@ def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_state
 
 
 def score(q: Estimates, data: PyTree, dim: int) -> Any:
-    """Held-out log density of sequences at the posterior means of the globals, exact by the Kalman filter in float64:
-    nats per step, with its standard error over sequences."""
+    """Held-out log density of sequences at the posterior means of the globals (after EM and MAP at the point that they
+    found), exact by the Kalman filter in float64: nats per step, with its standard error over sequences."""
     from vijax.evaluate import Score
 
     _check(data, dim)

@@ -65,8 +65,8 @@ def gibbs(
     True
     """
     require(model.energy is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
-    require_integers(num_samples=num_samples)
-    require(burn_in >= 0 and thin >= 1, "burn_in, thin", "integers >= 0 and >= 1", (burn_in, thin))
+    require_integers(num_samples=num_samples, thin=thin)
+    require_integers(0, burn_in=burn_in)
     return _chain(model, num_samples, burn_in, thin, keep_locals, data, key)
 
 

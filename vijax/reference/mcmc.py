@@ -121,7 +121,8 @@ def metropolis_hastings(
     """
     blackjax = require_extra("blackjax", "mcmc")
     require(scale > 0, "scale", "a positive number", scale)
-    require(burn_in >= 0 and thin >= 1, "burn_in, thin", "integers >= 0 and >= 1", (burn_in, thin))
+    require_integers(thin=thin)
+    require_integers(0, burn_in=burn_in)
 
     def run(density: Callable, key: PRNGKeyArray, start: Array) -> tuple[Array, Array, Array]:
         propose = lambda key, x: x + scale * jax.random.normal(key, x.shape, x.dtype)
