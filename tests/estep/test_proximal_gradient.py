@@ -299,3 +299,40 @@ def test_a_start_that_is_no_density_under_the_present_prior_is_none():
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         estep.proximal_gradient(**arguments)
+
+
+def constant_moments(slope, curvature):
+    """An expectation whose derivatives do not depend on m and V, so that every step is known by hand."""
+
+    def moments(likelihood, y, m, cov, key):
+        del likelihood, y, key
+        return VectorMoments(m[:, 0], jnp.full_like(m, slope), curvature * jnp.broadcast_to(jnp.eye(K), cov.shape))
+
+    return moments
+
+
+def standard_prior(tokens):
+    """One document of so many tokens under N(0, I); it begins at precision (1 + tokens / 10) I."""
+    counts = jnp.full((1, SLOTS), tokens / SLOTS)
+    return LogisticNormal(jnp.ones((1, SLOTS, K)), counts, jnp.zeros(K), jnp.eye(K))
+
+
+def test_a_step_leaves_two_fifths_of_the_precision_in_every_direction():
+    """From V^-1 = 2 towards 0.1: rho = 0.7 would leave 0.67 < 0.8, so half of it is used."""
+    with jax.enable_x64(True):
+        step = estep.proximal_gradient(constant_moments(3.0, 0.9), step_size=0.7, max_iters=1)
+        local = run(step, standard_prior(10.0), cold(1))
+    landed = 2.0 + 0.35 * (0.1 - 2.0)
+    np.testing.assert_allclose(np.eye(K) + np.asarray(local.site[0]), landed * np.eye(K), atol=1e-12)
+    np.testing.assert_allclose(local.mean[0], 0.35 * 3.0 / landed, rtol=1e-12)
+    assert local.halvings.tolist() == [1]
+
+
+def test_a_document_is_finished_when_a_full_step_gains_less_than_tol():
+    """With V^-1 = 2 right from the start, K (1 - m)^2 / 4 is the gain of a full step and 1 - m shrinks by 0.65 each."""
+    with jax.enable_x64(True):
+        step = estep.proximal_gradient(constant_moments(1.0, -1.0), step_size=0.7, tol=1e-2)
+        local = run(step, standard_prior(10.0), cold(1))
+    steps = 1 + next(k for k in range(100) if K / 4 * 0.65 ** (2 * k) <= 1e-2)
+    assert steps > 4
+    np.testing.assert_allclose(local.mean[0], 1 - 0.65**steps, rtol=1e-12)
