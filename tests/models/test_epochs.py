@@ -1,8 +1,8 @@
 """The corner of N/S and weights: the messages of an epoch's minibatches average to the full data's message.
 
-With S_b groups of N in batch b, sum_b (S_b / N) [eta + (N / S_b) sum_{n in b} m_n] = eta + sum_n m_n, whatever the model,
-the E-step and the message, once the globals' draw is the same. N is not divisible by S, so one batch has padding, and all
-batches are laid out alike, so that one compiled program serves them all.
+With S_b groups of N in batch b, sum_b (S_b / N) [eta + (N / S_b) sum_{n in b} m_n] = eta + sum_n m_n, whatever the
+model, the E-step and the message, once the globals' draw is the same. N is not divisible by S, so one batch has
+padding, and all batches are laid out alike, so that one compiled program serves them all.
 """
 
 import jax
