@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, require
 from vijax.families.elasticity import elasticity_minus_one
+from vijax.families.held import RESCALE, lost_spread, require_held
 from vijax.families.matrices import half_log_det, inverse, positive_definite, solve, symmetric, transpose
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
 
@@ -71,10 +72,13 @@ class Wishart(Family):
         """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
 
         Raises:
-          ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.
+          ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one whose
+            inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
         """
         degrees, scale = checked_degrees(degrees, scale, "scale")
-        return cls(-0.5 * inverse(jnp.linalg.cholesky(scale)), 0.5 * degrees)
+        double_rate = inverse(jnp.linalg.cholesky(scale))
+        require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)
+        return cls(-0.5 * double_rate, 0.5 * degrees)
 
     @property
     def rate(self) -> Float[Array, "*batch D D"]:
