@@ -156,6 +156,17 @@ class NormalWishart(Family):
         quadratic = self.dim / self.strength + jnp.sum(m * product, -1)
         return NormalWishartStats(product, of_precision.value, quadratic, of_precision.log_det)
 
+    def log_prob(self, x: MeanPrecision) -> Float[Array, "*batch"]:
+        """log q(L) + log q(mu | L); -inf where L is not positive definite."""
+        mean, precision = as_floats(*x)
+        of_precision = self.precision_law().log_prob(precision)
+        eye = jnp.eye(self.dim, dtype=precision.dtype)
+        precision = jnp.where(jnp.isneginf(of_precision)[..., None, None], eye, precision)
+        shift = mean - self.location
+        spread = self.strength * jnp.sum(shift * matvec(precision, shift), -1)
+        log_scale = self.dim * (jnp.log(self.strength) - math.log(2 * math.pi)) + floored_log_det(precision)
+        return of_precision + 0.5 * (log_scale - spread)
+
     def entropy(self) -> Float[Array, "*batch"]:
         """H[L] + E H[mu | L]."""
         law = self.precision_law()
