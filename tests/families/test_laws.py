@@ -343,7 +343,8 @@ def test_the_mode_maximises_the_density(case: Case) -> None:
     facts = drawn(case.name)
     best = facts["log_prob_at_mode"]
     assert not np.any(np.isnan(best))
-    slack = 1e-5 * (1 + np.abs(best) + np.abs(single(case.name)["log_normalizer"]))
+    size = np.where(np.isfinite(best), np.abs(best), 0.0)  # at the edge of the support a density may be 0 or infinite
+    slack = 1e-5 * (1 + size + np.abs(single(case.name)["log_normalizer"]))
     exceeded = np.any(facts["log_prob_near_mode"] > best + slack, axis=0)
     assert not np.any(exceeded & np.asarray(case.peaked(case.build())))
 

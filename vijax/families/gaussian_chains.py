@@ -23,7 +23,17 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from vijax.families.matrices import half_log_det, inverse, matvec, outer, solve, solve_lower, solve_upper, transpose
+from vijax.families.matrices import (
+    excess_of_ratio,
+    half_log_det,
+    inverse,
+    matvec,
+    outer,
+    solve,
+    solve_lower,
+    solve_upper,
+    transpose,
+)
 
 Potentials = tuple[Float[Array, "T D"], Float[Array, "T D D"], Float[Array, "S D D"]]
 
@@ -117,9 +127,8 @@ def chain_entropy(chain: Filtered, mask: Bool[Array, " T"] | None = None) -> Flo
     return jnp.sum(terms if mask is None else jnp.where(mask, terms, 0.0))
 
 
-def chain_moments(chain: Filtered, cross: Float[Array, "S D D"], mask: Bool[Array, " T"] | None = None) -> Potentials:
-    """E[x_t], E[x_t x_t'] and E[x_t x_{t+1}'] of every step, by one pass back, sums of positive terms; nought where a
-    step does not exist."""
+def chain_marginals(chain: Filtered, cross: Float[Array, "S D D"]) -> Potentials:
+    """E[x_t], Cov[x_t] and Cov[x_t, x_{t+1}] of every step, by one pass back, sums of positive terms."""
 
     def step(carry: tuple[Array, Array], inputs: tuple[Filtered, Array]) -> tuple[tuple[Array, Array], tuple]:
         (mean, cov), (here, cross) = carry, inputs
@@ -133,7 +142,12 @@ def chain_moments(chain: Filtered, cross: Float[Array, "S D D"], mask: Bool[Arra
     end = solve_upper(last.factor, last.whitened), inverse(last.factor)
     body = jax.tree.map(lambda x: x[:-1], chain)
     means, covs, across = lax.scan(step, end, (body, cross), reverse=True)[1]
-    means, covs = jnp.concatenate([means, end[0][None]]), jnp.concatenate([covs, end[1][None]])
+    return jnp.concatenate([means, end[0][None]]), jnp.concatenate([covs, end[1][None]]), across
+
+
+def chain_moments(chain: Filtered, cross: Float[Array, "S D D"], mask: Bool[Array, " T"] | None = None) -> Potentials:
+    """E[x_t], E[x_t x_t'] and E[x_t x_{t+1}'] of every step; zero where a step does not exist."""
+    means, covs, across = chain_marginals(chain, cross)
     moments = means, covs + outer(means, means), across + outer(means[:-1], means[1:])
     if mask is None:
         return moments
@@ -158,11 +172,31 @@ def chain_sample(
     return jnp.moveaxis(jnp.concatenate([xs, end[None]]), 0, -2)
 
 
+def chain_kl(chain: Filtered, cross: Float[Array, "S D D"], other: Filtered, other_cross: Array) -> Float[Array, ""]:
+    """KL(q || p) of two chains: the sum over t of the mean divergence between the two laws of x_t given x_{t+1}. Those
+    are normals, of precisions L L' and L^ L^' and of means that differ by (G - G^) x_{t+1} + c, so that
+
+        KL = sum_t [tr S - D - log|S| + |L^' d_t|^2 + tr{R_t Cov_q[x_{t+1}] R_t'}] / 2,   S = L^ L^' (L L')^-1,
+
+    with R_t = L^' (G - G^) and d_t the difference of means where x is at its mean under q. No term is negative."""
+    means, covs, _ = chain_marginals(chain, cross)
+    gap = transpose(other.factor[:-1]) @ solve(chain.factor[:-1], solve(chain.factor[:-1], cross), trans=1)
+    gap = gap - solve(other.factor[:-1], other_cross)
+    moved = jnp.sum((gap @ jnp.linalg.cholesky(covs[1:])) ** 2)
+    shift = jnp.sum(_noise(other, other_cross, means) ** 2)
+    return 0.5 * (jnp.sum(excess_of_ratio(chain.factor, other.factor)) + shift + moved)
+
+
 def chain_log_prob(chain: Filtered, cross: Float[Array, "S D D"], x: Float[Array, "*shape T D"]) -> Array:
     """log q(x), step by step, with no difference of large numbers."""
-    pull = jnp.concatenate([matvec(cross, x[..., 1:, :]), jnp.zeros_like(x[..., :1, :])], -2)
-    noise = matvec(transpose(chain.factor), x) - chain.whitened - solve_lower(chain.factor, pull)
+    noise = _noise(chain, cross, x)
     return -0.5 * jnp.sum(noise**2, (-2, -1)) - jnp.sum(_half_log_two_pi(chain) - half_log_det(chain.factor))
+
+
+def _noise(chain: Filtered, cross: Float[Array, "S D D"], x: Float[Array, "*shape T D"]) -> Float[Array, "*shape T D"]:
+    """L' (x_t - E[x_t | x_{t+1}]): standard normal where x ~ q."""
+    pull = jnp.concatenate([matvec(cross, x[..., 1:, :]), jnp.zeros_like(x[..., :1, :])], -2)
+    return matvec(transpose(chain.factor), x) - chain.whitened - solve_lower(chain.factor, pull)
 
 
 def chain_from_moments(moments: Potentials) -> Potentials:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_float, domain_mask, family
@@ -101,6 +102,16 @@ class InverseWishart(Family):
         """degrees = -(D + 1), scale 0."""
         degrees = jnp.full_like(self.negative_half_degrees, 0.5 * (self.dim + 1))
         return type(self)(jnp.zeros_like(self.negative_half_scale), degrees)
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite, or is singular to the
+        last digit."""
+        x, eye = as_float(x), jnp.eye(self.dim, dtype=self.negative_half_scale.dtype)
+        definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(x))), (-2, -1))
+        safe = jnp.where(definite[..., None, None], x, eye)
+        root = solve(jnp.linalg.cholesky(safe), jnp.linalg.cholesky(0.5 * self.scale))
+        density = self.as_wishart().log_density(transpose(root) @ root, 0.5 * (self.dim + 1))
+        return jnp.where(definite, density, -jnp.inf)
 
     # --- the Wishart's closed forms ---------------------------------------------------------------------------
     def expected_stats(self) -> InverseWishartStats:

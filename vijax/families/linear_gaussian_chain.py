@@ -91,9 +91,8 @@ class LinearGaussianChain(Family):
 
     @property
     def cov(self) -> Float[Array, "*batch T D D"]:
-        """The marginal covariance of each step."""
-        mu = self.expected_stats()
-        return mu.outer - outer(mu.value, mu.value)
+        """The marginal covariance of each step, whatever the means are."""
+        return self._each(lambda mask, *p: chains.chain_marginals(chains.filtered(p), p[2])[1])
 
     # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self, mask: Mask = None) -> Float[Array, "*batch"]:
@@ -158,6 +157,11 @@ class LinearGaussianChain(Family):
     def entropy(self, mask: Mask = None) -> Float[Array, "*batch"]:
         """The sum of the conditionals' entropies."""
         return self._each(lambda mask, *p: chains.chain_entropy(chains.filtered(p), mask), mask)
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """Step by step, with no difference of large numbers (`chain_kl`)."""
+        divergence = lambda p, q: chains.chain_kl(chains.filtered(p), p[2], chains.filtered(q), q[2])
+        return over_batch(divergence, len(self.batch_shape))(self._potentials(), other._potentials())
 
     def fisher_solve(self, cotangent: LinearGaussianChainStats) -> Self:
         """F^-1 g: the derivative along g of the natural parameters as a function of the mean parameters, which a chain

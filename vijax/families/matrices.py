@@ -7,6 +7,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
 from vijax.families.base import require
+from vijax.families.special import excess_over_log
 
 
 def positive_definite(matrix: Array, name: str) -> Array:
@@ -55,6 +56,19 @@ def outer_statistic(x: Array, y: Array) -> Array:
 def half_log_det(factor: Array) -> Array:
     """log |L|, half the log-determinant of L L'."""
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), -1)
+
+
+def excess_of_ratio(factor: Array, other: Array) -> Array:
+    """tr S - D - log|S| for S = P' P^-1, from the factors of P and P': what two normals of one mean diverge by, twice.
+    A sum of terms none of which is negative."""
+    return excess_of_triangle(solve(factor, other))
+
+
+def excess_of_triangle(root: Array) -> Array:
+    """tr S - D - log|S| for S = R R', R triangular."""
+    diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
+    rest = root * (1.0 - jnp.eye(root.shape[-1], dtype=root.dtype))
+    return jnp.sum(excess_over_log(diagonal**2), -1) + jnp.sum(rest**2, (-2, -1))
 
 
 def inverse(factor: Array) -> Array:

@@ -16,12 +16,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_floats, domain_mask, family, require
 from vijax.families.dirichlet import floored_log, positive_and_finite
 from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.held import CENTRE, RESCALE, lost_mean, lost_rate, require_held
 from vijax.families.matrices import (
+    excess_of_ratio,
     half_log_det,
     inverse,
     matvec,
@@ -73,7 +76,8 @@ class MultivariateNormalGamma(Family):
 
         Raises:
           ValueError: a location that is not finite or does not fit, a strength that is not symmetric positive definite,
-            a shape or rate that is not positive and finite.
+            a shape or rate that is not positive and finite, a rate that is lost beside location' strength location / 2,
+            or a location that the product with the strength does not hold.
         """
         m, strength, a, b = as_floats(location, strength, shape, rate)
         fits = m.ndim >= 1 and strength.shape[-2:] == 2 * m.shape[-1:]
@@ -86,7 +90,10 @@ class MultivariateNormalGamma(Family):
         m, strength = (jnp.broadcast_to(x, batch + x.shape[-n:]) for x, n in ((m, 1), (strength, 2)))
         a, b = jnp.broadcast_to(a, batch), jnp.broadcast_to(b, batch)
         linear = matvec(strength, m)
-        return cls(linear, -0.5 * strength, -(b + 0.5 * jnp.sum(m * linear, -1)), a)
+        raw = b + 0.5 * jnp.sum(m * linear, -1)
+        require_held("rate", _lost_rate, b, raw, linear, strength, remedy=CENTRE)
+        require_held("location", _lost_location, m, linear, strength, a, b, remedy=RESCALE)
+        return cls(linear, -0.5 * strength, -raw, a)
 
     @property
     def dim(self) -> int:
@@ -174,10 +181,9 @@ class MultivariateNormalGamma(Family):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL of the precisions, and [tr(L' L^-1) - D - log|L' L^-1| + (a / b) (m - m')' L' (m - m')] / 2."""
         p, q, law = self._factor(), other._factor(), self.precision_law()
-        ratio = jax.scipy.linalg.solve_triangular(p, q, lower=True)
         shift = matvec(transpose(q), self._location(p) - other._location(q))
-        spread = jnp.sum(ratio**2, (-2, -1)) - self.dim + law.mean() * jnp.sum(shift**2, -1)
-        return law.kl(other.precision_law()) + 0.5 * spread + half_log_det(p) - half_log_det(q)
+        spread = excess_of_ratio(p, q) + law.mean() * jnp.sum(shift**2, -1)
+        return law.kl(other.precision_law()) + 0.5 * spread
 
     def fisher_solve(self, cotangent: MultivariateNormalGammaStats) -> Self:
         """F^-1 g: the changes of m and L^-1 that g asks for, and the gamma's solution for its own two."""
@@ -219,3 +225,12 @@ class MultivariateNormalGamma(Family):
 
     def _rate(self, factor: Float[Array, "*batch D D"]) -> Float[Array, "*batch"]:
         return -self.negative_raw_rate - 0.5 * jnp.sum(self._location(factor) * self.strength_times_location, -1)
+
+
+def _lost_rate(b: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
+    location = np.linalg.solve(strength, linear[..., None])[..., 0]
+    return lost_rate(b, raw - 0.5 * np.sum(location * linear, -1))
+
+
+def _lost_location(m: np.ndarray, linear: np.ndarray, strength: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return lost_mean(linear, strength, m) * np.sqrt(a / b)

@@ -20,11 +20,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_floats, domain_mask, family, require
 from vijax.families.dirichlet import positive_and_finite
+from vijax.families.held import CENTRE, lost_spread, require_held
 from vijax.families.matrices import matvec, outer, solve_upper, symmetric, transpose
 from vijax.families.normal_gamma import MeanPrecision
 from vijax.families.special import excess_over_log
@@ -65,7 +67,8 @@ class NormalWishart(Family):
 
         Raises:
           ValueError: a location that is not finite or does not fit, a strength that is not positive and finite, degrees
-            that do not exceed D - 1, a scale that is not symmetric positive definite.
+            that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is lost beside
+            strength * location location'.
         """
         m, kappa, degrees, scale = as_floats(location, strength, degrees, scale)
         require(m.ndim >= 1 and m.shape[-1:] == scale.shape[-1:], "location", f"vectors of {scale.shape[-1:]}", m.shape)
@@ -76,7 +79,10 @@ class NormalWishart(Family):
         m, kappa = jnp.broadcast_to(m, batch + m.shape[-1:]), jnp.broadcast_to(kappa, batch)
         wishart = Wishart.from_degrees_scale(jnp.broadcast_to(degrees, batch), scale)
         raw = wishart.negative_rate - 0.5 * kappa[..., None, None] * outer(m, m)
-        return cls(kappa[..., None] * m, raw, -0.5 * kappa, wishart.half_degrees)
+        q = cls(kappa[..., None] * m, raw, -0.5 * kappa, wishart.half_degrees)
+        scale = jnp.broadcast_to(scale, raw.shape)
+        require_held("scale", _lost_scale, scale, raw, q.strength_times_location, kappa, remedy=CENTRE)
+        return q
 
     @property
     def strength(self) -> Float[Array, "*batch"]:
@@ -149,6 +155,17 @@ class NormalWishart(Family):
         product = matvec(of_precision.value, m)
         quadratic = self.dim / self.strength + jnp.sum(m * product, -1)
         return NormalWishartStats(product, of_precision.value, quadratic, of_precision.log_det)
+
+    def log_prob(self, x: MeanPrecision) -> Float[Array, "*batch"]:
+        """log q(L) + log q(mu | L); -inf where L is not positive definite."""
+        mean, precision = as_floats(*x)
+        of_precision = self.precision_law().log_prob(precision)
+        eye = jnp.eye(self.dim, dtype=precision.dtype)
+        precision = jnp.where(jnp.isneginf(of_precision)[..., None, None], eye, precision)
+        shift = mean - self.location
+        spread = self.strength * jnp.sum(shift * matvec(precision, shift), -1)
+        log_scale = self.dim * (jnp.log(self.strength) - math.log(2 * math.pi)) + floored_log_det(precision)
+        return of_precision + 0.5 * (log_scale - spread)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """H[L] + E H[mu | L]."""
@@ -225,3 +242,8 @@ class NormalWishart(Family):
 def _solve_root(draw: BartlettDraw, x: Array) -> Array:
     """B'^-1 x = C T'^-1 x, C the Cholesky factor of P."""
     return matvec(draw.factor, solve_upper(draw.triangle, x))
+
+
+def _lost_scale(scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
+    squares = linear[..., :, None] * linear[..., None, :] / strength[..., None, None]
+    return lost_spread(scale, -2.0 * raw - squares)

@@ -20,6 +20,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, require
 from vijax.families.elasticity import elasticity_minus_one
+from vijax.families.gamma import Gamma
+from vijax.families.held import RESCALE, lost_spread, require_held
 from vijax.families.matrices import half_log_det, inverse, positive_definite, solve, symmetric, transpose
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
 
@@ -71,10 +73,13 @@ class Wishart(Family):
         """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
 
         Raises:
-          ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.
+          ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one whose
+            inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
         """
         degrees, scale = checked_degrees(degrees, scale, "scale")
-        return cls(-0.5 * inverse(jnp.linalg.cholesky(scale)), 0.5 * degrees)
+        double_rate = inverse(jnp.linalg.cholesky(scale))
+        require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)
+        return cls(-0.5 * double_rate, 0.5 * degrees)
 
     @property
     def rate(self) -> Float[Array, "*batch D D"]:
@@ -135,6 +140,26 @@ class Wishart(Family):
         """(n P^-1, sum_i psi(n - i/2) - log|P|)."""
         return WishartStats(self.mean(), jnp.sum(special.digamma(self._shapes()), -1) - self._log_det_rate())
 
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite, or is singular to the
+        last digit."""
+        factor = self._cholesky()
+        return self.log_density(symmetric(transpose(factor) @ as_float(x) @ factor), -0.5 * (self.dim + 1))
+
+    def log_density(self, whitened: Array, power: float) -> Float[Array, "*batch"]:
+        """log q(X) + (power + (D + 1) / 2) log|X|, from C' X C = T T', P = C C': the squares of T's diagonal are gammas
+        of shape x_i = n - i/2, and the rest is normal of variance 1/2 (Bartlett, 1933)."""
+        definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(whitened))), (-2, -1))
+        eye = jnp.eye(self.dim, dtype=whitened.dtype)
+        triangle = jnp.linalg.cholesky(jnp.where(definite[..., None, None], whitened, eye))
+        squares = jnp.diagonal(triangle, axis1=-2, axis2=-1) ** 2
+        shapes = self._shapes()
+        of_diagonal = Gamma(shapes, -jnp.ones_like(shapes)).log_prob(squares)
+        each = of_diagonal + (1.0 + 0.5 * self._index() + power) * jnp.log(squares)
+        constant = -0.25 * self.dim * (self.dim - 1) * math.log(math.pi) - power * self._log_det_rate()
+        below = jnp.sum(jnp.tril(triangle, -1) ** 2, (-2, -1))
+        return jnp.where(definite, jnp.sum(each, -1) - below + constant, -jnp.inf)
+
     def entropy(self) -> Float[Array, "*batch"]:
         """sum_i [g(x_i) + (D + 1 - i) psi(x_i) / 2 + i / 2] + D(D-1)/4 log(pi) - (D + 1) / 2 log|P|, x_i = n - i/2 and
         g = `special.legendre_gap`."""
@@ -143,14 +168,13 @@ class Wishart(Family):
         return jnp.sum(each, -1) + 0.25 * d * (d - 1) * math.log(math.pi) - 0.5 * (d + 1) * self._log_det_rate()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """sum_i k(x_i, x'_i) + n' D log(n / n') + n' (tr S - D - log|S|), S = (n / n') P' P^-1 and k the
-        `special.legendre_divergence`."""
-        n, n2 = self.half_degrees, other.half_degrees
-        ratio = solve(self._cholesky(), other._cholesky()) * jnp.sqrt(n / n2)[..., None, None]
-        diagonal = jnp.diagonal(ratio, axis1=-2, axis2=-1)
-        scale = jnp.sum(special.excess_over_log(diagonal**2), -1) + jnp.sum(jnp.tril(ratio, -1) ** 2, (-2, -1))
-        degrees = jnp.sum(special.legendre_divergence(self._shapes(), other._shapes()), -1)
-        return degrees + n2 * (self.dim * (jnp.log(n) - jnp.log(n2)) + scale)
+        """With C and F the factors of P and P', R = C^-1 F: the divergences of gammas of shapes x_i, x'_i and rates 1,
+        R_ii^2, sum_i i (R_ii^2 - 1 - log R_ii^2) / 2, and n sum_{i>j} R_ij^2. No term is negative."""
+        x, ratio = self._shapes(), solve(self._cholesky(), other._cholesky())
+        squares = jnp.diagonal(ratio, axis1=-2, axis2=-1) ** 2
+        each = Gamma(x, -jnp.ones_like(x)).kl(Gamma(other._shapes(), -squares))
+        each = each + 0.5 * self._index() * special.excess_over_log(squares)
+        return jnp.sum(each, -1) + self.half_degrees * jnp.sum(jnp.tril(ratio, -1) ** 2, (-2, -1))
 
     def fisher_solve(self, cotangent: WishartStats) -> Self:
         """F^-1 g: dn c = g_2 - tr(P g_1) / n with c = sum_i psi'(x_i) - D / n, and d(-P) = (P g_1 P - dn P) / n."""

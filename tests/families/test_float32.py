@@ -1,0 +1,149 @@
+"""float32 against 50 digits, on every family of the registry, over a wide grid of parameters, near and far.
+
+The law: `kl`, `entropy` and `log_prob` are within 1e-3 of the truth, relatively, or within 1e-4 where it is below 0.1;
+no divergence is negative; and all gradients are finite. A family is tried where its row in tests/families/oracles.py
+says; a new one without a row fails `test_every_family_has_a_row`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.cases import FAMILIES
+from tests.families.oracles import ORACLES, Oracle, each, exactly
+from vijax.families import Family
+
+FEW, MANY = 80, 2000
+WITHOUT = {
+    "MarkovChain": "sums of categoricals, against enumeration in test_laws.py",
+    "LinearGaussianChain": "a Gaussian of many dimensions, against dense algebra in test_gaussian_chains.py",
+    "Product": "the sum over its factors",
+    **dict.fromkeys(
+        (
+            "InverseWishart",
+            "MultivariateNormal",
+            "MultivariateNormalGamma",
+            "Normal",
+            "NormalGamma",
+            "NormalWishart",
+            "Wishart",
+        ),
+        "a row is due",
+    ),
+}
+"""Families that are checked elsewhere, and where."""
+
+
+@jax.jit
+def numbers(q: Family, far: Family, near: Family, x: Any) -> dict[str, jax.Array]:
+    return {
+        "kl_far": q.kl(far),
+        "kl_near": q.kl(near),
+        "kl_self": q.kl(q),
+        "entropy": q.entropy(),
+        "log_prob": q.log_prob(x),
+    }
+
+
+@jax.jit
+def gradients(q: Family, far: Family, near: Family, x: Any) -> Any:
+    """Of each of these, in the parameters of every law that is in it."""
+    kl = jax.grad(lambda q, p: jnp.sum(q.kl(p)), (0, 1))
+    rest = [jax.grad(lambda q, f=f: jnp.sum(f(q)))(q) for f in (lambda q: q.entropy(), lambda q: q.log_prob(x))]
+    return kl(q, far), kl(q, near), kl(q, q), rest
+
+
+def tried(oracle: Oracle, size: int) -> tuple[list, dict[str, Any]]:
+    """The members, those far from and near to them, and the values, rounded to float32; and as laws."""
+    rng = np.random.default_rng(0)
+    params = oracle.members(rng, size)
+    arguments = [params, oracle.members(rng, size), oracle.near(rng, params)]
+    arguments = [{name: np.float32(value) for name, value in member.items()} for member in arguments]
+    x = np.asarray(oracle.values(rng, arguments[0]))
+    return arguments, {"x": x if np.issubdtype(x.dtype, np.integer) else np.float32(x)}
+
+
+@functools.cache
+def compared(name: str, size: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Ours and the truth, of every quantity."""
+    oracle = ORACLES[name]
+    arguments, values = tried(oracle, size)
+    laws = [oracle.constructor(**member) for member in arguments]
+    ours = jax.tree.map(lambda y: np.asarray(y, np.float64), numbers(*laws, values["x"]))
+    if oracle.stored:
+        arguments = [oracle.stored(law) for law in laws]
+    q, far, near = map(each, arguments)
+    truth = {
+        "kl_far": map(oracle.kl, q, far),
+        "kl_near": map(oracle.kl, q, near),
+        "entropy": map(oracle.entropy, q),
+        "log_prob": map(oracle.log_prob, exactly(values["x"]), q),
+        "kl_self": [0] * len(q),
+    }
+    return {key: (ours[key], np.array([float(y) for y in truth[key]])) for key in truth}
+
+
+def beyond(ours: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """The error as a multiple of the tolerance; infinite where ours is no number."""
+    error = np.abs(ours - truth) / np.maximum(1e-4, 1e-3 * np.abs(truth))
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def check(name: str, quantity: str, size: int) -> None:
+    ours, truth = compared(name, size)[quantity]
+    excess = beyond(ours, truth)
+    i = int(np.argmax(excess))
+    detail = (
+        f"{np.sum(excess > 1)} of {size} beyond the tolerance; the worst, row {i}: {ours[i]:.8g} for {truth[i]:.8g}"
+    )
+    assert excess[i] <= 1, detail
+
+
+def check_divergences(name: str, size: int) -> None:
+    for quantity in ("kl_far", "kl_near", "kl_self"):
+        ours, _ = compared(name, size)[quantity]
+        assert np.min(ours) >= 0, f"{quantity}, row {np.argmin(ours)}: {np.min(ours)}"
+
+
+QUANTITIES = ("kl_far", "kl_near", "kl_self", "entropy", "log_prob")
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+@pytest.mark.parametrize("name", ORACLES)
+def test_float32_is_right(name: str, quantity: str) -> None:
+    check(name, quantity, FEW)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_no_divergence_is_negative(name: str) -> None:
+    check_divergences(name, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ORACLES)
+def test_at_thousands_of_points(name: str) -> None:
+    for quantity in QUANTITIES:
+        check(name, quantity, MANY)
+    check_divergences(name, MANY)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_gradients_are_finite(name: str) -> None:
+    arguments, values = tried(ORACLES[name], FEW)
+    laws = [ORACLES[name].constructor(**member) for member in arguments]
+    for leaf in jax.tree.leaves(gradients(*laws, values["x"])):
+        assert np.all(np.isfinite(leaf))
+
+
+def test_every_family_has_a_row() -> None:
+    tried_here = {
+        type(oracle.constructor(**oracle.members(np.random.default_rng(0), 1))) for oracle in ORACLES.values()
+    }
+    missing = {type(case.build()) for case in FAMILIES} - tried_here
+    assert {family.__name__ for family in missing} == set(WITHOUT)
