@@ -1,7 +1,7 @@
 """Corpora by URL: fetched once, and the same file ever after.
 
-What has come of a file stays when the connection breaks, and the next try goes on from there, if the server can say that
-the file is still the same (RFC 9110: Range with If-Range).
+What has come of a file stays when the connection breaks, and the next try goes on from there, if the server can say
+that the file is still the same (RFC 9110: Range with If-Range).
 """
 
 from __future__ import annotations
