@@ -1,9 +1,9 @@
-"""Readers of files that hold counts: .npz, MatrixMarket, LDA-C and UCI docword. One function per format."""
+"""Readers of files that hold counts: .npz, LDA-C and UCI docword. One function per format."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +23,10 @@ from vijax.data.checks import (
     whole_numbers,
 )
 from vijax.data.corpus import Corpus
-from vijax.data.files import open_bytes, read_vocabulary
+from vijax.data.files import line_blocks, quoted, read_vocabulary
 from vijax.data.guards import parsing
 
 Vocabulary = str | Path | Sequence[str] | None
-BLOCK_BYTES = 1 << 22
-MOST_UNPACKED = 1100  # bytes that a byte of gzip can stand for
 
 
 def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
@@ -81,29 +79,12 @@ def _from_csr(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] 
     return builder.finish(words, vocab_size)
 
 
-def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
-    """A MatrixMarket file (documents, words), .mtx or .mtx.gz."""
-    import scipy.io
-
-    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
-    expected, remedy = "a whole MatrixMarket file", "fetch the file again, or check that line"
-    with parsing(path, expected, remedy), open_bytes(path) as file:
-        documents, vocab_size, entries, *_ = scipy.io.mminfo(file)
-    check_num_documents(documents, path)
-    check_vocab_size(vocab_size, path)
-    if entries > path.stat().st_size * MOST_UNPACKED:
-        raise fail(path, expected, f"{entries:,} entries announced, more than it has room for", remedy)
-    with parsing(path, expected, remedy), open_bytes(path) as file:
-        matrix = scipy.io.mmread(file)
-    return Corpus.from_counts(matrix, words, where=str(path))
-
-
 # --- LDA-C ------------------------------------------------------------------------------------------------------
 def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
     """LDA-C: one document per line, `M word:count word:count ...` with M pairs, word ids from 0."""
     words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"), path.parent / "vocab.txt")
     builder = CorpusBuilder(folder)
-    for first, lines in _line_blocks(path):
+    for first, lines in line_blocks(path):
         lengths, indices, counts = _lda_c_block(path, first, lines)
         limit = MAX_WORDS if words is None else len(words)
         if (beyond := indices >= limit).any():
@@ -134,7 +115,7 @@ def _lda_c_fault(path: Path, first: int, lines: list[bytes]) -> ValueError:
     number, line = _first_line(lines, first, lambda line: not _is_lda_c(line))
     expected = f"M word:count ... with M pairs of whole numbers from 0 to {INT32_MAX}"
     remedy = "correct the line; if many are like it, this is another format: pass format="
-    return fail(f"{path}:{number}", expected, _quoted(line), remedy)
+    return fail(f"{path}:{number}", expected, quoted(line), remedy)
 
 
 def _is_lda_c(line: bytes) -> bool:
@@ -154,19 +135,6 @@ def _first_line(lines: list[bytes], first: int, bad: Callable[[bytes], bool]) ->
     return next(((number, line) for number, line in enumerate(lines, first) if bad(line)), (first, lines[0]))
 
 
-def _quoted(line: bytes) -> str:
-    return repr(line[:60].decode(errors="replace").strip()) + ("..." if len(line) > 60 else "")
-
-
-def _line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines of a file some thousands at a time, with the number of the first of them (from 1)."""
-    with open_bytes(path) as file:
-        number = 1
-        while lines := file.readlines(BLOCK_BYTES):
-            yield number, [line.rstrip() for line in lines]
-            number += len(lines)
-
-
 # --- UCI --------------------------------------------------------------------------------------------------------
 def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
     """UCI "bag of words": three lines D, W, NNZ, then `document word count` per line, from 1, sorted by document.
@@ -176,7 +144,7 @@ def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     beside = path.with_name(path.name.removesuffix(".gz").replace("docword", "vocab", 1))
     words = read_vocabulary(vocabulary, *[b for b in [beside] if b.name != path.name.removesuffix(".gz")])
     builder = CorpusBuilder(folder)
-    blocks = _line_blocks(path)
+    blocks = line_blocks(path)
     _, beginning = next(blocks, (1, []))
     documents, vocab_size, entries = _uci_header(path, beginning[:3])
     if words is not None:
@@ -195,7 +163,7 @@ def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
     for number, text in enumerate([*head, b"", b"", b""][:3], 1):
         if not text.isdigit() or len(text) > 18:
             remedy = "the first three lines are the numbers of documents, words and entries"
-            raise fail(f"{path}:{number}", "a whole number", _quoted(text), remedy)
+            raise fail(f"{path}:{number}", "a whole number", quoted(text), remedy)
     check_num_documents(int(head[0]), f"{path}:1")
     check_vocab_size(int(head[1]), f"{path}:2")
     return tuple(map(int, head))
@@ -229,4 +197,4 @@ def _uci_fault(path: Path, first: int, lines: list[bytes], documents: int, vocab
 
     number, line = _first_line(lines, first, bad)
     expected = f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole count of 0 or more"
-    return fail(f"{path}:{number}", expected, _quoted(line), "correct the line")
+    return fail(f"{path}:{number}", expected, quoted(line), "correct the line")

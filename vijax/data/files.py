@@ -15,6 +15,7 @@ from vijax.data.guards import check_regular
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
+LINES_BYTES = 1 << 22
 
 
 @contextlib.contextmanager
@@ -106,6 +107,20 @@ def _undecodable(error: UnicodeError, path: Path, encoding: str, offset: int, li
     if offset == 0 and error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         remedy = "pass encoding='utf-16', the mark of which the file begins with"
     return fail(where, f"{encoding} text", f"the bytes {bad!r} at byte offset {offset + error.start}", remedy)
+
+
+def quoted(line: bytes) -> str:
+    """The beginning of a line, for messages."""
+    return repr(line[:60].decode(errors="replace").strip()) + ("..." if len(line) > 60 else "")
+
+
+def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines of a file some thousands at a time, with the number of the first of them (from 1)."""
+    with open_bytes(path) as file:
+        number = 1
+        while lines := file.readlines(LINES_BYTES):
+            yield number, [line.rstrip() for line in lines]
+            number += len(lines)
 
 
 def read_vocabulary(vocabulary: str | Path | Sequence[str] | None, *beside: Path) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vijax.data import count_files, text_files
+from vijax.data import count_files, matrix_market, text_files
 from vijax.data.cache import cached_corpus
 from vijax.data.checks import fail, nearest
 from vijax.data.corpus import Corpus
@@ -22,7 +22,7 @@ IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the ca
 
 COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
     "npz": count_files.read_npz,
-    "matrix-market": count_files.read_matrix_market,
+    "matrix-market": matrix_market.read_matrix_market,
     "lda-c": count_files.read_lda_c,
     "uci": count_files.read_uci,
 }
