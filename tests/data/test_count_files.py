@@ -6,8 +6,9 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from vijax.data import count_files
-from vijax.data.count_files import read_lda_c, read_matrix_market, read_npz, read_uci
+from vijax.data import files
+from vijax.data.count_files import read_lda_c, read_npz, read_uci
+from vijax.data.matrix_market import read_matrix_market
 
 COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 4, 0, 1]])
 WORDS = ["a", "b", "c", "d"]
@@ -54,7 +55,7 @@ def test_uci_with_the_vocabulary_beside(tmp_path, folder, name):
 
 @pytest.mark.parametrize(("read", "text"), [(read_uci, uci), (read_lda_c, lda_c)])
 def test_documents_across_blocks(tmp_path, folder, monkeypatch, read, text):
-    monkeypatch.setattr(count_files, "BLOCK_BYTES", 40)
+    monkeypatch.setattr(files, "LINES_BYTES", 40)
     counts = np.random.default_rng(0).poisson(0.3, (50, 4))
     counts[-1] = 0
     check(read(write(tmp_path / "file.txt", text(counts)), WORDS, folder), counts)

@@ -64,7 +64,7 @@ def test_parquet(tmp_path):
         (csv_rows, "x.csv", "id,text\n1\n", r"x\.csv:2: expected text in column 'text', got nothing"),
         (csv_rows, "x.csv", 'id,text\n1,"a" b\n', r"x\.csv:2: expected CSV"),
         (csv_rows, "x.csv", 'id,text\n1,"a\n', r"x\.csv:[23]: expected CSV"),
-        (csv_rows, "x.csv", "", r"x\.csv:1: expected a column 'text'"),
+        (csv_rows, "x.csv", "", r"x\.csv:1: expected a header line of distinct names, got nothing"),
     ],
 )
 def test_faults_are_named_by_line(tmp_path, read, name, text, message):

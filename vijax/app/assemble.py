@@ -28,7 +28,7 @@ def load_data(config: Config) -> Data:
 
 
 def fingerprint(config: Config, data: Data) -> str:
-    """A checksum of everything training sees, to tell that a run is resumed on the data it began with."""
+    """A checksum of all that a run learns from and is scored on, to tell whether its data are still the same."""
     digest = hashlib.sha256()
     for piece in config.listing.source.digest(data):
         digest.update(piece)

@@ -104,7 +104,7 @@ def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
         key, _, text = override.partition("=")
         if key.strip() == "model.name":
             entry = Entry(override_value(text.strip()), f"--set {override}")
-    if entry.value in LISTINGS:
+    if isinstance(entry.value, str) and entry.value in LISTINGS:
         return entry.value
     close = difflib.get_close_matches(str(entry.value), LISTINGS, n=1, cutoff=0.5)
     hint = f'; did you mean "{close[0]}"?' if close else ""

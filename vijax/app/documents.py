@@ -84,10 +84,16 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
 
 def _digest(data: Data) -> Iterator[Any]:
     yield "\n".join(data.names).encode()
-    for _, indices, counts in data.train.blocks():
+    for corpus in (data.train, data.test):
+        if corpus is not None:
+            yield from _bytes_of(corpus)
+
+
+def _bytes_of(corpus: Corpus) -> Iterator[Any]:
+    for _, indices, counts in corpus.blocks():
         yield np.ascontiguousarray(indices, np.int32).data
         yield np.ascontiguousarray(counts, np.int64).data
-    yield np.ascontiguousarray(data.train.indptr, np.int64).data
+    yield np.ascontiguousarray(corpus.indptr, np.int64).data
 
 
 def _describe(data: Data) -> str:

@@ -31,7 +31,7 @@ class Source(NamedTuple):
       other: (config, data of the run, path, column or None) -> other data, to score the run on.
       facts: data -> sizes, for data.json.
       tiles: facts -> what the page says of them, by name; small print after a "|".
-      digest: data -> bytes of everything that training sees, piece by piece, for a checksum.
+      digest: data -> bytes of all that a run learns from and is scored on, piece by piece, for a checksum.
       describe: data -> a line for the screen.
       check: (config, entries) raises `ConfigError` on settings that do not go together.
     """

@@ -152,9 +152,14 @@ def _listed(names: list[str], most: int = 4) -> str:
 
 
 def _digest(data: Data) -> Iterator[Any]:
-    train: Table = data.train
-    yield "\n".join([*train.columns, str(train.target), str(train.group), *train.group_names]).encode()
-    for array in (train.x, train.y, train.groups):
+    for table in (data.train, data.test):
+        if table is not None:
+            yield from _bytes_of(table)
+
+
+def _bytes_of(table: Table) -> Iterator[Any]:
+    yield "\n".join([*table.columns, str(table.target), str(table.group), *table.group_names]).encode()
+    for array in (table.x, table.y, table.groups):
         if array is not None:
             yield np.ascontiguousarray(array, np.float64).data
 

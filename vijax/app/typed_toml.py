@@ -151,10 +151,17 @@ def _cast(value: Any, hint: Any) -> Any:
     if hint is type(None) and (value is None or value == "none"):
         return None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _float(value)
     if isinstance(hint, type) and type(value) is hint:
         return value
     raise _WrongType
+
+
+def _float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise _WrongType("; it is too large") from error
 
 
 def _cast_union(value: Any, hints: tuple) -> Any:

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Int
 
 from vijax.data import storage
-from vijax.data.checks import integer_counts
+from vijax.data.checks import check_num_documents, check_vocab_size, integer_counts
 from vijax.data.corpus import Corpus
 from vijax.data.csr import canonical
+from vijax.data.notes import Notes
 
 
 class CorpusBuilder:
@@ -26,6 +27,7 @@ class CorpusBuilder:
         self._lengths: list[np.ndarray] = [np.zeros(0, np.int64)]
         self._num_documents, self._largest = 0, -1
         self._pending: list[np.ndarray] = [np.zeros(0, np.int64)] * 3
+        self.notes = Notes()
 
     def add(
         self, lengths: Int[np.ndarray, " docs"], indices: Int[np.ndarray, " pairs"], counts: Int[np.ndarray, " pairs"]
@@ -55,13 +57,14 @@ class CorpusBuilder:
     def finish(self, vocabulary: Sequence[str] | None, vocab_size: int | None = None, num_documents: int = 0) -> Corpus:
         """The corpus; documents up to `num_documents` that never came are empty."""
         last = int(self._pending[0][-1]) + 1 if len(self._pending[0]) else 0
+        check_num_documents(max(last, num_documents), "corpus")
         number = max(last, num_documents) - self._num_documents
         if number > 0:
             self._append_pairs(number, self._pending)
         if vocab_size is None:
             vocab_size = len(vocabulary) if vocabulary is not None else self._largest + 1
         indptr = np.concatenate([[0], np.concatenate(self._lengths)]).cumsum()
-        return self._store.finish(indptr, vocabulary, vocab_size)
+        return self._store.finish(indptr, vocabulary, vocab_size, self.notes.texts())
 
     def _append_pairs(self, number: int, pairs: list[np.ndarray]) -> None:
         self._append(number, pairs[0] - self._num_documents, pairs[1], pairs[2])
@@ -69,6 +72,7 @@ class CorpusBuilder:
     def _append(self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> None:
         """Appends `number` documents, whose rows count from 0."""
         self._largest = max(self._largest, int(indices.max(initial=-1)))
+        check_vocab_size(self._largest + 1, "word ids")
         rows, indices, counts = canonical(rows, indices, integer_counts(counts, "counts"), self._largest + 1)
         self._lengths.append(np.bincount(rows, minlength=number))
         self._num_documents += number
@@ -90,18 +94,17 @@ class _Memory:
     def extend(self, name: str, strings: Iterable[str]) -> None:
         self._strings.setdefault(name, []).extend(strings)
 
-    def finish(self, indptr: np.ndarray, vocabulary: Sequence[str] | None, vocab_size: int) -> Corpus:
+    def finish(self, indptr: np.ndarray, vocabulary: Sequence[str] | None, vocab_size: int, notes: tuple) -> Corpus:
         indices, counts = np.concatenate(self._indices), np.concatenate(self._counts)
         titles, texts = self._strings.get("titles"), self._strings.get("texts")
-        return Corpus(indptr, indices, counts, vocabulary, vocab_size, titles, texts)
+        return Corpus(indptr, indices, counts, vocabulary, vocab_size, titles, texts, notes)
 
 
 class _Folder:
     """The files of a corpus, open at their ends."""
 
     def __init__(self, folder: Path):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "meta.json").unlink(missing_ok=True)
+        storage.clear(folder)
         self._folder = folder
         self._indices = storage.ArrayWriter(folder / "indices.npy", np.int32)
         self._counts = storage.ArrayWriter(folder / "counts.npy", np.int32)
@@ -116,11 +119,11 @@ class _Folder:
             self._strings[name] = storage.LinesWriter(self._folder / f"{name}.txt")
         self._strings[name].extend(strings)
 
-    def finish(self, indptr: np.ndarray, vocabulary: Sequence[str] | None, vocab_size: int) -> Corpus:
+    def finish(self, indptr: np.ndarray, vocabulary: Sequence[str] | None, vocab_size: int, notes: tuple) -> Corpus:
         self._indices.close()
         self._counts.close()
         for lines in self._strings.values():
             lines.close()
         np.save(self._folder / "indptr.npy", indptr)
-        storage.finish(self._folder, len(indptr) - 1, vocab_size, vocabulary, ())
-        return Corpus.open(self._folder)
+        storage.finish(self._folder, len(indptr) - 1, vocab_size, vocabulary, notes)
+        return Corpus(**storage.load(self._folder, trusted=True))

@@ -6,12 +6,12 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from vijax.data.corpus import Corpus
 from vijax.data.storage import is_corpus_folder
+from vijax.data.temporary import working_folder
 
 
 def cache_folder() -> Path:
@@ -38,9 +38,19 @@ def cached_corpus(name: str, key: object, build: Callable[[Path], Corpus], root:
     final = (root or cache_folder()) / "corpora" / f"{name}-{digest}"
     if not is_corpus_folder(final):
         final.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=final.parent, ignore_cleanup_errors=True) as folder:
-            build(Path(folder) / "corpus")
-            # Whole or not at all: a process that is killed leaves no half corpus, and of two that race one wins.
-            shutil.rmtree(final, ignore_errors=True)
-            (Path(folder) / "corpus").replace(final)
+        with working_folder("building-", final.parent) as folder:
+            build(folder / "corpus")
+            _put(folder / "corpus", final)
     return Corpus.open(final)
+
+
+def _put(built: Path, final: Path) -> None:
+    """Whole or not at all: a process that is killed leaves no half corpus, and of two that race one wins."""
+    if is_corpus_folder(final):
+        return
+    shutil.rmtree(final, ignore_errors=True)
+    try:
+        built.replace(final)
+    except OSError:
+        if not is_corpus_folder(final):
+            raise

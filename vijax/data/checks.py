@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 INT32_MAX = 2**31 - 1
+MAX_WORDS = 10_000_000
+"""The largest vocabulary: ten topics over it take 400 MB."""
+MAX_DOCUMENTS = 100_000_000
+"""The most documents: to know where they start takes 800 MB."""
 
 
-def fail(where: object, expected: str, got: str, remedy: str) -> ValueError:
+class DataError(ValueError):
+    """Data that cannot be used; the message says where, what was expected, what came and what to do."""
+
+
+def fail(where: object, expected: str, got: str, remedy: str) -> DataError:
     """The error to raise: `where` is an argument's name, or a file and perhaps a line.
 
     >>> str(fail("corpus.dat:3", "counts of 1 or more", "-2", "correct the line"))
     'corpus.dat:3: expected counts of 1 or more, got -2. To mend it: correct the line.'
     """
-    return ValueError(f"{where}: expected {expected}, got {got}. To mend it: {remedy}.")
+    return DataError(f"{where}: expected {expected}, got {got}. To mend it: {remedy}.")
+
+
+def listed(names: Iterable[object], most: int = 10) -> str:
+    """Names in quotes, the first `most` of them.
+
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(str(name)) for name in names[:most]) + more
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -28,7 +48,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = [str(k) for k in known]
     close = difflib.get_close_matches(name, known, n=1)
     question = f"did you mean {close[0]!r}? " if close else ""
-    return f"{question}known: {', '.join(map(repr, known))}"
+    return f"{question}known: {listed(known, 30)}"
 
 
 def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:
@@ -56,6 +76,55 @@ def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
     if counts.dtype.kind == "f":
         yield "the fractional count", counts != np.floor(counts), "pass raw counts, not tf-idf weights or frequencies"
     yield "the count", counts > INT32_MAX, "no document can be that long: correct these entries"
+
+
+def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
+    """One axis of integers, as `dtype`.
+
+    Raises:
+      DataError: more or fewer axes, not numbers, a fraction, or a number that `dtype` cannot hold.
+
+    >>> whole_numbers([0.0, 2.0], np.int32, "ids")
+    array([0, 2], dtype=int32)
+    """
+    values = np.asarray(values)
+    remedy = "pass whole numbers, such as a SciPy CSR matrix has them"
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise fail(where, "one axis of whole numbers", f"shape {values.shape}, dtype {values.dtype}", remedy)
+    # Floats count in steps of one up to 2^53 only.
+    exact = 2**53 if values.dtype.kind == "f" else np.iinfo(dtype).max
+    most = min(np.iinfo(dtype).max, exact)
+    bad = ~((values >= -most) & (values <= most)) | (values != np.floor(values) if values.dtype.kind == "f" else False)
+    if bad.any():
+        place = int(np.argmax(bad))
+        got = f"{values[place]} at place {place} ({int(bad.sum())} such)"
+        raise fail(where, f"whole numbers of at most {most}", got, remedy)
+    return np.ascontiguousarray(values, dtype=dtype)
+
+
+def check_vocab_size(vocab_size: int, where: object) -> None:
+    """Raises a DataError when there are more words than `MAX_WORDS`, before memory is taken for them."""
+    if vocab_size > MAX_WORDS:
+        remedy = "number the words that occur 0, 1, 2, ... (numpy.unique does it), or leave rare words out"
+        raise fail(where, f"a vocabulary of at most {MAX_WORDS:,} words", f"one of {vocab_size:,}", remedy)
+
+
+def check_num_documents(number: int, where: object) -> None:
+    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, before memory is taken for them."""
+    if number > MAX_DOCUMENTS:
+        remedy = "check the number of documents, or divide them among several files"
+        raise fail(where, f"at most {MAX_DOCUMENTS:,} documents", f"{number:,}", remedy)
+
+
+def check_offsets(indptr: np.ndarray, where: object) -> None:
+    """Raises a DataError unless documents begin at 0 and none ends before it begins."""
+    if len(indptr) < 2:
+        raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
+    backwards = np.flatnonzero(np.diff(indptr) < 0)
+    if indptr[0] != 0 or len(backwards):
+        place = int(backwards[0]) + 1 if len(backwards) else 0
+        got = f"{indptr[place]} at place {place}"
+        raise fail(where, "offsets that begin at 0 and never fall", got, "pass the indptr of a CSR matrix")
 
 
 def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:

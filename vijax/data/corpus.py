@@ -12,8 +12,19 @@ import numpy as np
 from jaxtyping import Int
 
 from vijax.data import storage
-from vijax.data.checks import check_vocabulary, check_word_ids, fail, integer_counts
+from vijax.data.checks import (
+    check_num_documents,
+    check_offsets,
+    check_vocab_size,
+    check_vocabulary,
+    check_word_ids,
+    fail,
+    integer_counts,
+    whole_numbers,
+)
 from vijax.data.csr import canonical, row_blocks, row_entries, row_sums
+from vijax.data.guards import naming
+from vijax.data.surrogates import check_whole_letters
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,7 +32,7 @@ class Corpus:
     """Documents as sparse rows of word counts.
 
     Document d holds the words `indices[indptr[d]:indptr[d+1]]`, unique and sorted, as often as `counts` says. The
-    arrays may be memory maps, of a corpus larger than memory; those are trusted, arrays in memory are checked.
+    arrays may be memory maps, of a corpus larger than memory: `Corpus.open` checks those, here they are trusted.
 
     Attributes:
       indptr: where each document starts; the last entry is the number of (document, word) pairs.
@@ -54,15 +65,16 @@ class Corpus:
 
     def __post_init__(self):
         set_field = functools.partial(object.__setattr__, self)
-        set_field("indptr", _integers(self.indptr, np.int64))
+        if not _is_mapped(self.indptr):
+            set_field("indptr", whole_numbers(self.indptr, np.int64, "indptr"))
         if not _is_mapped(self.indices):
             set_field("counts", integer_counts(self.counts, "counts"))
-            set_field("indices", _integers(self.indices, np.int32))
-        set_field("vocabulary", None if self.vocabulary is None else tuple(self.vocabulary))
-        for name in storage.STRINGS:
+            set_field("indices", whole_numbers(self.indices, np.int32, "indices"))
+        for name in ("vocabulary", *storage.STRINGS):
             strings = getattr(self, name)
-            set_field(name, tuple(strings) if isinstance(strings, list) else strings)
-        set_field("vocab_size", self.vocab_size if self.vocab_size >= 0 else self._implied_vocab_size())
+            if isinstance(strings, list | np.ndarray) or (name == "vocabulary" and strings is not None):
+                set_field(name, check_whole_letters(tuple(strings), name))
+        set_field("vocab_size", int(self.vocab_size if self.vocab_size >= 0 else self._implied_vocab_size()))
         _check(self)
         set_field("notes", _with_note_of_empty_documents(self.notes, self.indptr))
 
@@ -79,7 +91,11 @@ class Corpus:
 
         if not scipy.sparse.issparse(counts):
             counts = _dense(counts, where)
+        if len(counts.shape) != 2:
+            raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
         num_documents, vocab_size = counts.shape
+        check_num_documents(num_documents, where)
+        check_vocab_size(vocab_size, where)
         if vocabulary is not None:
             check_vocabulary(vocabulary, vocab_size, "vocabulary")
         entries = counts.tocoo()
@@ -147,7 +163,7 @@ class Corpus:
             counts=np.asarray(self.counts[pairs]),
             titles=pick(self.titles),
             texts=pick(self.texts),
-            notes=(),
+            notes=lasting_notes(self),
         )
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Corpus, Corpus]:
@@ -200,16 +216,16 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
-        """The corpus that `save` wrote, memory-mapped: only the vocabulary is read.
+        """The corpus that `save` wrote, memory-mapped.
+
+        The first time, and whenever a file has changed, all of it is read once to see that word ids and counts can be
+        such; checked.json, beside the files, then says that they were.
 
         Raises:
-          ValueError: the folder is no corpus, or a file of it is missing, truncated or does not belong to it.
+          DataError: the folder is no corpus, or a file of it is missing, damaged or does not belong to it.
         """
-        return cls(**storage.load(folder))
-
-
-def _integers(array: np.ndarray, dtype: Any) -> np.ndarray:
-    return array if _is_mapped(array) else np.ascontiguousarray(array, dtype=dtype)
+        with naming(Path(folder)):
+            return cls(**storage.load(folder))
 
 
 def _is_mapped(array: np.ndarray) -> bool:
@@ -228,12 +244,11 @@ def _dense(counts: Any, where: str):
 
 def _check(corpus: Corpus) -> None:
     indptr, pairs = corpus.indptr, len(corpus.indices)
-    if corpus.num_documents < 1:
-        raise fail("corpus", "one document or more", "none", "check the path, the file ending and the column")
-    if indptr[0] != 0 or indptr[-1] != pairs or (np.diff(indptr) < 0).any():
-        raise fail(
-            "indptr", f"offsets that grow from 0 to {pairs}", f"{indptr[:3]} ... {indptr[-1]}", "pass CSR arrays"
-        )
+    check_offsets(indptr, "corpus, indptr")
+    check_num_documents(corpus.num_documents, "corpus")
+    check_vocab_size(corpus.vocab_size, "corpus")
+    if indptr[-1] != pairs:
+        raise fail("indptr", f"offsets that end at {pairs}, the number of word ids", f"{indptr[-1]}", "pass CSR arrays")
     if len(corpus.counts) != pairs:
         raise fail("counts", f"{pairs} of them, as many as word ids", str(len(corpus.counts)), "pass CSR arrays")
     if pairs == 0:
@@ -245,7 +260,15 @@ def _check(corpus: Corpus) -> None:
         check_word_ids(corpus.indices, corpus.vocab_size, "indices")
 
 
+def lasting_notes(corpus: Corpus) -> tuple[str, ...]:
+    """The notes of a corpus that hold of a part of it, too."""
+    return tuple(note for note in corpus.notes if not note.endswith(_EMPTY))
+
+
+_EMPTY = "documents are empty: they are kept, and say nothing about the topics."
+
+
 def _with_note_of_empty_documents(notes: tuple[str, ...], indptr: np.ndarray) -> tuple[str, ...]:
     number = int((np.diff(indptr) == 0).sum())
-    note = f"{number:,} of {len(indptr) - 1:,} documents are empty: they are kept, and say nothing about the topics."
+    note = f"{number:,} of {len(indptr) - 1:,} {_EMPTY}"
     return (*notes, note) if number and note not in notes else tuple(notes)

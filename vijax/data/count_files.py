@@ -1,21 +1,32 @@
-"""Readers of files that hold counts: .npz, MatrixMarket, LDA-C and UCI docword. One function per format."""
+"""Readers of files that hold counts: .npz, LDA-C and UCI docword. One function per format."""
 
 from __future__ import annotations
 
 import itertools
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from vijax.data.arrays import load_arrays
 from vijax.data.build import CorpusBuilder
-from vijax.data.checks import check_vocabulary, check_word_ids, fail, integer_counts
+from vijax.data.checks import (
+    INT32_MAX,
+    MAX_WORDS,
+    check_num_documents,
+    check_offsets,
+    check_vocab_size,
+    check_vocabulary,
+    check_word_ids,
+    fail,
+    integer_counts,
+    whole_numbers,
+)
 from vijax.data.corpus import Corpus
-from vijax.data.files import open_bytes, read_vocabulary
+from vijax.data.files import line_blocks, quoted, read_vocabulary
+from vijax.data.guards import parsing
 
 Vocabulary = str | Path | Sequence[str] | None
-BLOCK_BYTES = 1 << 22
 
 
 def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
@@ -24,50 +35,48 @@ def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     The vocabulary is NAME.vocab.txt beside NAME.npz unless another is given.
     """
     words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if {"indptr", "indices", "counts"} <= set(arrays):
-                csr = (arrays["counts"], arrays["indices"], arrays["indptr"])
-                return _from_csr(path, csr, words)
-            if {"format", "shape", "data"} <= set(arrays):
-                return _from_scipy_npz(path, words)
-            got = f"{', '.join(arrays)}"
-    except (zipfile.BadZipFile, EOFError, OSError, KeyError) as error:
-        raise fail(path, "a whole .npz file", f"an unreadable one ({error})", "fetch or save the file again") from error
+    arrays = load_arrays(path)
+    if {"indptr", "indices", "counts"} <= set(arrays):
+        return _from_csr(path, arrays, words)
+    if {"format", "shape", "data"} <= set(arrays):
+        return _from_scipy_npz(path, arrays, words)
     expected = "the arrays indptr, indices and counts, or a matrix saved by scipy.sparse.save_npz"
-    raise fail(path, expected, f"the arrays {got}", "save the counts by scipy.sparse.save_npz")
+    raise fail(path, expected, f"the arrays {', '.join(arrays)}", "save the counts by scipy.sparse.save_npz")
 
 
-def _from_scipy_npz(path: Path, words: tuple[str, ...] | None) -> Corpus:
+def _from_scipy_npz(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] | None) -> Corpus:
+    """SciPy looks at the values of its index arrays only when it is asked to; unsound ones can end the process."""
     import scipy.sparse
 
-    return Corpus.from_counts(scipy.sparse.load_npz(path), words, where=str(path))
+    for name in {"indices", "indptr", "row", "col", "offsets"} & set(arrays):
+        whole_numbers(arrays[name], np.int64, f"{path}, {name}")
+    shape = whole_numbers(arrays["shape"], np.int64, f"{path}, shape").tolist()
+    if len(shape) != 2:
+        raise fail(path, "a matrix (documents, words)", f"shape {shape}", "save one row per document")
+    check_num_documents(shape[0], path)
+    check_vocab_size(shape[1], path)
+    with parsing(path, "a matrix saved by scipy.sparse.save_npz", "save it again by scipy.sparse.save_npz"):
+        matrix = scipy.sparse.load_npz(path)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
+        matrix = matrix.tocoo()
+    return Corpus.from_counts(matrix, words, where=str(path))
 
 
-def _from_csr(path: Path, csr: tuple, words: tuple[str, ...] | None) -> Corpus:
-    import scipy.sparse
-
-    counts, indices, indptr = csr
-    if len(counts) != len(indices) or len(indices) != indptr[-1]:
-        got = f"{len(indices)} indices, {len(counts)} counts and a last offset of {indptr[-1]}"
+def _from_csr(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] | None) -> Corpus:
+    counts = integer_counts(arrays["counts"], path)
+    indices = whole_numbers(arrays["indices"], np.int64, f"{path}, indices")
+    indptr = whole_numbers(arrays["indptr"], np.int64, f"{path}, indptr")
+    check_offsets(indptr, f"{path}, indptr")
+    if counts.shape != indices.shape or len(indices) != indptr[-1]:
+        got = f"{len(indices)} indices, {counts.size} counts and a last offset of {indptr[-1]}"
         raise fail(path, "as many indices as counts", got, "save the file again")
     vocab_size = len(words) if words is not None else int(indices.max(initial=-1)) + 1
     check_word_ids(indices, vocab_size, path)
-    matrix = scipy.sparse.csr_matrix((integer_counts(counts, path), indices, indptr), (len(indptr) - 1, vocab_size))
-    return Corpus.from_counts(matrix, words, where=str(path))
-
-
-def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
-    """A MatrixMarket file (documents, words), .mtx or .mtx.gz."""
-    import scipy.io
-
-    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
-    try:
-        with open_bytes(path) as file:
-            matrix = scipy.io.mmread(file)
-    except (ValueError, OverflowError, TypeError) as error:
-        raise fail(path, "a whole MatrixMarket file", str(error), "fetch the file again, or check that line") from error
-    return Corpus.from_counts(matrix, words, where=str(path))
+    check_vocab_size(vocab_size, path)
+    builder = CorpusBuilder()
+    builder.add(np.diff(indptr), indices, counts)
+    return builder.finish(words, vocab_size)
 
 
 # --- LDA-C ------------------------------------------------------------------------------------------------------
@@ -75,12 +84,14 @@ def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -
     """LDA-C: one document per line, `M word:count word:count ...` with M pairs, word ids from 0."""
     words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"), path.parent / "vocab.txt")
     builder = CorpusBuilder(folder)
-    for first, lines in _line_blocks(path):
+    for first, lines in line_blocks(path):
         lengths, indices, counts = _lda_c_block(path, first, lines)
-        if words is not None and (indices >= len(words)).any():
-            pair = int(np.argmax(indices >= len(words)))
-            line = first + int(np.searchsorted(np.cumsum(lengths), pair, side="right"))
-            check_word_ids(indices[pair : pair + 1], len(words), f"{path}:{line}")
+        limit = MAX_WORDS if words is None else len(words)
+        if (beyond := indices >= limit).any():
+            pair = int(np.argmax(beyond))
+            where = f"{path}:{first + int(np.searchsorted(np.cumsum(lengths), pair, side='right'))}"
+            check_vocab_size(int(indices[pair]) + 1, f"{where}, word id {indices[pair]}")
+            check_word_ids(indices[pair : pair + 1], limit, where)
         builder.add(lengths, indices, counts)
     return builder.finish(words)
 
@@ -90,11 +101,11 @@ def _lda_c_block(path: Path, first: int, lines: list[bytes]) -> tuple[np.ndarray
     pairs = np.array([line.count(b":") for line in lines])
     try:
         numbers = np.array(b" ".join(lines).replace(b":", b" ").split(), dtype="S").astype(np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         numbers = np.zeros(0, np.int64)
     heads = np.concatenate([[0], np.cumsum(1 + 2 * pairs)])
     whole = len(numbers) == heads[-1] and (numbers[heads[:-1]] == pairs).all() and (numbers >= 0).all()
-    if not whole:
+    if not whole or (numbers > INT32_MAX).any():
         raise _lda_c_fault(path, first, lines)
     pair = np.delete(numbers, heads[:-1]).reshape(-1, 2)
     return pairs, pair[:, 0], pair[:, 1]
@@ -102,33 +113,26 @@ def _lda_c_block(path: Path, first: int, lines: list[bytes]) -> tuple[np.ndarray
 
 def _lda_c_fault(path: Path, first: int, lines: list[bytes]) -> ValueError:
     number, line = _first_line(lines, first, lambda line: not _is_lda_c(line))
-    expected = "M word:count ... with M pairs of whole numbers of 0 or more"
+    expected = f"M word:count ... with M pairs of whole numbers from 0 to {INT32_MAX}"
     remedy = "correct the line; if many are like it, this is another format: pass format="
-    return fail(f"{path}:{number}", expected, _quoted(line), remedy)
+    return fail(f"{path}:{number}", expected, quoted(line), remedy)
 
 
 def _is_lda_c(line: bytes) -> bool:
     head, *pairs = line.split() or [b""]
     parts = [pair.split(b":") for pair in pairs]
-    return head.isdigit() and int(head) == len(pairs) and all(len(p) == 2 and all(map(bytes.isdigit, p)) for p in parts)
+    right = all(len(p) == 2 and all(map(_is_int32, p)) for p in parts)
+    return _is_int32(head) and int(head) == len(pairs) and right
+
+
+def _is_int32(text: bytes) -> bool:
+    """Whether digits are a number from 0 to 2^31 - 1; Python reads a few thousand of them at most."""
+    return text.isdigit() and len(text) < 100 and int(text) <= INT32_MAX
 
 
 def _first_line(lines: list[bytes], first: int, bad: Callable[[bytes], bool]) -> tuple[int, bytes]:
     """Number and text of the first bad line, the lines being numbered from `first`."""
     return next(((number, line) for number, line in enumerate(lines, first) if bad(line)), (first, lines[0]))
-
-
-def _quoted(line: bytes) -> str:
-    return repr(line[:60].decode(errors="replace").strip()) + ("..." if len(line) > 60 else "")
-
-
-def _line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines of a file some thousands at a time, with the number of the first of them (from 1)."""
-    with open_bytes(path) as file:
-        number = 1
-        while lines := file.readlines(BLOCK_BYTES):
-            yield number, [line.rstrip() for line in lines]
-            number += len(lines)
 
 
 # --- UCI --------------------------------------------------------------------------------------------------------
@@ -140,7 +144,7 @@ def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     beside = path.with_name(path.name.removesuffix(".gz").replace("docword", "vocab", 1))
     words = read_vocabulary(vocabulary, *[b for b in [beside] if b.name != path.name.removesuffix(".gz")])
     builder = CorpusBuilder(folder)
-    blocks = _line_blocks(path)
+    blocks = line_blocks(path)
     _, beginning = next(blocks, (1, []))
     documents, vocab_size, entries = _uci_header(path, beginning[:3])
     if words is not None:
@@ -157,9 +161,11 @@ def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
 
 def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
     for number, text in enumerate([*head, b"", b"", b""][:3], 1):
-        if not text.isdigit():
+        if not text.isdigit() or len(text) > 18:
             remedy = "the first three lines are the numbers of documents, words and entries"
-            raise fail(f"{path}:{number}", "a whole number", _quoted(text), remedy)
+            raise fail(f"{path}:{number}", "a whole number", quoted(text), remedy)
+    check_num_documents(int(head[0]), f"{path}:1")
+    check_vocab_size(int(head[1]), f"{path}:2")
     return tuple(map(int, head))
 
 
@@ -167,11 +173,12 @@ def _uci_block(path: Path, line: int, lines: list[bytes], documents: int, vocab_
     """The triples of some lines, checked; the line of a fault is looked for only if there is one."""
     try:
         triples = np.array(b" ".join(lines).split(), dtype="S").astype(np.int64).reshape(-1, 3)
-    except ValueError:
+    except (ValueError, OverflowError):
         triples = np.zeros((0, 3), np.int64)
     document, word, count = triples.T
     whole = len(triples) == len(lines) and (document >= 1).all() and (document <= documents).all()
-    whole = whole and (word >= 1).all() and (word <= vocab_size).all() and (count >= 0).all()
+    whole = whole and (word >= 1).all() and (word <= vocab_size).all()
+    whole = whole and (count >= 0).all() and (count <= INT32_MAX).all()
     if not whole:
         raise _uci_fault(path, line, lines, documents, vocab_size)
     if (backwards := np.diff(document) < 0).any():
@@ -185,9 +192,9 @@ def _uci_fault(path: Path, first: int, lines: list[bytes], documents: int, vocab
 
     def bad(line: bytes) -> bool:
         parts = line.split()
-        numbers = len(parts) == 3 and all(map(bytes.isdigit, parts))
+        numbers = len(parts) == 3 and all(map(_is_int32, parts))
         return not numbers or any(int(part) not in limit for part, limit in zip(parts, limits, strict=True))
 
     number, line = _first_line(lines, first, bad)
     expected = f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole count of 0 or more"
-    return fail(f"{path}:{number}", expected, _quoted(line), "correct the line")
+    return fail(f"{path}:{number}", expected, quoted(line), "correct the line")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Int
 
+from vijax.data.checks import INT32_MAX, fail
+
 BLOCK_ENTRIES = 1 << 18
 
 
@@ -52,6 +54,15 @@ def row_sums(indptr: Int[np.ndarray, " rows_plus_1"], values: Int[np.ndarray, " 
     return sums
 
 
+def _summed(counts: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Sums of runs of counts, which must not wrap around."""
+    sums = np.add.reduceat(counts, first, dtype=np.int64)
+    if sums.max(initial=0) > INT32_MAX:
+        got = f"{sums.max()}, summed over entries of one word in one document"
+        raise fail("counts", f"counts of at most {INT32_MAX}", got, "correct these entries")
+    return sums.astype(counts.dtype)
+
+
 def canonical(rows: np.ndarray, columns: np.ndarray, counts: np.ndarray, num_columns: int) -> tuple[np.ndarray, ...]:
     """Entries sorted by row and column, duplicates summed and zeros dropped.
 
@@ -63,7 +74,7 @@ def canonical(rows: np.ndarray, columns: np.ndarray, counts: np.ndarray, num_col
         order = np.argsort(code, kind="stable")
         code, counts = code[order], counts[order]
         first = np.flatnonzero(np.diff(code, prepend=-1))
-        code, counts = code[first], np.add.reduceat(counts, first)
+        code, counts = code[first], _summed(counts, first)
     if not counts.all():
         code, counts = code[counts != 0], counts[counts != 0]
     return code // num_columns, code % num_columns, counts

@@ -1,14 +1,24 @@
-"""Corpora by URL: fetched once, and the same file ever after."""
+"""Corpora by URL: fetched once, and the same file ever after.
+
+What has come of a file stays when the connection breaks, and the next try goes on from there, if the server can say
+that the file is still the same (RFC 9110: Range with If-Range).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from vijax.data.cache import cache_folder
 from vijax.data.checks import fail
-from vijax.extras import require_extra
+from vijax.data.temporary import locked
+from vijax.data.transfer import Limits, Partial, transfer
+
+MAX_NAME = 100
+"""Letters of an address that its local copy's name keeps: its last ones, with the ending."""
 
 
 def is_url(source: object) -> bool:
@@ -20,32 +30,52 @@ def is_url(source: object) -> bool:
     return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
 
 
-def fetch(url: str, sha256: str | None = None, root: Path | None = None) -> Path:
+def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits: Limits | None = None) -> Path:
     """The file at `url`, downloaded unless it was before.
 
     Args:
       url: an http or https address; the ending of its path tells the format.
       sha256: what the file's SHA-256 must be. Without it, that of the first download is recorded and must stay.
       root: the cache folder, by default the user's.
+      limits: of size and time, by default 20 GB and two hours, or what the environment variables VIJAX_DOWNLOAD_GB and
+        VIJAX_DOWNLOAD_MINUTES say.
 
     Raises:
-      ValueError: the file cannot be had, or is not the one expected.
+      DataError: the file cannot be had, is beyond the limits, or is not the one expected.
     """
-    pooch = require_extra("pooch")
-    pooch.get_logger().setLevel("WARNING")
-    folder = (root or cache_folder()) / "downloads"
     name = local_name(url)
-    record = folder / f"{name}.sha256"
-    expected = sha256.lower() if sha256 else record.read_text().strip() if record.exists() else None
-    known = f"sha256:{expected}" if expected else None
-    try:
-        path = Path(pooch.retrieve(url, known_hash=known, fname=name, path=folder))
-    except ValueError as error:
-        raise _changed(url, expected, record, given=bool(sha256)) from error
-    except OSError as error:  # requests' errors are OSErrors
-        raise fail(url, "a file to download", str(error), "check the address and the network") from error
-    record.write_text(f"{expected or pooch.file_hash(str(path))}\n")
+    folder = (root or cache_folder()) / "downloads"
+    folder.mkdir(parents=True, exist_ok=True)
+    path, record = folder / name, folder / f"{name}.sha256"
+    expected = _checked_hash(sha256) if sha256 else record.read_text().strip() if record.exists() else None
+    with locked(folder / f"{name}.lock"):  # a second process waits, and finds the file
+        if not path.is_file() or (expected is not None and file_hash(path) != expected):
+            _download(url, path, expected, record, limits or _limits(), given=bool(sha256))
+        record.write_text(f"{expected or file_hash(path)}\n")
     return path
+
+
+def _download(url: str, path: Path, expected: str | None, record: Path, limits: Limits, given: bool) -> None:
+    part = Partial(path.with_name(f"{path.name}.part"))
+    went_on = transfer(url, part, limits)
+    if expected is not None and file_hash(part.path) != expected and went_on:
+        part.discard()  # two halves that do not belong together, perhaps
+        transfer(url, part, limits)
+    got = file_hash(part.path)
+    if expected is not None and got != expected:
+        part.discard()
+        remedy = "pass the right sha256=" if given else f"if the new file is to be trusted, delete {record}"
+        raise fail(
+            url, f"a file with SHA-256 {expected}", f"another file, with SHA-256 {got}", f"{remedy}, and fetch again"
+        )
+    part.path.replace(path)
+    part.discard()
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def local_name(url: str) -> str:
@@ -54,10 +84,33 @@ def local_name(url: str) -> str:
     >>> local_name("https://example.org/a%20b/docword.news.txt.gz?download=1")
     '71b711e582-docword.news.txt.gz'
     """
-    digest = hashlib.sha256(url.encode()).hexdigest()[:10]
-    return f"{digest}-{PurePosixPath(unquote(urlsplit(url).path)).name or 'index'}"
+    digest = hashlib.sha256(url.encode(errors="replace")).hexdigest()[:10]
+    try:
+        name = PurePosixPath(unquote(urlsplit(url).path)).name
+    except ValueError as error:
+        raise fail(url, "an http or https address", str(error), "correct the address") from error
+    return f"{digest}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[-MAX_NAME:] or 'index'}"
 
 
-def _changed(url: str, expected: str | None, record: Path, given: bool) -> ValueError:
-    remedy = "pass the right sha256=" if given else f"if the new file is to be trusted, delete {record} and fetch again"
-    return fail(url, f"a file with SHA-256 {expected}", "another file", remedy)
+def _checked_hash(sha256: str) -> str:
+    if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise fail("sha256", "64 hexadecimal digits", repr(sha256)[:80], "run sha256sum on the file to get them")
+    return sha256.lower()
+
+
+def _limits() -> Limits:
+    default = Limits()
+    gigabytes = _from_environment("VIJAX_DOWNLOAD_GB", default.num_bytes / 1e9)
+    minutes = _from_environment("VIJAX_DOWNLOAD_MINUTES", default.seconds / 60)
+    return Limits(num_bytes=gigabytes * 1e9, seconds=minutes * 60)
+
+
+def _from_environment(name: str, default: float) -> float:
+    text = os.environ.get(name)
+    try:
+        value = default if text is None else float(text)
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise fail(name, "a number above 0", repr(text), f"set it to {default:g}, say, or leave it out")
+    return value

@@ -10,6 +10,7 @@ import numpy as np
 
 from vijax.data.checks import fail
 from vijax.data.corpus import Corpus
+from vijax.data.notes import Notes
 from vijax.data.text import TextSettings, corpus_from_texts
 from vijax.data.text_files import TITLE_COLUMN, find_column
 
@@ -28,7 +29,8 @@ def read_object(
     if isinstance(source, Corpus):
         return source if vocabulary is None else source.with_vocabulary(vocabulary)
     if type(source).__module__.partition(".")[0] in TABLES:
-        return corpus_from_texts(_table(source, column), text, vocabulary, folder)
+        notes = Notes()
+        return corpus_from_texts(_table(source, column, notes), text, vocabulary, folder, notes=notes)
     if isinstance(source, tuple) and len(source) == 2 and _is_matrix(source[0]):
         return Corpus.from_counts(source[0], tuple(source[1]))
     if _is_matrix(source):
@@ -62,14 +64,14 @@ def _numbered(texts: Any) -> Iterator[tuple[str, str]]:
     return ((f"document {number}", text) for number, text in enumerate(texts, 1))
 
 
-def _table(source: Any, column: str | None) -> Iterator[tuple[str, str]]:
+def _table(source: Any, column: str | None, notes: Notes) -> Iterator[tuple[str, str]]:
     """(title, text) pairs of a table, or of a column."""
     names = getattr(source, "column_names", None) or getattr(source, "columns", None)
     if names is None:
         yield from _numbered(_values(source))
         return
     names = [str(name) for name in names]
-    texts = _values(source[find_column(column, names, "source")])
+    texts = _values(source[find_column(column, names, "source", notes)])
     if TITLE_COLUMN in names:
         yield from zip(map(str, _values(source[TITLE_COLUMN])), texts, strict=True)
     else:

@@ -6,20 +6,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vijax.data import count_files, text_files
+from vijax.data import count_files, matrix_market, text_files
 from vijax.data.cache import cached_corpus
 from vijax.data.checks import fail, nearest
 from vijax.data.corpus import Corpus
 from vijax.data.download import fetch, is_url
 from vijax.data.files import open_bytes, read_vocabulary
+from vijax.data.guards import SHEETS, check_regular, kind_of, naming
+from vijax.data.notes import Notes
 from vijax.data.storage import is_corpus_folder
 from vijax.data.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
 
+VERSION = 2  # of the readers: what older ones made is not taken from the cache
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
 
 COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
     "npz": count_files.read_npz,
-    "matrix-market": count_files.read_matrix_market,
+    "matrix-market": matrix_market.read_matrix_market,
     "lda-c": count_files.read_lda_c,
     "uci": count_files.read_uci,
 }
@@ -94,25 +97,31 @@ def read(
         return read_object(source, _words(vocabulary), column, text, _path(folder))
     path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
     vocabulary = fetch(str(vocabulary)) if is_url(vocabulary) else vocabulary
-    return _read_path(path, vocabulary, column, format, encoding, text, _path(folder))
+    with naming(path):
+        return _read_path(path, vocabulary, column, format, encoding, text, _path(folder))
 
 
 def _read_path(path, vocabulary, column, format, encoding, text, folder) -> Corpus:
-    if is_corpus_folder(path):
+    kind = kind_of(path)
+    if kind == "none":
+        remedy = "check the path; to pass the texts themselves, pass a list of them"
+        raise fail(path, "a file or folder", "none", remedy)
+    if kind == "a folder" and is_corpus_folder(path):
         return _over(Corpus.open(path), vocabulary)
     format = format or guess_format(path)
 
     def build(folder: Path | None) -> Corpus:
         if format in COUNT_FORMATS:
             return COUNT_FORMATS[format](path, vocabulary, folder)
-        texts = TEXT_FORMATS[format](path, column, encoding)
-        return corpus_from_texts(texts, text, _words(vocabulary), folder, where=str(path))
+        notes = Notes()
+        texts = TEXT_FORMATS[format](path, column, encoding, notes)
+        return corpus_from_texts(texts, text, _words(vocabulary), folder, str(path), notes)
 
     if format not in COUNT_FORMATS | TEXT_FORMATS:
         raise fail("format", "a known format", repr(format), nearest(format, COUNT_FORMATS | TEXT_FORMATS))
     if folder is not None or sum(size for _, size, _ in _files(path)) <= IN_MEMORY_BYTES:
         return build(folder)
-    key = (_files(path), format, _words(vocabulary), column, encoding, text)
+    key = (VERSION, _files(path), format, _words(vocabulary), column, encoding, text)
     return cached_corpus(path.name, key, build)
 
 
@@ -124,16 +133,14 @@ def guess_format(path: Path) -> str:
     """
     if path.is_dir():
         return "text-folder"
-    if not path.exists():
-        raise fail(
-            path, "a file or folder", "none", "check the path; to pass the texts themselves, pass a list of them"
-        )
+    check_regular(path)
     name = path.name.lower().removesuffix(".gz")
     ending = ENDINGS.get(Path(name).suffix)
     if ending == "text-lines" and _looks_like_uci(path):
         return "uci"
     if ending is None:
-        raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format=")
+        remedy = "save the sheet as CSV" if Path(name).suffix in SHEETS else "rename the file, or pass format="
+        raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", remedy)
     return ending
 
 
@@ -145,7 +152,9 @@ def _looks_like_uci(path: Path) -> bool:
 
 def _files(path: Path) -> list[tuple[str, int, int]]:
     """What tells whether a file, or the files of a folder, changed: names, sizes and times."""
-    files = sorted(path.rglob("*.txt*")) if path.is_dir() else [path]
+    files = text_files.text_paths(path) if path.is_dir() else [path]
+    for file in files:
+        check_regular(file)
     return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 import weakref
 from pathlib import Path
 
 import numpy as np
 
 from vijax.data.build import CorpusBuilder
-from vijax.data.corpus import Corpus
+from vijax.data.corpus import Corpus, lasting_notes
 from vijax.data.csr import row_blocks
+from vijax.data.temporary import make_working_folder
 
 
 def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> tuple[Corpus, Corpus]:
@@ -32,9 +32,22 @@ def _in_memory(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 
 
 def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
+    """The documents `rows` in files that go with them."""
+    folder, remove = make_working_folder("vijax-train-")
+    try:
+        train = _written(folder, corpus, rows, seen)
+    except BaseException:
+        remove()
+        raise
+    weakref.finalize(train, remove)
+    return train
+
+
+def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """The documents `rows`, a few million pairs at a time, their words numbered anew."""
-    folder = tempfile.TemporaryDirectory(prefix="vijax-train-")
-    builder, number = CorpusBuilder(Path(folder.name)), np.cumsum(seen) - 1
+    builder, number = CorpusBuilder(folder), np.cumsum(seen) - 1
+    for note in lasting_notes(corpus):
+        builder.notes.add(note)
     kept = np.zeros(corpus.num_documents, bool)
     kept[rows] = True
     for block in row_blocks(corpus.indptr):
@@ -44,6 +57,4 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
             if getattr(part, name) is not None:
                 builder.add_strings(name, getattr(part, name))
     words = None if corpus.vocabulary is None else [corpus.vocabulary[i] for i in np.flatnonzero(seen).tolist()]
-    train = builder.finish(words, vocab_size=int(seen.sum()))
-    weakref.finalize(train, folder.cleanup)
-    return train
+    return builder.finish(words, vocab_size=int(seen.sum()))

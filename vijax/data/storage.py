@@ -4,6 +4,7 @@ indptr.npy indices.npy counts.npy   the documents
 vocabulary.txt                      one word per line, line i (from 0) is word i
 titles.txt texts.txt                one line per document, with where each line starts in *.offsets.npy
 meta.json                           sizes and notes; written last, so that its presence says the rest is whole
+checked.json                        which files were read through and found right; made when the corpus is opened
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vijax.data.checks import fail
+from vijax.data.files import read_text
+from vijax.data.guards import check_regular, parsing
+from vijax.data.storage_check import STAMP, check_once
 
 if TYPE_CHECKING:
     from vijax.data.corpus import Corpus
 
 ARRAYS = ("indptr", "indices", "counts")
 STRINGS = ("titles", "texts")
+REMEDY = "make the corpus folder again, by Corpus.save or by reading the documents anew"
 
 
 class Lines(Sequence):
@@ -33,10 +38,12 @@ class Lines(Sequence):
 
     def __init__(self, path: Path):
         self._offsets = map_array(path.with_suffix(".offsets.npy"))
+        check_regular(path)
         size = path.stat().st_size
         self._bytes = np.memmap(path, np.uint8, mode="r") if size else np.zeros(0, np.uint8)
-        if size != self._offsets[-1]:
-            raise fail(path, f"{self._offsets[-1]} bytes", f"{size}", "make the corpus folder again")
+        expected = int(self._offsets[-1]) if len(self._offsets) else 0
+        if size != expected:
+            raise fail(path, f"{expected} bytes", f"{size}", REMEDY)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -45,7 +52,7 @@ class Lines(Sequence):
         if isinstance(line, slice):
             return tuple(self[i] for i in range(*line.indices(len(self))))
         line = range(len(self))[line]
-        return self._bytes[self._offsets[line] : self._offsets[line + 1] - 1].tobytes().decode()
+        return self._bytes[self._offsets[line] : self._offsets[line + 1] - 1].tobytes().decode(errors="replace")
 
 
 class LinesWriter:
@@ -57,7 +64,7 @@ class LinesWriter:
 
     def extend(self, lines: Iterable[str]) -> None:
         """Appends lines."""
-        encoded = [" ".join(line.split()).encode() + b"\n" for line in lines]
+        encoded = [" ".join(line.split()).encode(errors="replace") + b"\n" for line in lines]
         self._lengths.append(np.array([len(line) for line in encoded], np.int64))
         self._file.writelines(encoded)
 
@@ -95,8 +102,7 @@ class ArrayWriter:
 def save(corpus: Corpus, folder: str | Path) -> Path:
     """Writes `corpus` to `folder`, which `load` reads."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "meta.json").unlink(missing_ok=True)
+    clear(folder)
     for name in ARRAYS:
         np.save(folder / f"{name}.npy", getattr(corpus, name))
     for name in STRINGS:
@@ -106,6 +112,14 @@ def save(corpus: Corpus, folder: str | Path) -> Path:
             writer.close()
     finish(folder, corpus.num_documents, corpus.vocab_size, corpus.vocabulary, corpus.notes)
     return folder
+
+
+def clear(folder: Path) -> None:
+    """Makes the folder, or takes an older corpus out of it: meta.json first, so that what is half gone is no corpus."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [f"{name}{ending}" for name in STRINGS for ending in (".txt", ".offsets.npy")]
+    for name in ("meta.json", STAMP, "vocabulary.txt", *texts):
+        (folder / name).unlink(missing_ok=True)
 
 
 def finish(folder: Path, num_documents: int, vocab_size: int, vocabulary: Sequence[str] | None, notes: tuple) -> None:
@@ -128,17 +142,24 @@ def is_corpus_folder(folder: Path) -> bool:
     return (folder / "meta.json").is_file() and (folder / "indptr.npy").is_file()
 
 
-def load(folder: str | Path) -> dict[str, Any]:
-    """The fields of a corpus, arrays memory-mapped and strings left on disk."""
+def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
+    """The fields of a corpus, arrays memory-mapped and strings left on disk.
+
+    Args:
+      folder: where it is.
+      trusted: whether its values need no check: it was written a moment ago, from values that were checked.
+    """
     folder = Path(folder)
     if not is_corpus_folder(folder):
         raise fail(folder, "a folder with meta.json, as Corpus.save writes it", "none", "check the path, or save again")
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    meta = _read_meta(folder / "meta.json")
     arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
-    _check_sizes(folder, meta, arrays)
     lines = {name: Lines(folder / f"{name}.txt") for name in STRINGS if (folder / f"{name}.txt").exists()}
+    _check_sizes(folder, meta, arrays, lines)
+    if not trusted:
+        check_once(folder, arrays, meta["vocab_size"])
     words = folder / "vocabulary.txt"
-    vocabulary = tuple(words.read_text(encoding="utf-8").split("\n")[:-1]) if words.exists() else None
+    vocabulary = tuple(read_text(words).split("\n")[:-1]) if words.exists() else None
     return {
         **arrays,
         **lines,
@@ -149,15 +170,29 @@ def load(folder: str | Path) -> dict[str, Any]:
 
 
 def map_array(path: Path) -> np.ndarray:
-    """A .npy file, memory-mapped."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise fail(path, "a whole .npy file", f"an unreadable one ({error})", "make the corpus folder again") from error
+    """A .npy file of one axis of integers, memory-mapped."""
+    check_regular(path)
+    with parsing(path, "a whole .npy file", REMEDY):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
+        got = f"shape {array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
+        raise fail(path, "one axis of integers", got, REMEDY)
+    return array
 
 
-def _check_sizes(folder: Path, meta: dict, arrays: dict[str, np.ndarray]) -> None:
-    expected = (meta["num_documents"] + 1, int(arrays["indptr"][-1]), int(arrays["indptr"][-1]))
-    got = tuple(len(arrays[name]) for name in ARRAYS)
+def _read_meta(path: Path) -> dict[str, Any]:
+    with parsing(path, "the JSON that Corpus.save writes", REMEDY):
+        meta = json.loads(read_text(path))
+    kinds = {"num_documents": int, "vocab_size": int, "notes": list}
+    right = isinstance(meta, dict) and all(isinstance(meta.get(name), kind) for name, kind in kinds.items())
+    if not right or meta["vocab_size"] < 0 or not all(isinstance(note, str) for note in meta["notes"]):
+        raise fail(path, f"numbers and notes: {', '.join(kinds)}", repr(meta)[:80], REMEDY)
+    return meta
+
+
+def _check_sizes(folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines: dict[str, Lines]) -> None:
+    documents, pairs = meta["num_documents"], int(arrays["indptr"][-1]) if len(arrays["indptr"]) else -1
+    expected = {"indptr": documents + 1, "indices": pairs, "counts": pairs, **dict.fromkeys(lines, documents)}
+    got = {name: len(array) for name, array in arrays.items()} | {name: len(text) for name, text in lines.items()}
     if expected != got:
-        raise fail(folder, f"arrays of lengths {expected}", f"{got}", "make the corpus folder again")
+        raise fail(folder, f"arrays of lengths {expected}", f"{got}", REMEDY)

@@ -9,7 +9,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.data.checks import fail, nearest
+from vijax.data.checks import fail, listed, nearest
+from vijax.data.columns import are_missing, as_numbers, name_of, not_numbers
+from vijax.data.notes import Notes
 
 Columns = Mapping[str, np.ndarray]
 TargetKind = Literal["real", "count", "binary"]
@@ -36,6 +38,7 @@ class Table:
       groups: the group of each row, 0, 1, ... in the order in which they first occur.
       group_names: what they were called.
       scaling: what x was standardised by, or None.
+      notes: what the reader of the table should be told, such as which columns are left out.
     """
 
     columns: tuple[str, ...]
@@ -47,6 +50,7 @@ class Table:
     groups: Int[np.ndarray, " N"] | None = None
     group_names: tuple[str, ...] = ()
     scaling: Scaling | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -110,16 +114,18 @@ class Choice(NamedTuple):
     classes: tuple[str, str] | None = None
 
 
-def table_of(found: Columns, choice: Choice, where: str) -> Table:
+def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
     """The table that a choice of columns makes.
 
     Args:
       found: all columns by name, arrays of numbers or of strings.
       choice: which to use.
       where: the file, for messages.
+      notes: what was noticed while it was read; columns of text that are left out are added.
 
     Raises:
-      ValueError: a column that is not there or not of numbers, a missing value, a target of the wrong kind.
+      DataError: a column that is not there or not of numbers, a missing value, a target of the wrong kind, a row
+        without a group. Rows are counted from 0.
 
     >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
     >>> table = table_of(found, Choice(target="kind", kind="binary"), "an example")
@@ -131,11 +137,12 @@ def table_of(found: Columns, choice: Choice, where: str) -> Table:
         if name is not None and name not in found:
             remedy = f"name another, data.{key}; {nearest(name, found)}"
             raise fail(where, f"a column {name!r} (data.{key})", "none of that name", remedy)
-    columns = choice.columns or _columns_of_numbers(found, choice, where)
+    notes = notes or Notes()
+    columns = choice.columns or _columns_of_numbers(found, choice, where, notes)
     x = np.stack([_numbers(found[name], name, where) for name in columns], axis=1)
     _check_values(x, columns, choice.missing, where)
     target = None if choice.target is None else _target(found[choice.target], choice, where)
-    names, groups = ((), None) if choice.group is None else _codes(found[choice.group])
+    names, groups = ((), None) if choice.group is None else _groups(found[choice.group], choice.group, where)
     return Table(
         columns=tuple(columns),
         x=x,
@@ -144,39 +151,43 @@ def table_of(found: Columns, choice: Choice, where: str) -> Table:
         classes=None if target is None else target[1],
         group=choice.group,
         groups=groups,
-        group_names=tuple(map(_name, names)),
+        group_names=tuple(map(name_of, names)),
+        notes=notes.texts(),
     )
 
 
-def _columns_of_numbers(found: Columns, choice: Choice, where: str) -> tuple[str, ...]:
+def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[str, ...]:
     """All that are neither target nor group; of text ones only those that are numbers but for some cells."""
     left = [name for name in found if name not in (choice.target, choice.group)]
-    columns = tuple(name for name in left if found[name].dtype != object or _mostly_numbers(found[name]))
+    bad = {name: not_numbers(found[name]) for name in left}
+    text = [name for name in left if _is_text(found[name], bad[name])]
+    columns = tuple(name for name in left if name not in text)
     if not columns:
-        got = f"text in {', '.join(map(repr, left))}" if left else "none but target and group"
+        got = f"text in {listed(text)}" if text else "none but target and group"
         raise fail(where, "columns of numbers", got, "check the file, or name other columns: data.columns")
+    for name in text:
+        notes.add(_note_of_text(name, found[name], bad[name]))
     return columns
 
 
-def _mostly_numbers(values: np.ndarray) -> bool:
-    """Whether a column of text is one of numbers with mistakes in it."""
-    return sum(map(_is_number, values)) > len(values) / 2
+def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
+    """Whether a column is text, rather than numbers with mistakes in it: no more numbers than other text."""
+    return bool(bad.any()) and int((~bad & ~are_missing(values)).sum()) <= int(bad.sum())
+
+
+def _note_of_text(name: str, values: np.ndarray, bad: np.ndarray) -> str:
+    row, numbers = int(np.argmax(bad)), int((~bad & ~are_missing(values)).sum())
+    some = f", though {numbers:,} of its {len(values):,} cells are" if numbers else ""
+    return f"The column {name!r} is left out: {str(values[row])[:40]!r} in row {row} is not a number{some}."
 
 
 def _numbers(values: np.ndarray, name: str, where: str) -> Float[np.ndarray, " N"]:
-    if values.dtype == object:
-        row = next(i for i, value in enumerate(values) if not _is_number(value))
-        remedy = "correct it, or leave the column out of data.columns"
-        raise fail(f"{where}, column {name!r}", "numbers", f"{values[row]!r} in row {row}", remedy)
-    return values.astype(float)
-
-
-def _is_number(text: object) -> bool:
-    try:
-        float(str(text))
-    except ValueError:
-        return False
-    return True
+    if (bad := not_numbers(values)).any():
+        row = int(np.argmax(bad))
+        remedy = "correct it, such as 1234.5 for '1,234.5' or '$1,234.5', or leave the column out of data.columns"
+        got = f"{str(values[row])[:40]!r} in row {row} ({int(bad.sum())} such)"
+        raise fail(f"{where}, column {name!r}", "numbers", got, remedy)
+    return as_numbers(values)
 
 
 def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where: str) -> None:
@@ -197,7 +208,8 @@ def _target(values: np.ndarray, choice: Choice, where: str) -> tuple[np.ndarray,
     where = f"{where}, target {choice.target!r}"
     if choice.kind == "binary":
         return _two_classes(values, choice.classes, where)
-    wrong = ~np.isfinite(y) if choice.kind == "real" else ~((y >= 0) & (y == np.floor(y)))
+    whole = (y >= 0) & (y == np.floor(y))
+    wrong = ~np.isfinite(y) | (~whole if choice.kind == "count" else False)
     if wrong.any():
         row = int(np.argmax(wrong))
         expected = "finite numbers" if choice.kind == "real" else "counts 0, 1, 2, ..."
@@ -207,21 +219,31 @@ def _target(values: np.ndarray, choice: Choice, where: str) -> tuple[np.ndarray,
 
 def _two_classes(values: np.ndarray, classes: tuple[str, str] | None, where: str) -> tuple[np.ndarray, tuple[str, str]]:
     """-1 for the first of two classes in the order of their names (or of numbers), +1 for the second."""
-    names = np.array([_name(value) for value in values], object)
-    found = sorted(set(names.tolist()), key=lambda name: (float(name) if _is_number(name) else 0.0, name))
+    _check_present(values, "a class in every row", where)
+    names = np.array([name_of(value) for value in values], object)
+    numeric = not not_numbers(names).any()
+    found = sorted(set(names.tolist()), key=lambda name: (float(name) if numeric else 0.0, name))
     expected = classes or tuple(found)
     if len(expected) != 2 or not set(found) <= set(expected):
         wanted = "two classes" if classes is None else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
-        listed = ", ".join(map(repr, found[:6])) + (", ..." if len(found) > 6 else "")
-        raise fail(where, wanted, f"{len(found)}: {listed}", "choose the rows of two classes, or another target")
+        listed_names = ", ".join(map(repr, found[:6])) + (", ..." if len(found) > 6 else "")
+        remedy = "choose the rows of two classes, or another target"
+        raise fail(where, wanted, f"{len(found)}: {listed_names}", remedy)
     return np.where(names == expected[1], 1.0, -1.0), (expected[0], expected[1])
 
 
-def _name(value: object) -> str:
-    """A class or group as text; whole numbers without a point."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
+def _groups(values: np.ndarray, name: str, where: str) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
+    """Names of groups, and the group of each row."""
+    _check_present(values, "a group in every row", f"{where}, group {name!r}")
+    return _codes(values)
+
+
+def _check_present(values: np.ndarray, expected: str, where: str) -> None:
+    missing = np.flatnonzero(are_missing(values))
+    if len(missing):
+        rows = ", ".join(map(str, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
+        got = f"a missing value in row {rows} ({len(missing)} such)"
+        raise fail(where, expected, got, "remove those rows or fill them in")
 
 
 def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import zipfile
-from collections.abc import Callable
+import decimal
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import numpy as np
 
-from vijax.data.checks import fail, nearest
+from vijax.data.arrays import load_arrays
+from vijax.data.checks import fail, listed, nearest
+from vijax.data.columns import MISSING, column_of, name_of, not_numbers
+from vijax.data.delimited import read_delimited
 from vijax.data.download import fetch, is_url
-from vijax.data.files import read_lines
+from vijax.data.guards import SHEETS, kind_of, naming, parsing
+from vijax.data.notes import Notes
 from vijax.data.synthetic_tables import GENERATORS
 from vijax.data.table import Choice, Columns, Table, table_of
 from vijax.extras import require_extra
 
-MISSING = frozenset(["", "na", "n/a", "nan", "null", "none", "?"])
-"""What stands for a missing value in a text file, in small letters."""
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 KNOWN = (
@@ -52,14 +53,26 @@ def read_table(
     >>> read_table("sklearn:iris").x.shape
     (150, 4)
     """
-    found = read_columns(source, seed, num_rows, encoding, sha256)
-    return table_of(found, choice or Choice(), source)
+    choice, notes = choice or Choice(), Notes()
+    exact = () if choice.group is None else (choice.group,)
+    found = read_columns(source, seed, num_rows, encoding, sha256, exact, notes)
+    return table_of(found, choice, source, notes)
 
 
 def read_columns(
-    source: str, seed: int = 0, num_rows: int | None = None, encoding: str = "utf-8", sha256: str | None = None
+    source: str,
+    seed: int = 0,
+    num_rows: int | None = None,
+    encoding: str = "utf-8",
+    sha256: str | None = None,
+    exact: Container[str] = (),
+    notes: Notes | None = None,
 ) -> Columns:
-    """Every column of a source by name; see `read_table`."""
+    """Every column of a source by name; see `read_table`.
+
+    Columns named in `exact` are names, such as those of groups, and stay as they are written: 007 is not 7, and no two
+    whole numbers merge.
+    """
     kind, _, name = source.partition(":")
     if kind == "synthetic":
         if name not in GENERATORS:
@@ -70,17 +83,20 @@ def read_columns(
         found = _bundled(source, name)
     else:
         path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
-        found = _reader(path)(path, encoding)
+        with naming(path):
+            found = _reader(path)(path, encoding, exact, notes or Notes())
     return {name: values[:num_rows] for name, values in found.items()}
 
 
-def _reader(path: Path) -> Callable[[Path, str], Columns]:
-    if not path.is_file():
-        raise fail(path, "a file", "a folder" if path.is_dir() else "none", f"check the path; tables are {KNOWN}")
-    readers = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npy": _npy, ".npz": _npz}
+def _reader(path: Path) -> Callable[[Path, str, Container[str], Notes], Columns]:
+    kind = kind_of(path)
+    if kind != "a file":
+        raise fail(path, "a file", kind, f"check the path; tables are {KNOWN}")
+    readers = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npy": _arrays, ".npz": _arrays}
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if ending not in readers:
-        raise fail(path, KNOWN, f"the ending {ending!r}", "convert the file, or rename it")
+        remedy = "save the sheet as CSV" if ending in SHEETS else "convert the file, or rename it"
+        raise fail(path, KNOWN, f"the ending {ending!r}", remedy)
     return readers[ending]
 
 
@@ -95,65 +111,57 @@ def _bundled(source: str, name: str) -> Columns:
     return columns | {"target": np.asarray(bunch.target, float)}
 
 
-def _csv(path: Path, encoding: str) -> Columns:
-    delimiter = "\t" if ".tsv" in path.name.lower() else ","
-    reader = csv.reader((f"{line}\n" for line in read_lines(path, encoding)), delimiter=delimiter, strict=True)
-    try:
-        header = next(reader, [])
-        if not header or len(set(header)) != len(header):
-            raise fail(f"{path}:1", "a header line of distinct names", repr(header)[:80], "write one")
-        rows = []
-        for row in reader:
-            if len(row) != len(header) and row:
-                got = f"{len(row)} cells"
-                raise fail(
-                    f"{path}:{reader.line_num}", f"{len(header)} cells, as in the header", got, "correct the line"
-                )
-            rows += [row] if row else []
-    except csv.Error as error:
-        raise fail(f"{path}:{reader.line_num}", "CSV", str(error), "quote cells that hold commas or quotes") from error
-    return {name: _column([row[i].strip() for row in rows]) for i, name in enumerate(header)}
+def _csv(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+    header, rows = read_delimited(path, encoding)
+    _check_header(header, f"{path}:1", notes)
+    cells: list[list[str]] = []
+    for line, row in rows:
+        if len(row) < len(header):
+            raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", "correct the line")
+        cells.append([cell.strip() for cell in row])
+    columns = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
+    return {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
 
 
-def _column(cells: list[str]) -> np.ndarray:
-    """Numbers, with NaN for missing values, or else strings."""
-    try:
-        return np.array([np.nan if cell.lower() in MISSING else float(cell) for cell in cells], float)
-    except ValueError:
-        return np.array(cells, object)
+def _check_header(header: list[str], where: str, notes: Notes) -> None:
+    """Without a header the first row would be lost to it, so names that are numbers are looked at twice."""
+    named = [name for name in header if name]
+    if len(named) < len(header):
+        places = ", ".join(str(place) for place, name in enumerate(header, 1) if not name)
+        notes.add(f"A column without a name (column {places}) is left out: give it one to have it read.")
+    bad = not_numbers(np.array(named, object))
+    numbers = [name for name, text in zip(named, bad, strict=True) if not text and name.lower() not in MISSING]
+    if 2 * len(numbers) < len(named):
+        return
+    counted = [str(place) for place in range(len(header) + 1)]
+    beside_others = len(numbers) < len(named) or numbers in (counted[:-1], counted[1:])
+    if beside_others and all(name.isdigit() for name in numbers):
+        notes.add(f"Line 1 was taken for the header: {listed(header)}. If it is a row, write names in a line above.")
+        return
+    remedy = "write the names of the columns in a line above; names that are numbers look like a row"
+    raise fail(where, "a header line of names", f"numbers: {listed(header)}", remedy)
 
 
-def _parquet(path: Path, encoding: str) -> Columns:
-    arrow, reader = require_extra("pyarrow"), require_extra("pyarrow.parquet")
-    try:
-        table = reader.read_table(path)
-    except (arrow.ArrowInvalid, OSError) as error:
-        raise fail(path, "a whole Parquet file", str(error), "fetch or write the file again") from error
-    return {name: _from_arrow(table.column(name)) for name in table.column_names}
+def _parquet(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+    reader = require_extra("pyarrow.parquet")
+    with parsing(path, "a whole Parquet file", "fetch or write the file again"):
+        table = reader.ParquetFile(path).read()
+        values = {name: table.column(place).to_pylist() for place, name in enumerate(table.column_names)}
+    if len(values) < len(table.column_names):
+        raise fail(path, "columns of distinct names", listed(table.column_names), "rename them")
+    return {name: _from_arrow(column, name in exact) for name, column in values.items()}
 
 
-def _from_arrow(column: object) -> np.ndarray:
-    values = column.to_pylist()  # type: ignore[attr-defined]
-    if all(value is None or isinstance(value, int | float) for value in values):
+def _from_arrow(values: list, exact: bool) -> np.ndarray:
+    numeric = all(value is None or isinstance(value, int | float | decimal.Decimal) for value in values)
+    if numeric and not exact:
         return np.array([np.nan if value is None else float(value) for value in values], float)
-    return np.array(["" if value is None else str(value) for value in values], object)
+    text = ["" if value is None else name_of(value) for value in values]
+    return np.array(text, object) if exact else column_of(text)
 
 
-def _npy(path: Path, encoding: str) -> Columns:
-    return _split_columns({"x": _loaded(path)}, path)
-
-
-def _npz(path: Path, encoding: str) -> Columns:
-    return _split_columns(_loaded(path), path)
-
-
-def _loaded(path: Path):
-    try:
-        with path.open("rb") as raw:
-            file = np.load(raw, allow_pickle=False)
-            return file if isinstance(file, np.ndarray) else {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise fail(path, "arrays of numbers or text (no pickles)", str(error), "save them with numpy.save") from error
+def _arrays(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+    return _split_columns(load_arrays(path), path)
 
 
 def _split_columns(arrays: dict[str, np.ndarray], path: Path) -> Columns:
@@ -165,7 +173,16 @@ def _split_columns(arrays: dict[str, np.ndarray], path: Path) -> Columns:
         )
     found: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
-        values = array.astype(object) if array.dtype.kind in "US" else array.astype(float)
-        columns = [values] if array.ndim == 1 else list(values.T)
-        found |= {name if array.ndim == 1 else f"{name}{i}": column for i, column in enumerate(columns)}
+        columns = {name: array} if array.ndim == 1 else {f"{name}{i}": column for i, column in enumerate(array.T)}
+        if twice := found.keys() & columns.keys():
+            got = f"{listed(sorted(twice))} twice, from an array of that name and from a matrix"
+            raise fail(path, "columns of distinct names", got, "save one of the arrays under another name")
+        found |= {name: _as_column(values) for name, values in columns.items()}
     return found
+
+
+def _as_column(values: np.ndarray) -> np.ndarray:
+    """Whole numbers stay so, that no two of them merge."""
+    if values.dtype.kind in "US":
+        return column_of([value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()])
+    return values if values.dtype.kind in "iu" else values.astype(float)

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import itertools
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +19,9 @@ import numpy as np
 from vijax.data.build import CorpusBuilder
 from vijax.data.checks import fail
 from vijax.data.corpus import Corpus
+from vijax.data.notes import Notes
+from vijax.data.surrogates import whole_letters
+from vijax.data.temporary import working_folder
 from vijax.data.vocabulary import ids_in, relabel_into
 from vijax.extras import require_extra
 
@@ -76,6 +78,7 @@ def corpus_from_texts(
     vocabulary: Sequence[str] | None = None,
     folder: Path | None = None,
     where: str = "texts",
+    notes: Notes | None = None,
 ) -> Corpus:
     """A corpus from (title, text) pairs, read once.
 
@@ -85,6 +88,7 @@ def corpus_from_texts(
       vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out.
       folder: where to write the corpus as memory-mapped files; None makes it in memory.
       where: what errors call the documents.
+      notes: what is noticed while `documents` are read; the corpus gets them.
 
     Raises:
       ValueError: there are no documents, or no words are left, or a text is no string, or a setting is wrong.
@@ -96,6 +100,7 @@ def corpus_from_texts(
     """
     analyze = analyzer(settings)
     corpus = CorpusBuilder(folder)
+    corpus.notes = notes or corpus.notes
     with _scratch(folder) as scratch:
         counting = CorpusBuilder(scratch)
         words = _count(documents, analyze, counting, corpus, where)
@@ -111,8 +116,8 @@ def _scratch(folder: Path | None) -> Iterator[Path | None]:
     if folder is None:
         yield None
         return
-    with tempfile.TemporaryDirectory(dir=folder, prefix="counting-", ignore_cleanup_errors=True) as scratch:
-        yield Path(scratch)
+    with working_folder("counting-", folder) as scratch:
+        yield scratch
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
@@ -143,7 +148,7 @@ def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, w
     """Counts every word under a provisional id; the words in the order of those ids."""
     ids: collections.defaultdict[str, int] = collections.defaultdict()
     ids.default_factory = ids.__len__
-    for block in _blocks(documents, where):
+    for block in _blocks(documents, where, corpus.notes):
         titles, texts = zip(*block, strict=True)
         bags = [collections.Counter(map(ids.__getitem__, analyze(text))) for text in texts]
         words = np.fromiter(itertools.chain.from_iterable(bags), np.int64)
@@ -154,14 +159,14 @@ def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, w
     return tuple(ids)
 
 
-def _blocks(documents: Iterable[tuple[str, str]], where: str) -> Iterator[list[tuple[str, str]]]:
+def _blocks(documents: Iterable[tuple[str, str]], where: str, notes: Notes) -> Iterator[list[tuple[str, str]]]:
     """The documents about a megabyte of text at a time, or one document if it is longer."""
     block, size = [], 0
     for title, text in documents:
         if not isinstance(text, str):
             got = f"{text!r} ({type(text).__name__})"
             raise fail(f"{where}, {title}", "text", got, "drop the document, or make it the empty string")
-        block.append((title, text))
+        block.append((whole_letters(title, notes, title), whole_letters(text, notes, title)))
         size += len(text)
         if size >= BLOCK_CHARACTERS or len(block) == BLOCK_DOCUMENTS:
             yield block

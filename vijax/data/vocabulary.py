@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from vijax.data.build import CorpusBuilder
 from vijax.data.checks import fail
-from vijax.data.corpus import Corpus
+from vijax.data.corpus import Corpus, lasting_notes
 
 
 def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
@@ -82,4 +82,5 @@ def relabel_into(builder: CorpusBuilder, corpus: Corpus, new_id: Int[np.ndarray,
 
 
 def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
-    return dataclasses.replace(changed, titles=corpus.titles, texts=corpus.texts)
+    notes = (*lasting_notes(corpus), *changed.notes)
+    return dataclasses.replace(changed, titles=corpus.titles, texts=corpus.texts, notes=notes)

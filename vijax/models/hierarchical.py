@@ -124,7 +124,7 @@ def hierarchical_probit_regression(
         return -0.5 * stats["size"].square - 0.5 * math.log(0.5 * math.pi)
 
     half = lambda n: {"size": TruncatedNormal.from_mean_variance(jnp.zeros(n), 1.0)}
-    model = _regression(dim, covariance, hyperprior, fits, half, _signs, "labels -1 and +1", filler)
+    model = _regression(dim, covariance, hyperprior, fits, half, _signs, _SIGNS, filler)
     return model()
 
 
@@ -165,13 +165,14 @@ def multilevel_logistic_regression(
         return 0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
 
     weight = lambda n: {"weight": PolyaGamma(jnp.zeros(n, jnp.result_type(float)))}
-    return _regression(dim, covariance, hyperprior, fits, weight, _signs, "labels -1 and +1")()
+    return _regression(dim, covariance, hyperprior, fits, weight, _signs, _SIGNS)()
 
 
 # --- what the three have in common ------------------------------------------------------------------------------------
 _LOG_2PI = math.log(2 * math.pi)
 _any = lambda y: np.ones(y.shape, bool)
 _signs = lambda y: np.abs(y) == 1
+_SIGNS = "labels -1 and +1 (2*y - 1 makes them of 0 and 1)"
 
 
 def _regression(

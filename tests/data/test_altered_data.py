@@ -1,0 +1,314 @@
+"""Data that used to be altered without a word: cells dropped, ids merged, missing values taken for classes."""
+
+import decimal
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from vijax.app.assemble import fingerprint, load_data
+from vijax.app.config import ConfigError, load_config
+from vijax.app.listing import Data
+from vijax.data import read
+from vijax.data.checks import MAX_DOCUMENTS, MAX_WORDS, DataError
+from vijax.data.corpus import Corpus
+from vijax.data.split import split_over_seen_words
+from vijax.data.table import Choice
+from vijax.data.table_files import read_table
+from vijax.data.text import TextSettings
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+ALL = TextSettings(min_df=1, max_df=1.0, stop_words=None)
+
+
+def saved(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "x.csv",
+            "title,text\na,apple banana,zzz\n",
+            r"x\.csv:2: expected 2 cells.*'zzz'.*hold commas",
+        ),
+        ("x.tsv", "title\ttext\na\tapple\tzzz\n", r"x\.tsv:2: expected 2 cells.*hold tabs"),
+        ("x.csv", "text\none, two\n", r"x\.csv:2: expected 1 cells, as in the header, got 2"),
+        ("x.csv", "text,text\na,b\n", r"x\.csv:1: .*distinct names, got 'text' more than once"),
+        ("x.csv", "title;text\na;b\n", r"x\.csv:1: expected cells divided by commas, got one divided by semicolons"),
+        (
+            "x.csv",
+            "I liked it very much\nso did I\n",
+            r"x\.csv:1: expected the name of a column.*\.txt",
+        ),
+        ("x.txt", "a\0b\0c\0", r"x\.txt:1: expected text, got the character NUL.*'utf-16'"),
+        ("x.jsonl", '{"text": ' + "[" * 100_000 + "}", r"x\.jsonl:1: expected a JSON object"),
+        ("x.xlsx", "", r"x\.xlsx: .*save the sheet as CSV"),
+    ],
+)
+def test_what_would_be_lost_of_a_text_file_is_an_error(name, text, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        read(saved(tmp_path / name, text), text=ALL)
+
+
+def test_what_is_not_read_of_a_file_is_noted(tmp_path):
+    path = saved(tmp_path / "x.csv", "id,title,text,stars\n1,a,apple plum,5\n2,b,pear plum,\n")
+    corpus = read(path, text=ALL)
+    assert corpus.notes == (
+        "The column 'title' names the documents.",
+        "Not read, beside the text: the columns 'id', 'stars'.",
+    )
+    assert corpus.titles == ("a", "b")
+    assert split_over_seen_words(corpus, 1, 0)[0].notes == corpus.notes
+    assert read(path, text=ALL, folder=tmp_path / "disk").notes == corpus.notes
+    assert "taken for a header" in read(saved(tmp_path / "y.csv", "review\nplum\npear\n"), text=ALL).notes[0]
+    assert read(saved(tmp_path / "z.csv", "text,\nplum,\n"), text=ALL).num_tokens == 1  # empty cells too many
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_encodings_are_decoded_before_lines_are_told_apart(encoding, tmp_path):
+    words = "Ċapple plum\nčapple Ċ"  # whose bytes hold 0x0A and 0x0D
+    texts = [f"{words}{n}".replace("\n", " ") for n in range(3)]
+    files = {
+        "x.txt": "\n".join(texts),
+        "x.jsonl": "\n".join(json.dumps({"text": text}, ensure_ascii=False) for text in texts),
+        "x.csv": "\n".join(["text", *texts]),
+    }
+    for name, content in files.items():
+        corpus = read(saved(tmp_path / name, content, encoding), encoding=encoding, text=ALL)
+        assert tuple(corpus.texts) == tuple(texts)
+    with pytest.raises(DataError, match=r"x\.txt:[12]: expected .*utf-16"):
+        read(tmp_path / "x.txt", text=ALL)
+
+
+def test_the_place_of_a_bad_byte_is_right_beyond_the_first_block(tmp_path, monkeypatch):
+    monkeypatch.setattr("vijax.data.files.BLOCK_BYTES", 7)
+    (tmp_path / "x.txt").write_bytes("zwölf\nfünf\n".encode() + b"abc \xff\n")
+    with pytest.raises(DataError, match=r"x\.txt:3: expected utf-8 text, got the bytes b'\\xff.*' at byte offset 17"):
+        read(tmp_path / "x.txt", text=ALL)
+
+
+def test_halves_of_letters_are_replaced_and_noted(tmp_path):
+    rows = [{"text": "apple plum"}, {"text": "cut \ud83d plum", "title": "\ud83d!"}]
+    path = saved(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)))
+    for folder in (None, tmp_path / "disk"):
+        corpus = read(path, text=ALL, folder=folder)
+        assert (corpus.texts[1], corpus.titles[1]) == ("cut \ufffd plum", "\ufffd!")
+        assert any("replaced" in note and "x.jsonl:2" in note for note in corpus.notes)
+    assert read(["cut \ud83d plum", "plum"], text=ALL).texts[0] == "cut \ufffd plum"
+    with pytest.raises(DataError, match=r"vocabulary: expected whole letters, got half a letter in .* at place 1"):
+        Corpus.from_counts([[1, 1]], ["a", "b\udc00"])
+
+
+# --- counts ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"indices": [0, 0.5]}, r"x\.npz, indices: expected whole numbers .*, got 0\.5 at place 1"),
+        ({"indices": [0, np.nan]}, r"x\.npz, indices: expected whole numbers .*, got nan"),
+        ({"indptr": [0, 1.5, 2]}, r"x\.npz, indptr: expected whole numbers"),
+        ({"indptr": [0, 3, 2]}, r"x\.npz, indptr: expected offsets that begin at 0 and never fall, got 2 at place 2"),
+        ({"indptr": 2}, r"x\.npz, indptr: expected one axis"),
+        ({"indptr": []}, r"x\.npz, indptr: expected one document"),
+        ({"counts": [1j, 2]}, r"x\.npz: expected arrays of numbers or text"),
+        ({"indices": [0, 2**32 + 5]}, r"x\.npz: expected a vocabulary of at most 10,000,000 words"),
+    ],
+)
+def test_arrays_that_make_no_counts(arrays, message, tmp_path):
+    np.savez(tmp_path / "x.npz", **{"indptr": [0, 1, 2], "indices": [0, 1], "counts": [1, 2], **arrays})
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "x.npz")
+
+
+def test_a_matrix_of_scipy_is_checked_before_scipy_uses_it(tmp_path):
+    matrix = scipy.sparse.csr_matrix(np.eye(3, dtype=int))
+    matrix.indices[1] = 10**9
+    scipy.sparse.save_npz(tmp_path / "x.npz", matrix)
+    with pytest.raises(DataError, match=r"x\.npz: expected a matrix saved by scipy"):
+        read(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.dat", "1 0:1\n1 2000000000:1\n", rf"x\.dat:2, word id 2000000000: expected .* at most {MAX_WORDS:,} words"),
+        ("x.dat", "1 0:1\n1 0:4294967297\n", r"x\.dat:2: expected M word:count"),
+        ("x.dat", f"1 0:1\n1 {'9' * 40}:1\n", r"x\.dat:2: expected M word:count"),
+        ("x.dat", f"1 0:1\n1 {'9' * 5000}:1\n", r"x\.dat:2: expected M word:count"),
+        ("docword.txt", "1\n2000000000\n1\n1 1 1\n", rf"docword\.txt:2: expected .* at most {MAX_WORDS:,} words"),
+        ("docword.txt", "2000000000\n1\n1\n1 1 1\n", rf"docword\.txt:1: expected at most {MAX_DOCUMENTS:,} documents"),
+        ("docword.txt", f"1\n1\n1\n1 1 {'9' * 40}\n", r"docword\.txt:4: expected 'document word count'"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_before_memory_is_taken(name, text, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        read(saved(tmp_path / name, text))
+
+
+def test_word_ids_beyond_int32_do_not_wrap_around():
+    with pytest.raises(DataError, match=r"indices: expected whole numbers of at most 2147483647, got 4294967297"):
+        Corpus([0, 1], np.array([2**32 + 1]), [1])
+    with pytest.raises(DataError, match="at most 2147483647, got 4294967295, summed"):
+        Corpus.from_counts(scipy.sparse.coo_matrix(([2**31 - 1, 2**31 - 1, 1], ([0, 0, 0], [1, 1, 1]))))
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+def table(path, text, **choice):
+    return read_table(str(saved(path / "t.csv", text)), Choice(**choice))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n2,1_000\n3,3\n", "column 'b': expected numbers, got '1_000' in row 1"),
+        ('a,b\n1,2\n2,"1,234"\n3,3\n', "column 'b': expected numbers, got '1,234' in row 1"),
+        ("a,b\n1,2\n2,0x10\n3,3\n", "got '0x10' in row 1"),
+        ("5.1,3.5,1.4,setosa\n4.9,3,1.4,setosa\n", r"t\.csv:1: expected a header line of names, got numbers: '5.1'"),
+        ("7,9\n3,4\n", r"t\.csv:1: expected a header line of names, got numbers: '7', '9'"),
+        ("a;b\n1;2\n", "one divided by semicolons"),
+    ],
+)
+def test_what_would_be_lost_of_a_table_is_an_error(text, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        table(tmp_path, text)
+
+
+def test_columns_left_out_are_noted(tmp_path):
+    found = table(tmp_path, ',a,price,ticket,kind\n0,1,"$1,200",A7,x\n1,2,$7,12,y\n2,3,$8,B9,z\n')
+    assert found.columns == ("a",)
+    assert found.notes == (
+        "A column without a name (column 1) is left out: give it one to have it read.",
+        "The column 'price' is left out: '$1,200' in row 0 is not a number.",
+        "The column 'ticket' is left out: 'A7' in row 0 is not a number, though 1 of its 3 cells are.",
+        "The column 'kind' is left out: 'x' in row 0 is not a number.",
+    )
+    assert "Line 1 was taken for the header: '0', '1'" in table(tmp_path, "0,1\n3,4\n").notes[0]
+    assert table(tmp_path, "country,2019\nFrance,4\n").columns == ("2019",)
+
+
+def test_groups_are_told_apart_as_they_are_written(tmp_path):
+    found = table(tmp_path, "g,a\n9007199254740993,1\n9007199254740992,2\n007,3\n7,4\n", group="g")
+    assert found.group_names == ("9007199254740993", "9007199254740992", "007", "7")
+    np.savez(tmp_path / "t.npz", g=np.array([2**53, 2**53 + 1]), a=np.ones(2))
+    assert read_table(str(tmp_path / "t.npz"), Choice(group="g")).num_groups == 2
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"g": [2**53, 2**53 + 1], "a": [1.0, 2.0]}), tmp_path / "t.parquet")
+    assert read_table(str(tmp_path / "t.parquet"), Choice(group="g")).group_names == (str(2**53), str(2**53 + 1))
+    with pytest.raises(DataError, match="group 'g': expected a group in every row, got a missing value in row 1, 2"):
+        table(tmp_path, "g,a\nx,1\n,2\nNaN,3\n", group="g")
+
+
+@pytest.mark.parametrize("values", ["1,,1", "yes,,yes", "0,1,", "no,yes,NA"])
+def test_a_missing_class_is_no_class(values, tmp_path):
+    rows = "".join(f"{n},{value}\n" for n, value in enumerate(values.split(",")))
+    with pytest.raises(DataError, match=r"target 'y': expected a class in every row, got a missing value in row [12]"):
+        table(tmp_path, "a,y\n" + rows, target="y", kind="binary")
+    assert table(tmp_path, "a,y\n1,none\n2,some\n", target="y", kind="binary").classes == ("none", "some")
+
+
+def test_an_infinite_count_is_no_count(tmp_path):
+    with pytest.raises(DataError, match=r"counts 0, 1, 2, \.\.\., got inf in row 1"):
+        table(tmp_path, "a,y\n1,2\n2,inf\n", target="y", kind="count")
+
+
+def test_numbers_kept_in_other_types_are_numbers(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"price": [decimal.Decimal("1.50"), None], "text": ["2", "3.5"], "flag": [True, False]}
+    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet")
+    found = read_table(str(tmp_path / "t.parquet"), Choice(columns=("price", "text", "flag"), missing=True))
+    np.testing.assert_array_equal(found.x, [[1.5, 2, 1], [np.nan, 3.5, 0]])
+    np.save(tmp_path / "t.npy", np.array([["1", "2"], ["3", "4"]]))
+    np.testing.assert_array_equal(read_table(str(tmp_path / "t.npy")).x, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("save", "message"),
+    [
+        (lambda path: np.savez(path, x=np.zeros((2, 2)), x0=np.ones(2)), "distinct names, got 'x0' twice"),
+        (lambda path: np.savez(path, x=np.zeros(2, complex)), r"got 'x' of complex128"),
+        (lambda path: np.savez(path, x=np.zeros(2, [("a", float)])), r"expected arrays of numbers or text"),
+        (lambda path: np.savez(path, x=np.array([{}], object)), "no pickles"),
+    ],
+)
+def test_arrays_that_make_no_table(save, message, tmp_path):
+    save(tmp_path / "t.npz")
+    with pytest.raises(DataError, match=message):
+        read_table(str(tmp_path / "t.npz"))
+
+
+def test_a_file_of_one_array_is_known_by_what_it_holds(tmp_path):
+    with (tmp_path / "t.npz").open("wb") as file:
+        np.save(file, np.eye(2))
+    assert read_table(str(tmp_path / "t.npz")).columns == ("x0", "x1")
+    with pytest.raises(DataError, match=r"t\.npz: expected the arrays indptr"):
+        read(tmp_path / "t.npz")
+
+
+# --- what is no file ------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_pipes_are_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.txt")
+    with pytest.raises(DataError, match=r"x\.txt: expected a file, got a named pipe"):
+        read(tmp_path / "x.txt")
+    with pytest.raises(DataError, match=r"x\.txt: expected a file, got a named pipe"):
+        read(tmp_path)
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(DataError, match=r"t\.csv: expected a file, got a named pipe"):
+        read_table(str(tmp_path / "t.csv"))
+    with pytest.raises(DataError, match="expected a file, got a device"):
+        read("/dev/null", format="text-lines")
+
+
+def test_paths_that_name_nothing(tmp_path):
+    (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
+    with pytest.raises(DataError, match="expected a file or folder, got"):
+        read(tmp_path / "loop.txt")
+    with pytest.raises(DataError, match="pass a list of them"):
+        read("a whole text, passed as if it were a path " * 200)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "gone.txt").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"gone\.txt: expected a readable file, got No such file"):
+        read(tmp_path / "texts")
+
+
+# --- what a run is resumed on ---------------------------------------------------------------------------------------
+def test_held_out_data_count_in_the_checksum(tmp_path):
+    """A word of a held-out document, and a number of a held-out row."""
+
+    def checksum(name, model, overrides, lines):
+        path = saved(tmp_path / name, "\n".join(lines))
+        config = load_config(CONFIGS / f"{model}.toml", ("data.held_out=0.2", *overrides), str(path))
+        data = load_data(config)
+        return fingerprint(config, data), fingerprint(config, Data(data.train, None))
+
+    texts, rows = ["apple plum pear apple"] * 30, [f"{n},{n * n % 7}" for n in range(30)]
+    out = int(np.random.default_rng(0).permutation(30)[0])  # of data.split_seed = 0: the first are held out
+    for name, model, overrides, header, lines, other in (
+        ("x.csv", "lda_svi", ("max_df=1.0",), "text", texts, "apple plum pear pear"),
+        ("t.csv", "gmm_full", (), "a,b", rows, "0.5,0.25"),
+    ):
+        changed = [other if n == out else line for n, line in enumerate(lines)]
+        before, after = (checksum(name, model, overrides, [header, *each]) for each in (lines, changed))
+        assert before[0] != after[0]
+        assert before[1] == after[1]
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "override",
+    ["model.name=[1]", f"data.held_out={10**400}", "model.num_topics=1" + "0" * 5000, "data.held_out=" + "[" * 3000],
+)
+def test_settings_too_deep_or_too_large_are_no_settings(override):
+    with pytest.raises(ConfigError, match="expected"):
+        load_config(CONFIGS / "lda_svi.toml", (override,))
+
+
+def test_a_file_of_settings_nested_too_deep_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"deep\.toml: not valid TOML"):
+        load_config(saved(tmp_path / "deep.toml", "a=" + "[" * 5000 + "]" * 5000))
