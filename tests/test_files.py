@@ -27,7 +27,7 @@ def test_a_link_under_the_temporary_name_is_not_followed_either(tmp_path):
 def test_a_file_that_grows_is_not_reached_through_a_link(tmp_path):
     (tmp_path / "precious").write_text("keep me")
     (tmp_path / "metrics.jsonl").symlink_to("precious")
-    with pytest.raises(OSError, match="metrics.jsonl"):
+    with pytest.raises(OSError, match=r"metrics\.jsonl"):
         metrics.append(tmp_path / "metrics.jsonl", [{"kind": "step", "step": 1}])
     assert (tmp_path / "precious").read_text() == "keep me"
 
@@ -35,7 +35,7 @@ def test_a_file_that_grows_is_not_reached_through_a_link(tmp_path):
 def test_a_folder_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "checkpoints").symlink_to("elsewhere")
-    with pytest.raises(checkpoint.CheckpointError, match="checkpoints is a link to another folder.*remove the link"):
+    with pytest.raises(checkpoint.CheckpointError, match=r"checkpoints is a link to another folder.*remove the link"):
         checkpoint.save(tmp_path / "checkpoints", 1, {"x": 1})
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

@@ -1,7 +1,7 @@
 """Files of a run: written wholly or not at all, and never through a symbolic link.
 
-A run folder may come from somebody else. A link in it must not lead a write to another place, so a file is written under
-a new name and then takes the place of whatever has its name: of a link itself, not of what it points to.
+A run folder may come from somebody else. A link in it must not lead a write to another place, so a file is written
+under a new name and then takes the place of whatever has its name: of a link itself, not of what it points to.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
         raise ConfigError(f"{path}: there is no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     lines = _key_lines(text)
     return {key: Entry(value, _place(path, key, lines)) for key, value in _leaves(tables).items()}
@@ -54,7 +54,7 @@ def override_value(text: str) -> Any:
     """A TOML value, or else the bare word itself, so that nobody has to quote quotes in a shell."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 
