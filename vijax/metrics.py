@@ -149,6 +149,21 @@ def lowest_shown(values: np.ndarray) -> float:
     return float(values.min()) if flat else low
 
 
+def wide_enough(values: Sequence[float]) -> list[float]:
+    """What an axis must show of a curve: its values, and around a curve that hardly changes a range in which the
+    rounding of its numbers does not look like a fall (a ten-thousandth of the largest).
+
+    >>> wide_enough([-1000.0, -900.0]), wide_enough([-1000.00001, -1000.0])[2:]
+    ([-1000.0, -900.0], [-1000.050005, -999.950005])
+    """
+    shown = list(values)
+    if not shown:
+        return shown
+    low, high = min(shown), max(shown)
+    least = 1e-4 * max(abs(low), abs(high))
+    return shown if high - low >= least else [*shown, (low + high - least) / 2, (low + high + least) / 2]
+
+
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
     return np.array([math.nan if record.get(name) is None else record[name] for record in records], float)
 
