@@ -126,8 +126,82 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         checkpoint.save(tmp_path / "file", 1, {"x": 1})
 
 
-def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
-    kept = checkpoint.save(tmp_path, 1, {"x": 1})
-    (tmp_path / ".step_00000002.npz.77.tmp").write_bytes(b"half")
-    checkpoint.remove_leftovers(tmp_path)
-    assert list(tmp_path.iterdir()) == [kept]
+def restarted(count):
+    return {"x": np.zeros((count, 3))}
+
+
+def test_settings_are_compared_before_shapes(tmp_path):
+    """The settings say why another tree was expected."""
+    checkpoint.save(tmp_path, 1, restarted(1), {"fit.restarts": 1})
+    checkpoint.save(tmp_path, 2, restarted(1), {"fit.restarts": 1})
+
+    def check(config):
+        raise ValueError(f"restarts was {config['fit.restarts']}")
+
+    with pytest.raises(ValueError, match="restarts was 1"):
+        checkpoint.latest(tmp_path, restarted(3), check=check)
+    with pytest.raises(checkpoint.OtherTreeError, match=r"step_00000002.*\(3, 3\) and is float64 of shape \(1, 3\)"):
+        checkpoint.latest(tmp_path, restarted(3))
+
+
+def test_the_order_is_of_steps_however_many_digits_they_have(tmp_path):
+    for step in (99_999_999, 100_000_000):
+        checkpoint.save(tmp_path, step, {"x": 1})
+    assert checkpoint.latest(tmp_path, {"x": 1}).step == 100_000_000
+
+
+def central_entry(data):
+    return data.rindex(b"PK\x01\x02", 0, data.rindex(b"PK\x05\x06"))
+
+
+@pytest.mark.parametrize(
+    ("offset", "mask"),
+    [(10, 64), (8, 1), (6, 255), (24, 255), (42, 255)],
+    ids=["method", "encrypted", "version", "size", "place"],
+)
+def test_a_damaged_zip_header_falls_back_to_the_checkpoint_before(tmp_path, offset, mask):
+    """An unknown compression method is a NotImplementedError of zipfile, an encrypted entry a RuntimeError."""
+    like = {"x": np.zeros(100, np.float32)}
+    checkpoint.save(tmp_path, 1, {"x": np.ones(100, np.float32)})
+    newest = checkpoint.save(tmp_path, 2, {"x": np.full(100, 2, np.float32)})
+    data = bytearray(newest.read_bytes())
+    data[central_entry(bytes(data)) + offset] ^= mask
+    newest.write_bytes(data)
+    found = checkpoint.latest(tmp_path, like)
+    assert found.tree["x"][0] == found.step  # either the one before, or no byte that matters was hit
+    if offset in (10, 8):
+        assert found.step == 1
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, RuntimeError, TypeError, MemoryError, AttributeError])
+def test_whatever_reading_raises_the_checkpoint_before_is_tried(tmp_path, monkeypatch, error):
+    like = {"x": np.zeros(3)}
+    checkpoint.save(tmp_path, 1, like)
+    newest = checkpoint.save(tmp_path, 2, like)
+    real = np.load
+
+    def load(file, **kwargs):
+        if file.name == str(newest):
+            raise error
+        return real(file, **kwargs)
+
+    monkeypatch.setattr(np, "load", load)
+    assert checkpoint.latest(tmp_path, like).step == 1
+
+
+def test_a_random_bit_never_raises_anything_but_its_own_error(tmp_path):
+    like = {"x": np.arange(20, dtype=np.float32)}
+    path = checkpoint.save(tmp_path, 3, like)
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for bit in rng.integers(0, 8 * len(data), 300).tolist():
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        try:
+            found = checkpoint.load(path, like)
+        except CheckpointError:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(found.tree["x"], like["x"])
+    assert refused > 200

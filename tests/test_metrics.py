@@ -59,3 +59,23 @@ def test_curves_tell_steps_from_scores(tmp_path):
     np.testing.assert_array_equal(curves.elbo, [-7.0, math.nan])
     np.testing.assert_array_equal(curves.held_out_score, [-7.5])
     assert metrics.seconds(path) == 2.0
+
+
+@pytest.mark.parametrize(
+    "line", ["\0" * 40, '{"kind": "step", "st', "[1, 2]", '{"kind": "step"}', '{"step": "x"}', "[" * 9999]
+)
+def test_a_damaged_line_is_named_and_the_last_one_is_left_out(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    metrics.append(path, [step(1), step(2)])
+    path.write_bytes(path.read_bytes() + line.encode() + b"\n")
+    assert [record["step"] for record in metrics.read(path)] == [1, 2]
+    metrics.append(path, [step(3)])
+    with pytest.raises(ValueError, match=r"metrics.jsonl, line 3: damaged: .*Delete this line"):
+        list(metrics.read(path))
+
+
+def test_the_last_step_is_known(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert metrics.last_step(path) == 0
+    metrics.append(path, [step(1), step(2), {"kind": "held_out", "step": 9}])
+    assert metrics.last_step(path) == 2

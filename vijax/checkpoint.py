@@ -9,18 +9,17 @@ folder), so that a kill at any moment leaves the previous checkpoints as they we
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
-import os
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+
+from vijax.files import own_folder, write_atomically
 
 Tree = TypeVar("Tree")
 
@@ -29,6 +28,13 @@ FORMAT = 1
 
 class CheckpointError(RuntimeError):
     """A checkpoint that could not be written or read; the message says which, why, and what can be done."""
+
+
+class OtherTreeError(CheckpointError):
+    """A whole checkpoint, of something else than was asked for."""
+
+
+Check = Callable[[Mapping[str, Any]], None]
 
 
 class Checkpoint(NamedTuple):
@@ -71,7 +77,7 @@ def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | N
     target = folder / f"step_{step:08d}.npz"
     arrays = _to_arrays(tree, {"format": FORMAT, "step": step, "config": dict(config or {})})
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        own_folder(folder)
         write_atomically(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
     except OSError as error:
         raise CheckpointError(_unwritable(target, error)) from error
@@ -82,37 +88,61 @@ def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | N
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
     """The checkpoints of a folder, newest first."""
-    return sorted(Path(folder).glob("step_*.npz"), reverse=True)
+    return sorted(Path(folder).glob("step_*.npz"), key=lambda path: (len(path.name), path.name), reverse=True)
 
 
-def load(path: str | Path, like: Tree) -> Checkpoint:
+def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Checkpoint:
     """Reads one checkpoint into the structure of `like` (arrays, or the shapes `jax.eval_shape` gives).
 
+    Args:
+      path: the file.
+      like: what it should hold.
+      check: called with the configuration of the run that wrote it, before its tree is compared with `like`; may
+        raise an error of its own.
+
     Raises:
-      CheckpointError: the file is truncated or altered, or holds another tree than `like`.
+      CheckpointError: the file is truncated or altered, or of another format.
+      OtherTreeError: it is whole, and holds another tree than `like`.
     """
+    step, config, meta, leaves = _read(Path(path))
+    check(config)
+    return Checkpoint(step, _into(like, meta, leaves, path), config, Path(path))
+
+
+def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[Any]]:
+    """Step, configuration, and the leaves with what is known of each."""
     try:
-        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop("meta").tobytes())
+        if meta["format"] != FORMAT:
+            raise CheckpointError(f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}")
         leaves = [_verified(arrays[f"leaf/{i}"], leaf) for i, leaf in enumerate(meta["leaves"])]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt ({error})") from error
-    if meta["format"] != FORMAT:
-        raise CheckpointError(f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}")
-    return Checkpoint(meta["step"], _into(like, meta["leaves"], leaves, path), meta["config"], Path(path))
+        return int(meta["step"]), dict(meta["config"]), meta["leaves"], leaves
+    except CheckpointError:
+        raise
+    except Exception as error:  # a damaged file makes zip, zlib, NumPy and JSON raise errors of some twenty types
+        reason = str(error) or type(error).__name__
+        raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt ({reason})") from error
 
 
-def latest(folder: str | Path, like: Tree, warn: Callable[[str], None] = lambda message: None) -> Checkpoint:
+def latest(
+    folder: str | Path,
+    like: Tree,
+    warn: Callable[[str], None] = lambda message: None,
+    check: Check = lambda config: None,
+) -> Checkpoint:
     """The newest checkpoint that is whole; each newer one that is not is reported by `warn` and passed over.
 
     Raises:
-      CheckpointError: there is none.
+      CheckpointError: there is none; or the newest whole one holds another tree than `like`. See `load` for `check`.
     """
     files = checkpoint_files(folder)
     for path in files:
         try:
-            return load(path, like)
+            return load(path, like, check)
+        except OtherTreeError:
+            raise  # those before it are of the same run
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
     found = f"none of the {len(files)} files is readable" if files else "there is none"
@@ -120,37 +150,6 @@ def latest(folder: str | Path, like: Tree, warn: Callable[[str], None] = lambda 
 
 
 # --- files --------------------------------------------------------------------------------------------------------
-def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Puts what `write` writes at `target`: wholly, durably, or not at all."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
-
-
-def remove_leftovers(folder: str | Path) -> None:
-    """Removes the temporary files of a writer that was killed."""
-    for path in Path(folder).glob(".*.tmp"):
-        path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable; not every system can open a folder, and there the rename alone must do."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def _unwritable(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{path}: the disk is full; the checkpoint was not written, earlier ones are kept: free some space"
@@ -207,7 +206,7 @@ def _into(like: Any, meta: list[dict[str, Any]], leaves: list[Any], path: str | 
     found = {leaf["path"]: _form(value) for leaf, value in zip(meta, leaves, strict=True)}
     for name in dict.fromkeys([*expected, *found]):
         if expected.get(name) != found.get(name):
-            raise CheckpointError(
+            raise OtherTreeError(
                 f"{path}: the checkpoint is of another model: {name or 'the tree'} should be "
                 f"{expected.get(name, 'absent')} and is {found.get(name, 'absent')}"
             )

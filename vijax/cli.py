@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from vijax.terminal import printable
+
 GUIDE = """Models fitted by variational inference in JAX: a configuration each, a page of results each.
 
 Start here, with nothing but this package (it learns topics from the documentation of the Python packages beside it, in
@@ -74,13 +76,9 @@ def summary(run: Path, /) -> int:
     Args:
       run: folder of a run, finished or not.
     """
-    from vijax.app import blocks
-    from vijax.app.pages import read_run
+    from vijax.app.pages import read_run, summary_text
 
-    found = read_run(run)
-    print(blocks.text(found.shown))
-    if found.result.get("score_text"):
-        print(f"\nHeld-out score: {found.result['score_text']}")
+    print(summary_text(read_run(run)))
     return 0
 
 
@@ -153,13 +151,12 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 def _end(outcome: Any) -> int:
     """The last screen: what was found, score, where the page is; and how to go on if the run did not finish."""
-    from vijax.app.pages import read_run, summary_path
+    from vijax.app.pages import summary_path
     from vijax.evaluate import Score
     from vijax.fit import Status
 
     finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
-    run = read_run(outcome.folder)
-    print(summary_path(run).read_text(encoding="utf-8"))
+    print(summary_path(outcome.folder).read_text(encoding="utf-8"))
     if outcome.score is not None:
         measure = "document completion" if isinstance(outcome.score, Score) else "log predictive density"
         print(f"Held-out score ({measure}): {outcome.score}")
@@ -180,13 +177,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = [argument for argument in given if argument != "--debug"]
     try:
         return _run(given)
-    except KeyboardInterrupt:
-        print("\nvijax: stopped before anything was saved", file=sys.stderr)
+    except KeyboardInterrupt as stopped:  # a run's says what is saved
+        print(f"\nvijax: {stopped if stopped.args else 'stopped'}", file=sys.stderr)
         return 130
     except Exception as error:
         if debug:
             raise
-        print(f"vijax: {_one_line(error)}", file=sys.stderr)
+        print(f"vijax: {printable(_one_line(error))}", file=sys.stderr)
         return 2 if _is_input_error(error) else 1
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.checkpoint import write_atomically
+from vijax.files import open_to_append, write_atomically
 
 
 class Curves(NamedTuple):
@@ -37,7 +37,7 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
       OSError: they could not be written.
     """
     text = "".join(json.dumps(_plain(record), allow_nan=False) + "\n" for record in records)
-    with path.open("ab", buffering=0) as file:
+    with os.fdopen(open_to_append(path), "ab", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         try:
             _write_all(file, text.encode())
@@ -56,13 +56,40 @@ def _write_all(file: FileIO, data: bytes) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The records; a last line cut short by a kill is left out."""
+    """The records; a last line that a kill or a power cut has damaged is left out.
+
+    Raises:
+      ValueError: another line is damaged; the message says which.
+    """
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    damaged = ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            if damaged:
+                raise ValueError(damaged)
+            record = _record(line)
+            if record is not None:
+                yield record
+                continue
+            damaged = (
+                f"{path}, line {number}: damaged: expected one step or score in JSON. Delete this line: only its point "
+                "of the curves is lost."
+            )
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """What a line holds; None if it is not whole."""
+    if not line.endswith("\n"):
+        return None
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or record.get("kind") not in ("step", "held_out"):
+        return None
+    numbers = all(value is None or isinstance(value, int | float) for name, value in record.items() if name != "kind")
+    return record if numbers and isinstance(record.get("step"), int) else None
 
 
 def truncate(path: Path, step: int) -> None:
@@ -71,9 +98,14 @@ def truncate(path: Path, step: int) -> None:
     write_atomically(path, lambda file: file.write("".join(kept).encode()))
 
 
+def last_step(path: Path) -> int:
+    """The last step that has a record; 0 if none has."""
+    return max((record["step"] for record in read(path) if record["kind"] == "step"), default=0)
+
+
 def seconds(path: Path) -> float:
     """How long the recorded steps took."""
-    return max((record.get("seconds", 0.0) for record in read(path)), default=0.0)
+    return max((record.get("seconds") or 0.0 for record in read(path)), default=0.0)
 
 
 def read_curves(path: Path) -> Curves:
@@ -115,6 +147,21 @@ def lowest_shown(values: np.ndarray) -> float:
     low = float(np.quantile(values, 0.04 if len(values) > 50 else 0.0))
     flat = float(values.max()) - low < 0.01 * float(np.ptp(values))
     return float(values.min()) if flat else low
+
+
+def wide_enough(values: Sequence[float]) -> list[float]:
+    """What an axis must show of a curve: its values, and around a curve that hardly changes a range in which the
+    rounding of its numbers does not look like a fall (a ten-thousandth of the largest).
+
+    >>> wide_enough([-1000.0, -900.0]), wide_enough([-1000.00001, -1000.0])[2:]
+    ([-1000.0, -900.0], [-1000.050005, -999.950005])
+    """
+    shown = list(values)
+    if not shown:
+        return shown
+    low, high = min(shown), max(shown)
+    least = 1e-4 * max(abs(low), abs(high))
+    return shown if high - low >= least else [*shown, (low + high - least) / 2, (low + high + least) / 2]
 
 
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:

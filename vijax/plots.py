@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.extras import require_extra
-from vijax.metrics import Curves, lowest_shown, over_a_pass
+from vijax.metrics import Curves, lowest_shown, over_a_pass, wide_enough
 from vijax.summary import Topic
 
 Figure = Any
@@ -61,7 +61,8 @@ def curves(measured: Curves, per: str = "word", score_per: str | None = None) ->
     right.plot(measured.epoch, smooth, color=BLUE, linewidth=1.6, label="over a pass")
     finite = smooth[np.isfinite(smooth)]
     if len(finite):
-        low, high = lowest_shown(finite), float(finite.max())
+        shown = wide_enough([lowest_shown(finite), float(finite.max())])
+        low, high = min(shown), max(shown)
         margin = 0.05 * (high - low) or 0.05 * max(abs(high), 1.0)
         right.set_ylim(low - margin, high + margin)
     for ax, title in ((left, f"held-out score, nats per {score_per or per}"), (right, f"ELBO per {per}, nats")):
@@ -95,7 +96,7 @@ def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
     ax = figure.subplots()
     x, y = np.array([topic.position for topic in topics]).T
     shares = np.array([topic.share for topic in topics])
-    ax.scatter(x, y, s=2200 * shares / shares.max() + 30, color=BLUE, alpha=0.3, edgecolors=BLUE)
+    ax.scatter(x, y, s=2200 * shares / max(float(shares.max()), 1e-300) + 30, color=BLUE, alpha=0.3, edgecolors=BLUE)
     for topic in topics[:num_labels]:
         ax.annotate(" ".join(topic.words[:2]), topic.position, fontsize=8, ha="center", va="center", color=INK)
     ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
@@ -105,22 +106,24 @@ def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
 
 def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequence[Topic]) -> Figure:
     """Heat map of distances between topics (`vijax.summary.topic_distances`), in the order of a hierarchical
-    clustering."""
+    clustering; the diagonal, where there is nothing to compare, is left blank."""
     from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
     from scipy.spatial.distance import squareform
 
     numbers = [topic.number for topic in topics]
-    distances = np.asarray(distances, np.float64)[np.ix_(numbers, numbers)]
+    distances = np.nan_to_num(np.asarray(distances, np.float64)[np.ix_(numbers, numbers)], nan=1.0)
     flat = squareform(distances, checks=False)
     clusters = optimal_leaf_ordering(linkage(flat, "average"), flat) if len(numbers) > 2 else None
     order = list(range(len(numbers))) if clusters is None else leaves_list(clusters).tolist()
     side = max(4.5, 0.16 * len(numbers) + 2.4)
-    figure = new_figure(side, side)
+    figure = new_figure(side, side + 0.8)
     ax = figure.subplots()
     nearest = float(np.min(flat, initial=1.0))  # topics differ by more than nothing: colours are spent on how much
-    image = ax.imshow(distances[np.ix_(order, order)], cmap="Blues_r", vmin=min(nearest, 0.95), vmax=1.0)
-    ax.set_yticks(np.arange(len(order)), [topics[i].label for i in order], fontsize=7)
-    ax.set_xticks([])
+    shown = np.ma.masked_where(np.eye(len(order), dtype=bool), distances[np.ix_(order, order)])
+    image = ax.imshow(shown, cmap="Blues_r", vmin=min(nearest, 0.95), vmax=1.0)
+    labels = [topics[i].label for i in order]
+    ax.set_yticks(np.arange(len(order)), labels, fontsize=7)
+    ax.set_xticks(np.arange(len(order)), labels, fontsize=7, rotation=90)
     bare(ax, keep=())
     figure.colorbar(image, ax=ax, shrink=0.6, label="Jensen-Shannon distance")
     return figure

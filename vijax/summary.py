@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from vijax.terminal import printable
+
 
 class Document(NamedTuple):
     """A typical document of a topic: what to call it, how it begins, and the topic's share of it."""
@@ -135,6 +137,8 @@ def typical_rows(
 
 def topics_text(topics: Sequence[Topic], num_words: int = 10) -> str:
     """One line per topic: number, share, words."""
-    return "\n".join(
-        f"{topic.number:4d}  {100 * topic.share:5.1f}%  {' '.join(topic.words[:num_words])}" for topic in topics
+    return printable(
+        "\n".join(
+            f"{topic.number:4d}  {100 * topic.share:5.1f}%  {' '.join(topic.words[:num_words])}" for topic in topics
+        )
     )

@@ -64,7 +64,7 @@ def run(inputs):
 def test_a_run_leaves_what_is_promised(run):
     left = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     figures = {f"figures/{name}.png" for name in ("topics", "curves", "sizes", "map", "similarity")}
-    files = {"config.toml", "versions.json", "data.json", "vocabulary.txt", "metrics.jsonl", "topics.txt"}
+    files = {"config.toml", "versions.json", "data.json", "vocabulary.txt", "metrics.jsonl", "summary.txt"}
     assert figures | files | {"posterior.npz", "result.json", "report.html"} <= left
     assert json.loads((run / "versions.json").read_text())["jax"] == jax.__version__
     assert json.loads((run / "result.json").read_text())["status"].startswith("finished")

@@ -1,13 +1,22 @@
 """Configurations: reading, overriding, writing, and the messages of every mistake."""
 
 import tomllib
+import typing
 from pathlib import Path
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 
 from vijax.app.catalogue import LISTINGS
-from vijax.app.config import differing_keys, load_config, schema, settings_text
-from vijax.app.typed_toml import ConfigError, flatten, write_toml
+from vijax.app.config import differing_keys, load_config, read_config, schema, settings_text
+from vijax.app.toml_source import _leaves
+from vijax.app.typed_toml import ConfigError, Entry, flatten, settings, write_toml
+
+BAD_NAMES = (
+    *("'../../x'", "'/tmp/x'", "'a/b'", "'..'", "'.'", "''", "'.hidden'", "'a\\b'", "'C:x'", '"a\\u0000b"', '"a\\nb"'),
+    f"'{'x' * 101}'", f"'{'ä' * 51}'",
+)  # fmt: skip
 
 
 def write(folder, text, name="run.toml"):
@@ -51,7 +60,7 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
         ("[model]\nnum_topics = true\n", ["model.num_topics", "an integer", "true"]),
         ("[model]\nnum_topics = 0\n", ["line 2", "model.num_topics", "at least 1", "got 0"]),
         ("[model]\neta = -0.5\n", ["line 2", "model.eta", "above 0", "-0.5"]),
-        ("[model]\nalpha = nan\n", ["line 2", "model.alpha", "above 0", "NaN"]),
+        ("[model]\nalpha = nan\n", ["line 2", "model.alpha", "above 0", "got nan"]),
         ("[model]\nalpha = inf\n", ["model.alpha", "finite"]),
         ("[data]\nheld_out = 1.0\n", ["data.held_out", "not including, 1.0"]),
         ("[algorithm]\nname = 'ssvia'\n", ["line 2", "algorithm.name", '"svi"', 'did you mean "ssvi_a"?']),
@@ -86,6 +95,17 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
         ),
         ("[model]\nname = 'hmm'\n[algorithm.estep]\nname = 'cvb0'\n", ["line 4", "algorithm.estep.name", '"gibbs"']),
         ("[model\nnum_topics = 5\n", ["run.toml", "not valid TOML", "line 1"]),
+        ("[model]\nname = ['lda']\n", ["line 2", "model.name", "got ['lda']"]),
+        ("[fit]\ncheckpoint_every_s = inf\n", ["line 2", "fit.checkpoint_every_s", "a finite number", "got inf"]),
+        ("[fit]\nprogress_every_s = nan\n", ["line 2", "fit.progress_every_s", "got nan"]),
+        ("[algorithm]\nramp = inf\n", ["line 2", "algorithm.ramp", "a finite number", "got inf"]),
+        ("[model]\nname='mixture'\nemission.location = -inf\n", ["line 3", "emission.location", "got -inf"]),
+        (f"[model]\neta = {10**400}\n", ["line 2", "model.eta", "finite"]),
+        (f"[fit]\nseed = {2**63}\n", ["line 2", "fit.seed", "2^63 - 1"]),
+        ("[data]\nsplit_seed = -1\n", ["line 2", "data.split_seed", "at least 0"]),
+        ("[fit]\nevaluate_every = -1\n", ["line 2", "fit.evaluate_every", "at least 0"]),
+        *((f"name = {name}\n", ["line 1", "name", "a name that a folder may have", "no slash"]) for name in BAD_NAMES),
+        (f"x = {'[' * 3000}{']' * 3000}\n", ["run.toml", "not valid TOML"]),
     ],
 )
 def test_mistakes_name_the_place_the_key_and_the_remedy(tmp_path, text, fragments):
@@ -118,6 +138,84 @@ def test_files_that_are_no_configuration(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b"name = '\xe9'")
     with pytest.raises(ConfigError, match="UTF-8"):
         load_config(tmp_path / "latin.toml")
+
+
+NUMBERS = [
+    0,
+    1,
+    -1,
+    0.5,
+    -0.0,
+    1e-300,
+    1e300,
+    1e22,
+    1e16,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    2**31,
+    2**63,
+    10**400,
+]
+TEXTS = st.text(st.characters(categories=["L", "Cc", "Cs", "Zs", "P", "Co"]), max_size=8)
+VALUES = st.one_of(st.sampled_from(NUMBERS), st.floats(), st.booleans(), TEXTS, st.lists(TEXTS, max_size=2))
+
+
+@st.composite
+def some_settings(draw):
+    """A few settings of some model, of any value at all."""
+    model = draw(st.sampled_from(["lda", "mixture", "gp"]))
+    known = settings(schema(model))
+    keys = draw(st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True))
+    chosen = {key: draw(st.one_of(VALUES, st.sampled_from(choices(known[key].type) or ["x"]))) for key in keys}
+    return {"data.target": "y"} | chosen | {"model.name": model} if model == "gp" else chosen | {"model.name": model}
+
+
+def choices(hint):
+    literal = typing.get_origin(hint) is typing.Literal
+    return [*typing.get_args(hint)] if literal else []
+
+
+@hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@hypothesis.given(some_settings())
+def test_what_is_accepted_is_written_so_that_it_reads_back_the_same(values):
+    try:
+        config = read_config({key: Entry(value, "here") for key, value in values.items()})
+    except ConfigError:
+        return
+    for comments in (True, False):
+        text = write_toml(config, comments).encode().decode()
+        again = read_config({k: Entry(v, "file") for k, v in _leaves(tomllib.loads(text)).items()})
+        assert again == config
+        assert flatten(again) == flatten(config)
+
+
+def test_most_of_those_settings_that_should_be_accepted_are(tmp_path):
+    """The property above is not empty."""
+    accepted = ["fit.checkpoint_every_s=0", "data.path='\x7f\u00e9\"\\'", "fit.seed=9223372036854775807", "eta=1e22"]
+    config = load_config(write(tmp_path, ""), [text.replace("eta", "model.eta") for text in accepted])
+    assert config.fit.seed == 2**63 - 1
+    assert load_config(write(tmp_path, write_toml(config), "again.toml")) == config
+
+
+@pytest.mark.parametrize(
+    ("stem", "data", "overrides", "name"),
+    [
+        ("lda", None, [], "lda"),
+        ("lda", "texts/reviews.csv", [], "reviews"),
+        ("lda", None, ["data.path=texts/my reviews/"], "my_reviews"),
+        ("lda", "https://x.org/some.csv?a=b", [], "some"),
+        ("lda", "texts/reviews.csv", ["name=mine"], "mine"),
+        (".odd", None, [], "odd"),
+    ],
+)
+def test_a_run_is_named_by_the_data_that_are_not_those_of_the_file(tmp_path, stem, data, overrides, name):
+    """The page of a run on reviews.csv must not be headed "lda_docstrings"."""
+    assert load_config(write(tmp_path, "", f"{stem}.toml"), overrides, data).name == name
+
+
+def test_a_name_in_the_file_stays_whatever_the_data(tmp_path):
+    assert load_config(write(tmp_path, "name = 'mine'\n"), [], "texts/reviews.csv").name == "mine"
 
 
 def test_a_written_configuration_reads_back_the_same(tmp_path):

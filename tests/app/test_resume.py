@@ -83,7 +83,7 @@ class Killed(BaseException):
 def no_pages():
     """Pages are not what is tested here; drawing them takes as long as the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "write_pages", lambda folder: (folder / "topics.txt").write_text("topics"))
+        patch.setattr(run, "write_pages", lambda folder: (folder / "summary.txt").write_text("topics"))
         yield
 
 

@@ -6,10 +6,12 @@ A listing makes blocks and draws nothing; each kind of block is drawn on the pag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from vijax.terminal import printable
 
 Numbers = Sequence[float] | np.ndarray
 Values = Sequence[Sequence[float]] | np.ndarray
@@ -103,16 +105,84 @@ def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
-    """The blocks again."""
-    blocks = [KINDS[record["kind"]](**{k: v for k, v in record.items() if k != "kind"}) for record in records]
-    return [_with_topics(block) if isinstance(block, Topics) else block for block in blocks]
+    """The blocks again: of each kind its own fields, text as text and numbers as numbers, whatever the file holds.
+
+    Raises:
+      KeyError, TypeError, ValueError: they are not what `to_json` makes.
+    """
+    return [_block(record) for record in records]
 
 
-def _with_topics(block: Topics) -> Topics:
+def _block(record: dict[str, Any]) -> Block:
+    kind = KINDS[record["kind"]]
+    readers = READERS | OWN_READERS.get(record["kind"], {})
+    block = kind(**{name: readers[name](value) for name, value in record.items() if name in kind._fields})
+    if not all(
+        len(rows) == number and all(len(row) == width for row in rows) for rows, number, width in _shapes(block)
+    ):
+        raise ValueError(f"rows of {block.title!r} are not of one length")
+    return block
+
+
+def _shapes(block: Block) -> list[tuple[Any, int, int]]:
+    """Nested lists of a block, how many they should be, and how long each."""
+    if isinstance(block, Table):
+        return [(block.rows, len(block.rows), len(block.header))]
+    if isinstance(block, Heat):
+        return [(block.values, len(block.rows), len(block.columns))]
+    if isinstance(block, Topics):
+        words = [((topic.words, topic.probabilities), 2, max(1, len(topic.words))) for topic in block.topics]
+        return [(block.distances, len(block.topics), len(block.topics)), *words]
+    return []
+
+
+def _number(value: Any) -> float | None:
+    """A number that can be drawn: half the exponents of float64 leave room for what charts compute of it."""
+    return None if value is None or not abs(float(value)) < 1e150 else float(value)
+
+
+def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    return lambda values: [read(value) for value in values]
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | str) else str(value)
+
+
+def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
+    k, x, y = value
+    return int(k), _numbers(x), _numbers(y)
+
+
+def _topic(value: Any) -> Any:
     from vijax.summary import Document, Topic
 
-    topics = [Topic(*topic) for topic in block.topics]
-    return block._replace(topics=[t._replace(documents=tuple(Document(*d) for d in t.documents)) for t in topics])
+    number, share, words, probabilities, (x, y), documents = value
+    probs = tuple(float(p or 0.0) for p in probabilities)
+    found = tuple(Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents)
+    return Topic(
+        int(number), float(share or 0.0), tuple(map(str, words)), probs, (float(x or 0.0), float(y or 0.0)), found
+    )
+
+
+_numbers, _texts = _list_of(_number), _list_of(str)
+READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("title", "note", "x_label", "y_label"), str),
+    **dict.fromkeys(("header", "labels", "columns"), _texts),
+    **dict.fromkeys(("x", "y", "low", "high", "points_x", "points_y", "mean", "deviation"), _numbers),
+    "classes": _list_of(int),
+    "outlines": _list_of(_outline),
+    "most": int,
+    "values": _list_of(_numbers),
+    "distances": _list_of(_numbers),
+    "states": _list_of(_list_of(int)),
+    "topics": _list_of(_topic),
+}
+"""How each field is read from JSON."""
+OWN_READERS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "Table": {"rows": _list_of(_list_of(_cell))},
+    "Heat": {"rows": _texts},
+}
 
 
 def _plain(value: Any) -> Any:
@@ -129,7 +199,7 @@ def _plain(value: Any) -> Any:
 def text(blocks: Iterable[Block], most: int = 40) -> str:
     """The blocks that can be read without pictures; of long tables the first rows."""
     parts = [_text(block, most) for block in blocks]
-    return "\n\n".join(part for part in parts if part)
+    return printable("\n\n".join(part for part in parts if part))
 
 
 def _text(block: Block, most: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +17,13 @@ NUM_HUES = 10
 
 def card(block: blocks.Block) -> str:
     """A block as a card of the page."""
-    note = f'<p class="note">{escape(block.note)}</p>' if block.note else ""
-    drawn = DRAWN[type(block)](block)
-    return f'<section class="card"><h3>{escape(block.title)}</h3>{note}{drawn}</section>'
+    return framed(block.title, block.note, DRAWN[type(block)](block))
+
+
+def framed(title: str, note: str, drawn: str) -> str:
+    """A card: title and note are text, what was drawn is markup."""
+    said = f'<p class="note">{escape(note)}</p>' if note else ""
+    return f'<section class="card"><h3>{escape(title)}</h3>{said}{drawn}</section>'
 
 
 def table(block: blocks.Table) -> str:
@@ -68,11 +73,12 @@ def _finite(values: Any) -> np.ndarray:
 
 def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
     """Pixels of points inside the vertical axis, which what lies beyond is moved to the edge of."""
-    return [
-        f"{x(a):.1f},{y(min(max(b, y.low), y.high)):.1f}"
-        for a, b in zip(xs, ys, strict=True)
-        if a is not None and b is not None
-    ]
+    return [f"{x(a):.1f},{y(min(max(b, y.low), y.high)):.1f}" for a, b in zip(xs, ys, strict=True) if _known(a, b)]
+
+
+def _known(*values: Any) -> bool:
+    """Whether all of them are numbers: JSON has None for those that are not finite."""
+    return all(value is not None and math.isfinite(value) for value in values)
 
 
 def scatter(block: blocks.Scatter) -> str:
@@ -82,6 +88,7 @@ def scatter(block: blocks.Scatter) -> str:
     points = "".join(
         f'<circle class="point hue-{int(k) % NUM_HUES}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="2"/>'
         for a, b, k in zip(block.x, block.y, block.classes, strict=True)
+        if _known(a, b)
     )
     outlines = "".join(
         f'<path class="outline hue-{int(k) % NUM_HUES}" d="M{"L".join(_places(x, y, xs, ys))}"/>'
@@ -95,7 +102,8 @@ def intervals(block: blocks.Intervals) -> str:
     """A line a quantity, two standard deviations to either side of its mean."""
     left, row = 8 + 6.2 * min(24, max(len(str(label)) for label in block.labels)), 19
     height = row * len(block.labels) + 26
-    reach = [m + side * d for m, d in zip(block.mean, block.deviation, strict=True) for side in (-2, 2)]
+    known = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if _known(m, d)]
+    reach = [m + side * d for m, d in known for side in (-2, 2)]
     x = axis([*reach, 0.0], left, WIDTH - RIGHT, margin=0.03)
     drawn = [
         f'<line class="grid" x1="{x(t):.1f}" x2="{x(t):.1f}" y1="0" y2="{height - 22}"/>'
@@ -105,9 +113,13 @@ def intervals(block: blocks.Intervals) -> str:
     drawn.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height - 22}"/>')
     for i, (label, mean, deviation) in enumerate(zip(block.labels, block.mean, block.deviation, strict=True)):
         y = row * i + 11
-        low, high = x(mean - 2 * deviation), x(mean + 2 * deviation)
         drawn.append(
             f'<text class="tick" x="{left - 8:.0f}" y="{y + 4}" text-anchor="end">{escape(_short(label))}</text>'
+        )
+        if not _known(mean, deviation):
+            continue
+        low, high = x(mean - 2 * deviation), x(mean + 2 * deviation)
+        drawn.append(
             f'<line class="curve curve-0" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>'
             f'<circle class="mark mark-0" cx="{x(mean):.1f}" cy="{y}" r="3.5">'
             f"<title>{escape(str(label))}: {_number(float(mean))} ± {_number(float(deviation))}</title></circle>"
@@ -130,7 +142,7 @@ def heat(block: blocks.Heat) -> str:
     """A cell an entry: blue above zero, orange below, its number in it where there is room."""
     values = np.array([[np.nan if v is None else v for v in row] for row in block.values], float)
     left, top = 8 + 6.2 * min(18, max(len(str(label)) for label in block.rows)), 20
-    width, height = (WIDTH - left - 4) / values.shape[1], min(34.0, max(12.0, 300 / values.shape[0]))
+    width, height = (WIDTH - left - 4) / max(1, values.shape[1]), min(34.0, max(12.0, 300 / values.shape[0]))
     most = float(np.nanmax(np.abs(values), initial=1e-12))
     drawn = [
         f'<text class="tick" x="{left - 6:.0f}" y="{top + height * (i + 0.5) + 4:.1f}" text-anchor="end">'

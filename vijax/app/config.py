@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,20 @@ from vijax.app.listing import Listing
 from vijax.app.options import check_options
 from vijax.app.sections import FitConfig
 from vijax.app.toml_source import override_value, read_overrides, read_toml
-from vijax.app.typed_toml import ConfigError, Entry, build, flatten, section, setting, settings, write_toml
+from vijax.app.typed_toml import Check, ConfigError, Entry, build, flatten, section, setting, settings, write_toml
 
 __all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
 
 DEFAULT_MODEL = "lda"
+
+LONGEST_NAME = 100
+FOLDER_NAME = Check(
+    lambda name: name.isprintable() and not set(name) & set("/\\:") and name[:1] not in ("", ".", " ")
+    and len(name.encode()) <= LONGEST_NAME,
+    f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or control character, no "
+    "dot or space in front",
+)  # fmt: skip
+"""The folder is made inside runs/, and nowhere else."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +67,7 @@ def schema(model: str) -> Any:
     """The settings of a run of a model."""
     listing = LISTINGS[model]
     fields: list[Any] = [
-        ("name", str, setting(model, "names the run and its folder")),
+        ("name", str, setting(model, "names the run and its folder", FOLDER_NAME)),
         ("data", listing.source.section, section(listing.source.section)),
         ("model", listing.settings, section(listing.settings)),
         ("algorithm", listing.algorithm, section(listing.algorithm)),
@@ -80,7 +90,8 @@ FREE_ON_RESUME = frozenset(
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | None = None) -> Config:
-    """The configuration of a TOML file, `key=value` overrides and another `data.path` on top.
+    """The configuration of a TOML file, `key=value` overrides and another `data.path` on top. Its name, unless it has
+    one, is that of the other data, or else of the file.
 
     Raises:
       ConfigError: an unknown model or key, a wrong type or value, or a setting the chosen method does not have.
@@ -90,7 +101,21 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     entries |= read_overrides(overrides, schema(model))
     if data is not None:
         entries["data.path"] = Entry(data, "--data")
-    return read_config({"name": Entry(Path(path).stem, str(path))} | entries)
+    given = entries.get("data.path")
+    other = _name_of_data(given.value) if given is not None and given.origin.startswith("--") else ""
+    stem = Path(path).stem
+    own = stem if FOLDER_NAME.test(stem) else _name_of_data(path) or "run"
+    return read_config({"name": Entry(other or own, str(path))} | entries)
+
+
+def _name_of_data(path: Any) -> str:
+    """A name for a run on this data: of a file or folder its own without the ending, else the word after the colon.
+
+    >>> _name_of_data("../my texts/reviews.2024.csv"), _name_of_data("https://x.org/a.csv?y=1"), _name_of_data("/")
+    ('reviews_2024', 'a', '')
+    """
+    last = re.split(r"[?#]", str(path).rstrip("/\\"))[0]
+    return re.sub(r"\W+", "_", Path(re.split(r"[/\\:]", last)[-1]).stem).strip("_")[: LONGEST_NAME // 4]
 
 
 def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:

@@ -37,6 +37,9 @@ def lines(block: blocks.Lines) -> Figure:
     ax.plot(_array(block.x), _array(block.y), color=BLUE)
     ax.set(xlabel=block.x_label, ylabel=block.y_label)
     core = np.concatenate([_array(block.y), _array(block.points_y)])
+    core = core[np.isfinite(core)]
+    if not len(core):
+        return figure
     low, high = ax.get_ylim()
     reach = 2 * float(np.ptp(core)) or 1.0
     ax.set_ylim(max(low, float(core.min()) - reach), min(high, float(core.max()) + reach))
@@ -69,8 +72,8 @@ def heat(block: blocks.Heat) -> Figure:
     """A cell an entry."""
     values = np.array([_array(row) for row in block.values])
     figure, ax = _axes(min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])), max(2.6, 1.2 + 0.26 * values.shape[0]), block)
-    signed = bool(np.nanmin(values) < 0)
-    most = float(np.nanmax(np.abs(values)))
+    signed = bool(np.nanmin(values, initial=0.0) < 0)
+    most = float(np.nanmax(np.abs(values), initial=1e-12))
     image = ax.imshow(values, cmap="RdBu" if signed else "Blues", vmin=-most if signed else 0, vmax=most, aspect="auto")
     ax.set_yticks(np.arange(len(block.rows)), block.rows, fontsize=8)
     cell = (figure.get_figwidth() - 1.6) / values.shape[1]  # inches; a character takes about 0.08 of one

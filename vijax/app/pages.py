@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,16 +12,19 @@ import numpy as np
 from vijax import metrics
 from vijax.app import blocks
 from vijax.app.assemble import load_data, make_algorithm, state_like, state_needs_data
+from vijax.app.claim import unwritable
 from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Data, Seen
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import Say, latest_checkpoint, read_json, read_run_config, read_vocabulary
 from vijax.data import Corpus
 from vijax.families import Dirichlet, Product
+from vijax.files import own_folder, write_atomically, write_text
 from vijax.progress import clock_time
 from vijax.restarts import best_state
 from vijax.result import Fit
 from vijax.summary import Topic, summarise
+from vijax.terminal import printable
 
 
 class Run(NamedTuple):
@@ -43,11 +47,11 @@ def read_run(folder: Path) -> Run:
     """A run, finished or not: of one that is not, what its newest checkpoint holds is described anew.
 
     Raises:
-      ConfigError: not a run folder, or nothing was saved yet.
+      ConfigError: not a run folder, nothing was saved yet, or a file of it is damaged.
     """
     config, result = read_run_config(folder), end_of(folder)
     if result is not None:
-        return Run(folder, config, blocks.from_json(result["blocks"]), result)
+        return Run(folder, config, result["blocks"], result)
     with config.in_precision():
         seen = restore(folder, config, load_data(config))
         return Run(folder, config, list(config.listing.describe(seen)), {})
@@ -114,26 +118,44 @@ def write_pages(folder: Path) -> Path:
 
     Raises:
       ConfigError: not a run folder, or nothing was saved yet.
+      OSError: the folder cannot be written to.
     """
-    from vijax.app.report import Report, render
-
     run = read_run(folder)
     curves = metrics.read_curves(folder / "metrics.jsonl")
-    summary_path(run).write_text(blocks.text(run.shown) + "\n", encoding="utf-8")
-    _write_figures(folder / "figures", run, curves)
-    files = {name: (folder / name).read_text(encoding="utf-8") for name in ("config.toml", "versions.json")}
-    page = folder / "report.html"
-    listing = run.config.listing
-    per = listing.per, _score_per(run)
-    report = Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, files, *per)
-    page.write_text(render(report), encoding="utf-8")
-    return page
+    try:
+        write_text(summary_path(folder), f"{_unfinished(run)}{blocks.text(run.shown)}\n")
+        _write_figures(own_folder(folder / "figures"), run, curves)
+        write_text(folder / "report.html", _page(run, curves))
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return folder / "report.html"
 
 
-def summary_path(run: Run) -> Path:
+def _page(run: Run, curves: metrics.Curves) -> str:
+    from vijax.app.report import Report, render
+
+    files = [run.folder / name for name in ("config.toml", "versions.json")]
+    settings = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
+    per = run.config.listing.per, _score_per(run)
+    return render(Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, settings, *per))
+
+
+def summary_path(folder: Path) -> Path:
     """The file that holds what a run found, in words and numbers."""
-    topics = any(isinstance(block, blocks.Topics) for block in run.shown)
-    return run.folder / ("topics.txt" if topics else "summary.txt")
+    return folder / "summary.txt"
+
+
+def summary_text(run: Run) -> str:
+    """What a run found, in words and numbers: as in summary.txt, with the score."""
+    score = run.result.get("score_text")
+    return f"{_unfinished(run)}{blocks.text(run.shown)}" + (f"\n\nHeld-out score: {printable(score)}" if score else "")
+
+
+def _unfinished(run: Run) -> str:
+    """A line above what a run found that has not ended."""
+    if run.result:
+        return ""
+    return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}\n\n"
 
 
 def _title(run: Run) -> str:
@@ -145,10 +167,9 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
     from vijax import plots
     from vijax.app import figures
 
-    folder.mkdir(exist_ok=True)
-    plots.curves(curves, run.config.listing.per, _score_per(run)).savefig(folder / "curves.png")
-    for name, figure in figures.pictures(run.shown):
-        figure.savefig(folder / f"{name}.png")
+    shown = [("curves", plots.curves(curves, run.config.listing.per, _score_per(run))), *figures.pictures(run.shown)]
+    for name, figure in shown:
+        write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
 
 
 def _lead(run: Run) -> str:
@@ -162,11 +183,14 @@ def _lead(run: Run) -> str:
 
 
 def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
-    data, result, listing = read_json(run.folder / "data.json"), run.result, run.config.listing
-    facts = dict(listing.source.tiles(data))
+    path, result = run.folder / "data.json", run.result
+    try:
+        facts = dict(run.config.listing.source.tiles(read_json(path)))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error})") from error
     if result.get("score"):
-        mean, error = result["score"]
-        facts["Held-out score"] = f"{mean:.3f} | ± {error:.3f} {_after_unit(result['score_text'])}".replace(
+        mean, deviation = result["score"]
+        facts["Held-out score"] = f"{mean:.3f} | ± {deviation:.3f} {_after_unit(result['score_text'])}".replace(
             "-", "\u2212"
         )
     if len(curves.epoch):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vijax import checkpoint, metrics
 from vijax.progress import elbo_per_datum
 
@@ -58,7 +60,7 @@ class Recorder:
     def _record(self, seen: Any) -> None:
         self.seconds = self._seconds_before + seen.elapsed_s
         self._pending += step_records(seen, self.seconds)
-        if self._score is not None and self._due(seen):
+        if self._due(seen) and self.take_score(seen):
             self._pending.append(self._scored(seen))
         now = time.perf_counter()
         if seen.stopping or now - self._saved_at >= self._checkpoint_every_s:
@@ -74,8 +76,19 @@ class Recorder:
         due = self._evaluate_every > 0 and seen.step // self._evaluate_every > before // self._evaluate_every
         return due or seen.step >= seen.num_steps
 
+    def take_score(self, seen: Any) -> bool:
+        """Takes the score of a `state`; false if there is none to take, or the numbers are too bad for one."""
+        if self._score is None:
+            return False
+        step = int(seen.state.step)
+        try:
+            self.latest_score, self.score_step = self._score(seen), step
+        except (ArithmeticError, np.linalg.LinAlgError) as error:
+            self._warn(f"no held-out score at step {step}: {error}. The run goes on.")
+            return False
+        return True
+
     def _scored(self, seen: Any) -> dict[str, Any]:
-        self.latest_score, self.score_step = self._score(seen), seen.step  # type: ignore[misc]
         return {
             "kind": "held_out",
             "step": seen.step,

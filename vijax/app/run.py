@@ -11,29 +11,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from vijax import checkpoint, metrics
 from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups, state_like
+from vijax.app.claim import claimed, locked, unwritable
 from vijax.app.config import Config, ConfigError
 from vijax.app.documents import DOCUMENTS
 from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
 from vijax.app.recorder import Recorder
-from vijax.app.run_end import end_of, write_end
-from vijax.app.run_folder import (
-    Say,
-    check_same_data,
-    latest_checkpoint,
-    locked,
-    new_folder,
-    read_run_config,
-    write_beginning,
-)
+from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
+from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
 from vijax.app.tables import held_out_entries
 from vijax.app.typed_toml import flatten
+from vijax.app.versions import note_versions
+from vijax.files import remove_leftovers
 from vijax.fit import Status, fit
 from vijax.progress import Printer
 from vijax.result import Fit
+from vijax.terminal import printable
+
+MOST_STEPS = 2**31 - 1
+"""The counter of steps has 32 bits."""
 
 
 class Outcome(NamedTuple):
@@ -44,9 +44,13 @@ class Outcome(NamedTuple):
     score: Any
 
 
+class StoppedError(KeyboardInterrupt):
+    """A run was stopped at once; the message says what of it is saved, and how to go on."""
+
+
 def say_to_stderr(message: str) -> None:
     """Prints a line that is not a result."""
-    print(message, file=sys.stderr, flush=True)
+    print(printable(message), file=sys.stderr, flush=True)
 
 
 # --- starting and going on ----------------------------------------------------------------------------------------
@@ -54,23 +58,27 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) 
     """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end.
 
     Raises:
-      ConfigError: the folder exists.
+      ConfigError: the folder exists, or another process is at work there.
       ValueError: data or settings that cannot be used; nothing is left behind.
     """
-    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} exists: name another folder with --out, or go on with it: vijax resume {folder}")
     config = _absolute(config)
-    with config.in_precision():
+    with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
         data = _read(config, say)
         algorithm = make_algorithm(config, data)
         _check_beforehand(config, algorithm, data)
         if data.test is not None and not config.listing.has_score(algorithm.spec.model):
             say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
-        folder = new_folder(config.name) if folder is None else folder
-        write_beginning(folder, config, data)
+        _begin(folder, config, data)
         say(f"Run folder: {folder}")
-        with locked(folder):
-            return _sit(folder, config, data, algorithm, None, say)
+        return _sit(folder, config, data, algorithm, None, say)
+
+
+def _begin(folder: Path, config: Config, data: Data) -> None:
+    try:
+        write_beginning(folder, config, data)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
 
 
 def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
@@ -81,20 +89,41 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
       CheckpointError: no checkpoint can be read.
     """
     config = read_run_config(folder)
-    with locked(folder), config.in_precision():
+    with locked(folder), _telling(folder), config.in_precision():
         data = _read(config, say)
         check_same_data(folder, config, data)
         algorithm = make_algorithm(config, data)
-        checkpoint.remove_leftovers(folder / "checkpoints")
+        remove_leftovers(folder / "checkpoints")
         found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say)
         ended = end_of(folder)
         if found is not None and ended is not None and _has_converged(config, found, ended):
             say(f"{folder} has converged; to go on, lower fit.convergence in {folder / 'config.toml'}")
             write_pages(folder)
             return Outcome(folder, Status.CONVERGED, ended["score_text"])
-        metrics.truncate(folder / "metrics.jsonl", found.step if found else 0)
-        say(f"Going on with {folder} from step {found.step if found else 0}")
+        _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
+
+
+def _prepare(folder: Path, step: int, say: Say) -> None:
+    """Takes back what is about to be done again, and says what is not as it was."""
+    remark = note_versions(folder, step)
+    if remark:
+        say(f"Warning: {remark}")
+    recorded = metrics.last_step(folder / "metrics.jsonl")
+    if recorded < step:
+        say(f"Warning: {folder / 'metrics.jsonl'} lacks steps {recorded + 1} to {step}, and so will the curves")
+    metrics.truncate(folder / "metrics.jsonl", step)
+    forget_end(folder)
+    say(f"Going on with {folder} from step {step}")
+
+
+@contextlib.contextmanager
+def _telling(folder: Path) -> Iterator[None]:
+    """Ctrl-C at a moment when no chunk can be finished: whoever pressed it is told what is saved."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(what_is_saved(folder)) from None
 
 
 def _has_converged(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
@@ -104,8 +133,13 @@ def _has_converged(config: Config, found: checkpoint.Checkpoint, ended: dict[str
 
 
 def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
-    """What would fail once the folder is there fails here, and leaves nothing behind."""
-    batch_size(config, num_groups(config, data))
+    """What would fail once the run has begun fails here, and leaves nothing behind."""
+    steps = config.fit.num_epochs * _steps_per_epoch(config, data)
+    if not 0.5 < steps < MOST_STEPS:
+        raise ConfigError(
+            f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
+            f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
+        )
     check = algorithm.spec.model.check_data
     if check is None:
         return
@@ -158,7 +192,7 @@ def _sit(
         folder,
         flatten(config),
         score=score if scores else None,
-        evaluate_every=_evaluate_every(config, data, size),
+        evaluate_every=_evaluate_every(config, data),
         checkpoint_every_s=config.fit.checkpoint_every_s,
         warn=lambda message: say(f"Warning: {message}"),
         seconds=metrics.seconds(folder / "metrics.jsonl"),
@@ -181,23 +215,41 @@ def _sit(
             throw=False,
         )
     if scores and recorder.score_step != int(result.state.step):
-        recorder.latest_score = score(result)
+        recorder.take_score(result)
+    shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
     try:
-        seen = Seen(result, data, config.model, read_key)
-        write_end(folder, listing.describe(seen), result, recorder.latest_score, recorder.seconds)
+        write_end(folder, shown, result, recorder.latest_score, recorder.seconds)
         write_pages(folder)
     except OSError as error:
-        reason = error.strerror or str(error)
-        remedy = f"the checkpoints are kept: make room, then: vijax resume {folder}"
-        raise OSError(f"{folder}: the results could not be written ({reason}); {remedy}") from error
+        raise unwritable(folder, error) from error
+    if fault is not None:
+        raise fault
     return Outcome(folder, result.status, recorder.latest_score)
 
 
-def _evaluate_every(config: Config, data: Data, size: int | None) -> int:
+def _evaluate_every(config: Config, data: Data) -> int:
     if config.fit.evaluate_every is not None:
         return config.fit.evaluate_every
-    per_epoch = 1 if size is None else max(1, -(-num_groups(config, data) // size))
-    return max(1, round(config.fit.num_epochs * per_epoch / 6))
+    return max(1, round(config.fit.num_epochs * _steps_per_epoch(config, data) / 6))
+
+
+def _steps_per_epoch(config: Config, data: Data) -> int:
+    total = num_groups(config, data)
+    size = batch_size(config, total)
+    return 1 if size is None else max(1, -(-total // size))
+
+
+def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception | None]:
+    """What the page shows, or nothing and an error to raise once the posterior is written: no run is lost at its end.
+    That a posterior which is not finite cannot be described is no error."""
+    try:
+        return list(listing.describe(seen)), None
+    except Exception as error:
+        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(seen.posterior)]
+        if all(np.isfinite(x).all() for x in numbers if x.dtype.kind == "f"):
+            return [], error
+        say(f"Warning: the posterior is not finite, and so cannot be described ({error}); it is written as it is")
+        return [], None
 
 
 @contextlib.contextmanager

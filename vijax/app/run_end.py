@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,24 @@ import numpy as np
 
 from vijax import checkpoint
 from vijax.app import blocks
+from vijax.app.config import ConfigError
 from vijax.app.run_folder import read_json, write_json
 from vijax.families import Product
+from vijax.files import write_atomically
 from vijax.result import Fit
 
 
 def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: Any, seconds: float) -> None:
     """Writes posterior.npz, and result.json: status, steps, seconds, score, and the blocks of the page."""
     arrays = posterior_arrays(result.state)
-    checkpoint.write_atomically(folder / "posterior.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
+    write_atomically(folder / "posterior.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
     write_json(
         folder / "result.json",
         {
             "status": str(result.status),
             "step": int(result.state.step),
             "seconds": round(seconds, 2),
-            "score": None if score is None else [score.mean, score.standard_error],
+            "score": None if score is None else [_finite(score.mean), _finite(score.standard_error)],
             "score_text": None if score is None else str(score),
             "blocks": blocks.to_json(shown),
         },
@@ -34,8 +37,61 @@ def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: A
 
 
 def end_of(folder: Path) -> dict[str, Any] | None:
-    """What `write_end` put into result.json; None while there is no end yet."""
-    return read_json(folder / "result.json") if (folder / "result.json").is_file() else None
+    """What `write_end` put into result.json, its blocks as they were; None while there is no end yet.
+
+    Raises:
+      ConfigError: the file is not what `write_end` writes.
+    """
+    path = folder / "result.json"
+    if not path.is_file():
+        return None
+    found = read_json(path)
+    try:
+        return {name: read(found[name]) for name, read in END.items()}
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise ConfigError(
+            f"{path}: damaged ({type(error).__name__}: {error}); write it anew: vijax resume {folder}"
+        ) from error
+
+
+def _finite(value: Any) -> float | None:
+    """A number as JSON has it: none, where it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _score(value: Any) -> list[float] | None:
+    if value is None:
+        return None
+    mean, error = value
+    return [math.nan if number is None else float(number) for number in (mean, error)]
+
+
+END: dict[str, Callable[[Any], Any]] = {
+    "status": str,
+    "step": int,
+    "seconds": float,
+    "score": _score,
+    "score_text": lambda value: None if value is None else str(value),
+    "blocks": blocks.from_json,
+}
+"""How each entry of result.json is read; the file may come from anybody."""
+
+
+def forget_end(folder: Path) -> None:
+    """Removes result.json: the run goes on, and what it says of the end holds no more."""
+    (folder / "result.json").unlink(missing_ok=True)
+
+
+def what_is_saved(folder: Path) -> str:
+    """What there is of a run that was stopped at once, and how to go on."""
+    found = checkpoint.checkpoint_files(folder / "checkpoints")
+    if not (folder / "config.toml").exists():
+        return "stopped before anything was saved"
+    if (folder / "result.json").exists():
+        return f"stopped; the result is saved. Write its page: vijax report {folder}"
+    if not found:
+        return f"stopped before the first checkpoint. Begin again: vijax resume {folder}"
+    return f"stopped; saved up to step {int(found[0].stem.rpartition('_')[2]):,}. Go on: vijax resume {folder}"
 
 
 def posterior_arrays(state: Any) -> dict[str, np.ndarray]:

@@ -1,32 +1,30 @@
 """The folder of a run: what is in it, and the rules of entering.
 
-RUN/config.toml     every setting, as resolved       RUN/summary.txt     what was found, to read (topics.txt of topics)
+RUN/config.toml     every setting, as resolved       RUN/summary.txt     what was found, to read
 RUN/versions.json   what it ran on                   RUN/posterior.npz   q(beta), by variable and parameter
 RUN/data.json       sizes and checksum of the data   RUN/result.json     status, score, what the page shows
 RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
 RUN/metrics.jsonl   a line a step, a line a score    RUN/report.html     all of it on one page
-RUN/checkpoints/    the last three states
+RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
+
+A run begins with its config.toml, which is written last of what is known before the first step: a folder without it is
+no run yet, and `vijax fit` may begin there.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import platform
-import time
-from collections.abc import Callable, Iterator
-from importlib import metadata
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import jax
 
 from vijax import checkpoint
 from vijax.app.assemble import fingerprint
 from vijax.app.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.listing import Data
 from vijax.app.typed_toml import flatten
+from vijax.app.versions import write_versions
+from vijax.files import own_folder, write_text
 
 Say = Callable[[str], None]
 
@@ -38,24 +36,21 @@ def read_run_config(folder: Path) -> Config:
       ConfigError: `folder` is not a run folder.
     """
     if not (folder / "config.toml").is_file():
-        raise ConfigError(f"{folder}: not a run folder (it has no config.toml); `vijax fit CONFIG.toml` makes one")
+        raise ConfigError(
+            f"{folder}: not a run folder: it has no config.toml. If a run was stopped while it began, nothing of it "
+            f"was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
+        )
     return load_config(folder / "config.toml")
 
 
-def new_folder(name: str) -> Path:
-    """runs/NAME-n, with n one above those there are."""
-    taken = [path.name.rpartition("-")[2] for path in Path("runs").glob(f"{name}-*")]
-    return Path("runs") / f"{name}-{max((int(n) for n in taken if n.isdigit()), default=0) + 1}"
-
-
 def write_beginning(folder: Path, config: Config, data: Data) -> None:
-    """Makes the folder, with what is known before the first step."""
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(write_toml(config), encoding="utf-8")
+    """Writes what is known before the first step; config.toml last, with which the run exists."""
+    own_folder(folder / "checkpoints")
     if config.listing.reads_documents:
-        (folder / "vocabulary.txt").write_text("\n".join(data.names) + "\n", encoding="utf-8")
-    write_json(folder / "versions.json", _versions())
+        write_text(folder / "vocabulary.txt", "\n".join(data.names) + "\n")
+    write_versions(folder)
     write_json(folder / "data.json", _data_facts(config, data))
+    write_text(folder / "config.toml", write_toml(config))
 
 
 def read_vocabulary(folder: Path) -> tuple[str, ...]:
@@ -65,14 +60,6 @@ def read_vocabulary(folder: Path) -> tuple[str, ...]:
 
 def _data_facts(config: Config, data: Data) -> dict[str, Any]:
     return {**config.listing.source.facts(data), "sha256": fingerprint(config, data)}
-
-
-def _versions() -> dict[str, Any]:
-    packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "scipy", "optax")}
-    from vijax import __version__
-
-    machine = {"platform": platform.platform(), "cpus": os.cpu_count(), "devices": [str(d) for d in jax.devices()]}
-    return {"vijax": __version__, "python": platform.python_version(), **packages, **machine, "began": time.ctime()}
 
 
 def check_same_data(folder: Path, config: Config, data: Data) -> None:
@@ -91,42 +78,34 @@ def latest_checkpoint(folder: Path, config: Config, like: Any, say: Say) -> chec
     """The newest whole checkpoint, of a state of the shapes of `like`; None if the run was killed before its first."""
     if not checkpoint.checkpoint_files(folder / "checkpoints"):
         return None
-    found = checkpoint.latest(folder / "checkpoints", like, lambda message: say(f"Warning: {message}"))
-    differing = differing_keys(found.config, flatten(config))
-    if differing:
-        listed = "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items())
-        raise ConfigError(
-            f"{found.path}: written under other settings: {listed}. Put them back in {folder / 'config.toml'}, "
-            "or start anew: vijax fit"
-        )
-    return found
 
+    def check(before: Mapping[str, Any]) -> None:
+        differing = differing_keys(before, flatten(config))
+        if differing:
+            listed = "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items())
+            raise ConfigError(
+                f"{folder / 'checkpoints'}: written under other settings: {listed}. Put them back in "
+                f"{folder / 'config.toml'}, or start anew: vijax fit"
+            )
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps a second process off the folder; the lock goes with this process, however that ends."""
-    with (folder / ".lock").open("w") as file:
-        try:
-            import fcntl
-        except ImportError:  # Windows: nobody keeps watch
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(f"{folder}: another process is at work on this run; wait for it to end") from error
-        yield
+    return checkpoint.latest(folder / "checkpoints", like, lambda message: say(f"Warning: {message}"), check)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a file of JSON, wholly or not at all."""
-    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-    checkpoint.write_atomically(path, lambda file: file.write(text.encode()))
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Reads one; a `ConfigError` says if it is missing or damaged."""
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads one.
+
+    Raises:
+      ConfigError: it is missing or damaged.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: missing or damaged ({error}); is {path.parent} a run folder?") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: damaged: expected an object of JSON, got {type(found).__name__}")
+    return found

@@ -29,7 +29,7 @@ class DocumentData:
     vocabulary: str | None = setting(None, "file of words, one per line: names of word ids, or the words to keep")
     sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
     held_out: float = setting(0.1, "share of the documents kept out of training, for the score", between(0.0, 1.0))
-    split_seed: int = setting(0, "seed of the split into training and held-out documents")
+    split_seed: int = setting(0, "seed of the split into training and held-out documents", at_least(0))
     encoding: str = setting("utf-8", "of text files")
     lowercase: bool = setting(True, "whether case is ignored")
     token_pattern: str = setting(r"(?u)[^\W\d_]{3,}", "regular expression of a word")
@@ -63,7 +63,7 @@ class TableData:
     hold_out: Literal["rows", "entries"] = setting(
         "rows", "what is held out: rows (whole sequences or groups), or single entries, where some may be missing"
     )
-    split_seed: int = setting(0, "seed of the split into training and held-out parts")
+    split_seed: int = setting(0, "seed of the split into training and held-out parts", at_least(0))
     encoding: str = setting("utf-8", "of text files")
     sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
 
@@ -200,6 +200,8 @@ class FitConfig:
     convergence: float | None = setting(
         None, "stop when the bound changes by less, relatively, between reports", POSITIVE
     )
-    evaluate_every: int | None = setting(None, "steps between held-out scores; 0: only the last; unset: about six")
+    evaluate_every: int | None = setting(
+        None, "steps between held-out scores; 0: only the last; unset: about six", at_least(0)
+    )
     checkpoint_every_s: float = setting(60.0, "seconds between checkpoints; 0: at every chance", at_least(0))
     progress_every_s: float = setting(5.0, "seconds between lines of progress (a terminal gets a bar)", at_least(0.1))

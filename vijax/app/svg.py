@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vijax.metrics import lowest_shown
+from vijax.metrics import lowest_shown, wide_enough
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
@@ -67,7 +67,7 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
 def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> str:
     """One or more curves over common axes, as an <svg> element; curve i has the class `curve-i`."""
     x = axis([v for s in series for v in s.x], LEFT, WIDTH - RIGHT, margin=0.0)
-    y = axis(_extent(series), HEIGHT - BOTTOM, TOP, margin=0.06)
+    y = axis(wide_enough(_extent(series)), HEIGHT - BOTTOM, TOP, margin=0.06)
     return chart("".join(_curve(s, x, y, i) for i, s in enumerate(series)), x, y, x_label, y_label)
 
 
@@ -95,9 +95,9 @@ def _extent(series: Sequence[Series]) -> list[float]:
     return values
 
 
-def axis(values: Sequence[float], start: float, end: float, margin: float) -> Axis:
+def axis(values: Sequence[float | None], start: float, end: float, margin: float) -> Axis:
     """An axis that shows finite values, with a margin as a share of their range."""
-    finite = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
+    finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
     low, high = min(finite), max(finite)
     if low == high:
         low, high = low - max(abs(low), 1.0) * 0.05, high + max(abs(high), 1.0) * 0.05
@@ -117,8 +117,20 @@ def grid(x: Axis, y: Axis) -> str:
 
 def tick(x: float, y: float, anchor: str, value: float) -> str:
     """A number at a mark."""
-    text = f"{value:,.10g}".replace("-", "\u2212")
+    text = tick_text(value).replace("-", "\u2212")
     return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def tick_text(value: float) -> str:
+    """A number of at most eight letters or so, for which there is room beside an axis.
+
+    >>> [tick_text(value) for value in (-9_531_300.0, -953_130.0, 0.05, 2.5e9)]
+    ['-9.5313M', '-953,130', '0.05', '2.5G']
+    """
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if unit <= abs(value) < 1e15:
+            return f"{value / unit:.6g}{name}"
+    return f"{value:,.10g}" if abs(value) < 1e6 else f"{value:.2g}"
 
 
 def _curve(series: Series, x: Axis, y: Axis, i: int) -> str:
@@ -163,7 +175,7 @@ def bubble_map(bubbles: Sequence[Bubble], num_labels: int = 18) -> str:
         cx, cy = centre + reach * b.x, centre - reach * b.y
         radius = min(max(5.0, math.sqrt(b.size * covered / math.pi)), 38.0)
         drawn.append(
-            f'<a href="{b.href}"><circle class="bubble" cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}">'
+            f'<a href="{escape(b.href)}"><circle class="bubble" cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}">'
             f"<title>{escape(b.title)}</title></circle></a>"
         )
         box = _label_box(b.label, cx, cy if radius > 16 else cy + radius + 9, side)
@@ -188,6 +200,6 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def escape(text: str) -> str:
-    """Text for HTML."""
-    return html.escape(text, quote=True)
+def escape(text: object) -> str:
+    """Text for HTML, between tags and in quoted attributes."""
+    return html.escape(str(text), quote=True)

@@ -33,7 +33,7 @@ def _overview(topics: Sequence[Topic]) -> str:
         Bubble(*topic.position, topic.share, " ".join(topic.words[:2]), f"#topic-{topic.number}", _hover(topic))
         for topic in topics
     ]
-    largest = max(topic.share for topic in topics)
+    largest = max([topic.share for topic in topics] + [1e-300])
     rows = "".join(
         f'<li><a href="#topic-{t.number}"><span class="label">{escape(t.label)}</span>'
         f'{_bar(t.share / largest)}<span class="number">{100 * t.share:.1f} %</span></a></li>'
@@ -70,7 +70,7 @@ def _topics(topics: Sequence[Topic]) -> str:
 
 
 def _topic(topic: Topic) -> str:
-    most = topic.probabilities[0]
+    most = max(topic.probabilities[0], 1e-300)
     words = "".join(
         f'<li><b>{escape(word)}</b>{_bar(p / most)}<span class="number">{_percent(p)}</span></li>'
         for word, p in list(zip(topic.words, topic.probabilities, strict=True))[:NUM_WORDS]

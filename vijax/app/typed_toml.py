@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -70,10 +72,15 @@ class Setting(NamedTuple):
     check: Check | None
 
 
+@functools.cache
+def _hints(schema: Any) -> dict[str, Any]:
+    return typing.get_type_hints(schema)
+
+
 def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
     """Every leaf of a tree of dataclasses by its dotted key, in the order of the file it would make."""
     flat: dict[str, Setting] = {}
-    hints = typing.get_type_hints(schema)
+    hints = _hints(schema)
     for field in dataclasses.fields(schema):
         key, hint = prefix + field.name, hints[field.name]
         if dataclasses.is_dataclass(hint):
@@ -98,7 +105,7 @@ def build(schema: type[T], entries: Mapping[str, Entry]) -> T:
 
 
 def _nest(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
-    hints = typing.get_type_hints(schema)
+    hints = _hints(typing.cast(Any, schema))
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(schema):  # type: ignore[arg-type]
         key, hint = prefix + field.name, hints[field.name]
@@ -131,7 +138,28 @@ def _checked(key: str, entry: Entry, known: Setting) -> Any:
         ) from None
     if known.check is not None and value is not None and not known.check.test(value):
         raise ConfigError(f"{entry.origin}: {key}: expected {known.check.expected}, got {_show(entry.value)}")
+    for item in value if isinstance(value, tuple) else (value,):
+        _check_kept(item, f"{entry.origin}: {key}")
     return value
+
+
+LARGEST = 2**63 - 1
+
+
+def _check_kept(value: Any, where: str) -> None:
+    """What config.toml must give back: numbers that TOML promises to hold and that mean something, text in Unicode.
+
+    Raises:
+      ConfigError: an infinite number or none, an integer beyond 64 bits, half a surrogate pair.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: expected a finite number, got {_show(value)}")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ConfigError(f"{where}: expected an integer from -2^63 + 1 to 2^63 - 1, got {_show(value)}")
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ConfigError(
+            f"{where}: expected text in Unicode, got {_show(value)}; rename the file, if it is a file's name"
+        )
 
 
 class _WrongType(Exception):
@@ -215,8 +243,14 @@ def _nearest(key: str, known: list[str]) -> str | None:
 
 # --- writing ------------------------------------------------------------------------------------------------------
 def _show(value: Any) -> str:
-    """A value as TOML writes it; JSON's strings, numbers and lists are TOML's too."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    """A value as TOML writes it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_show, value))}]"
+    # JSON's strings and numbers are TOML's too, but for one letter: JSON lets a DEL stand as it is.
+    text = json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
+    return text.encode(errors="backslashreplace").decode()
 
 
 def write_toml(config: Any, comments: bool = True) -> str:

@@ -1,0 +1,84 @@
+"""Files of a run: written wholly or not at all, and never through a symbolic link.
+
+A run folder may come from somebody else. A link in it must not lead a write to another place, so a file is written
+under a new name and then takes the place of whatever has its name: of a link itself, not of what it points to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+PERMISSIONS = 0o666  # less the user's umask
+
+
+def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Puts what `write` writes at `target`: wholly, durably, or not at all; a link there is replaced.
+
+    Raises:
+      OSError: it could not be written; what was at `target` is as it was.
+    """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.unlink(missing_ok=True)  # of a process of the same number that was killed
+        with os.fdopen(_create(temporary), "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def write_text(target: Path, text: str) -> None:
+    r"""Writes a text in UTF-8, as `write_atomically` does. What UTF-8 lacks, half a surrogate pair (a cut emoji of a
+    JSON file, a byte of a file name), is written as JSON writes it, `\ud83d`: no run is lost for a letter of a title.
+    """
+    write_atomically(target, lambda file: file.write(text.encode("utf-8", errors="backslashreplace")))
+
+
+def open_to_append(path: Path) -> int:
+    """A descriptor for a file that grows.
+
+    Raises:
+      OSError: it cannot be opened, or is a link.
+    """
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, PERMISSIONS)
+
+
+def own_folder(path: Path) -> Path:
+    """The folder, made if it is missing.
+
+    Raises:
+      OSError: it cannot be made, or is a link to another one.
+    """
+    if path.is_symlink():
+        raise OSError(f"{path} is a link to another folder, and a run writes into its own folder only; remove the link")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes the temporary files of a writer that was killed."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, PERMISSIONS)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename durable; not every system can open a folder, and there the rename alone must do."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
