@@ -32,6 +32,7 @@ from vijax.app.run_folder import (
 from vijax.app.tables import held_out_entries
 from vijax.app.typed_toml import flatten
 from vijax.fit import Status, fit
+from vijax.interrupt import heard_while_busy
 from vijax.progress import Printer
 from vijax.result import Fit
 
@@ -167,7 +168,7 @@ def _sit(
     printer = Printer(
         config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
     )
-    with _terminable():
+    with _terminable(), heard_while_busy(), printer.announcing():
         result = fit(
             algorithm,
             listing.arrange(data.train, config.model),
