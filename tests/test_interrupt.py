@@ -9,20 +9,20 @@ from vijax.interrupt import BUSY
 
 BLOCKED = """
 import ctypes, signal, sys
-from vijax.interrupt import heard_while_busy, interruptible
+from vijax.interrupt import heard_while_busy, interrupt_flag
 signal.signal(signal.SIGINT, signal.default_int_handler)
 library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
 library.pthread_mutex_lock(mutex)
-with heard_while_busy(grace_s=0.2), interruptible():
+with heard_while_busy(grace_s=0.2), interrupt_flag():
     print("blocked", flush=True)
     library.pthread_mutex_lock(mutex)  # native code that never ends, and holds no lock of Python's
 """
 
 HEARD = """
 import signal, time
-from vijax.interrupt import heard_while_busy, interruptible
+from vijax.interrupt import heard_while_busy, interrupt_flag
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with heard_while_busy(grace_s=0.2, leave=print), interruptible() as asked:
+with heard_while_busy(grace_s=0.2, leave=print), interrupt_flag() as asked:
     signal.raise_signal(signal.SIGINT)
     time.sleep(0.5)
     assert asked.is_set()

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
 from vijax.families.base import require_integers
-from vijax.interrupt import interruptible
+from vijax.interrupt import interrupt_flag
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
 from vijax.restarts import Many, best, many, of_run
@@ -249,7 +249,7 @@ def _run(
     started = time.perf_counter()
     status = Status.FINISHED
     chunks.state = state
-    with interruptible() as interrupted:
+    with interrupt_flag() as interrupted:
         for trace, done in chunks.run(state):
             traces.append(trace)
             status = _verdict(chunks.state, traces, tol, max_bad_steps, interrupted.is_set())

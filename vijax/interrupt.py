@@ -56,7 +56,7 @@ class Interrupt:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[threading.Event]:
+def interrupt_flag() -> Iterator[threading.Event]:
     """Set by the first Ctrl-C; a second one interrupts at once. In other threads than the main one nothing is heard."""
     if threading.current_thread() is not threading.main_thread():
         yield threading.Event()
