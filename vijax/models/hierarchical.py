@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import init as starts
 from vijax.families import Gamma, MultivariateNormal, Product, TruncatedNormal
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 from vijax.models.grouped import check_groups
@@ -67,8 +67,7 @@ def hierarchical_linear_regression(
     >>> print(fit.locals(data, key=jax.random.key(0))["coefficients"].mean()[:, 0].round(1))
     [1. 2. 3. 4.]
     """
-    require(0 < shape < math.inf, "shape", "a positive number", shape)
-    require(0 < rate < math.inf, "rate", "a positive number", rate)
+    require_positive(shape=shape, rate=rate)
 
     def fits(stats: Any, group: Group) -> Float[Array, " n"]:
         noise = stats["noise"]
@@ -124,7 +123,9 @@ def hierarchical_probit_regression(
         return -0.5 * stats["size"].square - 0.5 * math.log(0.5 * math.pi)
 
     half = lambda n: {"size": TruncatedNormal.from_mean_variance(jnp.zeros(n), 1.0)}
-    model = _regression(dim, covariance, hyperprior, fits, half, _signs, "labels -1 and +1", filler)
+    model = _regression(
+        dim, covariance, hyperprior, fits, half, _signs, "labels -1 and +1 (2 * y - 1 makes them of 0 and 1)", filler
+    )
     return model()
 
 
@@ -165,7 +166,9 @@ def multilevel_logistic_regression(
         return 0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
 
     weight = lambda n: {"weight": PolyaGamma(jnp.zeros(n, jnp.result_type(float)))}
-    return _regression(dim, covariance, hyperprior, fits, weight, _signs, "labels -1 and +1")()
+    return _regression(
+        dim, covariance, hyperprior, fits, weight, _signs, "labels -1 and +1 (2 * y - 1 makes them of 0 and 1)"
+    )()
 
 
 # --- what the three have in common ------------------------------------------------------------------------------------
