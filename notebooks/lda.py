@@ -15,15 +15,24 @@
 # # Topics three ways: SVI, SSVI-A and SSVI on latent Dirichlet allocation
 #
 # One model, one step, three messages. We draw a corpus from known topics, fit it three times, and see who finds them.
-# On Colab, run the next cell first; elsewhere install vijax as the README says.
+# If vijax is not installed (on Colab, say), clone or upload its repository into a folder `vijax` beside this notebook: the
+# next cell installs it from there (`pip install -e ".[cli]"`). Where it is installed, that cell does nothing.
 
 # %%
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
-if "google.colab" in sys.modules and importlib.util.find_spec("vijax") is None:
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "vijax[cli]"], check=True)
+spec = importlib.util.find_spec("vijax")
+if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/cli.py").is_file()]
+    if not clones:
+        raise ImportError("vijax is not installed: clone (or upload) its repository into a folder vijax beside this")
+    clone = clones[0].resolve()
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-e", f"{clone}[cli]"], check=True)
+    sys.path.insert(0, str(clone))  # this Python has started: it does not look for new installations
+    importlib.invalidate_caches()
 
 # %%
 import jax

@@ -18,15 +18,24 @@
 #
 # We write the log joint of a small mixture of normals, let coordinate ascent fit it, watch what happens, and then ask a
 # sampler that shares no code with it (NUTS, of blackjax) what the posterior really is.
-# On Colab, run the next cell first; elsewhere `pip install "vijax[cli,mcmc]"`.
+# If vijax is not installed (on Colab, say), clone or upload its repository into a folder `vijax` beside this notebook: the
+# next cell installs it from there (`pip install -e ".[cli,mcmc]"`). Where it is installed, that cell does nothing.
 
 # %%
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
-if "google.colab" in sys.modules and importlib.util.find_spec("vijax") is None:
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "vijax[cli,mcmc]"], check=True)
+spec = importlib.util.find_spec("vijax")
+if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/cli.py").is_file()]
+    if not clones:
+        raise ImportError("vijax is not installed: clone (or upload) its repository into a folder vijax beside this")
+    clone = clones[0].resolve()
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-e", f"{clone}[cli,mcmc]"], check=True)
+    sys.path.insert(0, str(clone))  # this Python has started: it does not look for new installations
+    importlib.invalidate_caches()
 
 # %%
 import jax

@@ -2,7 +2,23 @@
 
 import vijax.runtime  # noqa: F401  # isort: skip  (first: XLA reads its flags when it starts)
 
-from vijax import estep, expectation, geometry, init, likelihood, message, models, reference, sites, step_size
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from vijax import (
+    estep,
+    expectation,
+    families,
+    geometry,
+    init,
+    likelihood,
+    message,
+    models,
+    reference,
+    sites,
+    step_size,
+)
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
@@ -33,6 +49,9 @@ from vijax.model import LocalElbo, Model, model
 from vijax.models.energy import conditional, energy_model
 from vijax.proximal import pg_svi
 from vijax.result import Fit
+
+if TYPE_CHECKING:
+    from vijax import checkpoint, data, evaluate, plots
 
 __version__ = "0.1.0"
 
@@ -70,12 +89,16 @@ __all__ = [
     "TruncatedNormal",
     "Wishart",
     "cavi",
+    "checkpoint",
     "compose",
     "conditional",
+    "data",
     "em",
     "energy_model",
     "estep",
+    "evaluate",
     "expectation",
+    "families",
     "fit",
     "geometry",
     "init",
@@ -85,6 +108,7 @@ __all__ = [
     "model",
     "models",
     "pg_svi",
+    "plots",
     "reference",
     "sites",
     "ssvi",
@@ -92,3 +116,16 @@ __all__ = [
     "step_size",
     "svi",
 ]
+
+ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots")
+"""Modules of the list above that `import vijax` leaves for later."""
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in ON_FIRST_USE:
+        return importlib.import_module(f"vijax.{name}")
+    raise AttributeError(f"module 'vijax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from vijax import describe, tree
 from vijax import geometry as geometries
-from vijax import tree
 from vijax.batch import Minibatch, as_minibatch
 from vijax.families import Family, Product
 from vijax.families.base import require, require_integers
@@ -100,6 +100,9 @@ class Spec(NamedTuple):
     full_data: bool
     sequential: bool
 
+    def __repr__(self) -> str:
+        return describe.of_spec(self)
+
 
 class Algorithm(NamedTuple):
     """A pure algorithm: jit, scan, vmap or shard its functions as you like.
@@ -114,6 +117,9 @@ class Algorithm(NamedTuple):
     init: Callable[..., State]
     step: Callable[[PRNGKeyArray, State, Any], tuple[State, Info]]
     spec: Spec
+
+    def __repr__(self) -> str:
+        return describe.of_algorithm(self)
 
 
 def compose(

@@ -1,10 +1,12 @@
-"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `evaluate`, `report`, `settings`."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `evaluate`, `report`, `settings`, `version`."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ Then
     vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit
     vijax settings                                the models, and every setting of the first
     vijax settings --model hmm                    every setting of another, its default and its meaning
+    vijax version                                 which vijax this is (also: vijax --version)
 
 --debug (or VIJAX_DEBUG=1) shows where an error came from. Compiled programs are kept in the user's cache folder
 (VIJAX_CACHE moves it), so that the second run starts in seconds.
@@ -138,6 +141,14 @@ def settings(*, model: str | None = None) -> int:
     return 0
 
 
+def version() -> int:
+    """Prints the version of vijax."""
+    from vijax import __version__
+
+    print(f"vijax {__version__}")
+    return 0
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
     "fit": fit,
     "resume": resume,
@@ -146,6 +157,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "evaluate": evaluate,
     "report": report,
     "settings": settings,
+    "version": version,
 }
 
 
@@ -169,22 +181,49 @@ def _end(outcome: Any) -> int:
 
 # --- errors and start-up ------------------------------------------------------------------------------------------
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 130 interrupted, 1 a fault of vijax."""
+    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 130 interrupted, 141 where nobody reads
+    on (as of `vijax summary RUN | head`), 1 a fault of vijax."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if arguments is None:
-        _keep_compiled_programs()
     debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
     given = [argument for argument in given if argument != "--debug"]
+    given = ["version"] if given == ["--version"] else given
+    with _as_a_program(debug) if arguments is None else contextlib.nullcontext():
+        return _guarded(given, debug)
+
+
+def _guarded(given: list[str], debug: bool) -> int:
+    """The exit code, and every error in one line."""
     try:
-        return _run(given)
+        code = _run(given)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt as stopped:  # a run's says what is saved
         print(f"\nvijax: {stopped if stopped.args else 'stopped'}", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        _drop_the_rest()
+        return 141
     except Exception as error:
         if debug:
             raise
-        print(f"vijax: {printable(_one_line(error))}", file=sys.stderr)
+        print(f"vijax: {printable(_one_line(error, given[0]))}", file=sys.stderr)
         return 2 if _is_input_error(error) else 1
+
+
+@contextlib.contextmanager
+def _as_a_program(debug: bool) -> Iterator[None]:
+    """What is done where the process is ours."""
+    from vijax.app.banners import kept_off
+
+    _keep_compiled_programs()
+    with contextlib.nullcontext() if debug else kept_off():
+        yield
+
+
+def _drop_the_rest() -> None:
+    """Python writes what is left in its buffer when it ends, and would complain once more that nobody reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(given: list[str]) -> int:
@@ -222,11 +261,14 @@ def _is_input_error(error: Exception) -> bool:
     return isinstance(error, ValueError | OSError | ImportError | CheckpointError)
 
 
-def _one_line(error: Exception) -> str:
-    """The message, or for a fault of our own what it was and how to see more."""
+def _one_line(error: Exception, command: str) -> str:
+    """The message, in the words of the command line; or for a fault of our own what it was and how to see more."""
+    from vijax.app.wording import in_command_line_terms
+
     text = " ".join(str(error).split())
     if _is_input_error(error) and text:
-        return text
+        options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()
+        return in_command_line_terms(text, options)
     return f"{type(error).__name__}: {text} (a fault of vijax, it seems; --debug shows where)"
 
 

@@ -5,13 +5,26 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+PACKAGES = {"sklearn": "scikit-learn", "contourpy": "matplotlib"}
+"""What installs a module, where the names differ."""
+
+
+def missing(name: str, packages: str, extra: str) -> str:
+    """What to say of a module that is not installed, with the command that installs it.
+
+    >>> missing("sklearn", "scikit-learn", "cli")
+    'sklearn is needed for this and is not installed: pip install scikit-learn (in a clone: pip install -e ".[cli]")'
+    """
+    clone = f'in a clone: pip install -e ".[{extra}]"'
+    return f"{name} is needed for this and is not installed: pip install {packages} ({clone})"
+
 
 def require_extra(module: str, extra: str = "cli") -> ModuleType:
     """Imports an optional dependency.
 
     Args:
       module: the module's dotted name, "sklearn.feature_extraction.text" say.
-      extra: the extra of vijax that installs it.
+      extra: the extra of this package that lists it.
 
     Raises:
       ImportError: it is not installed; the message holds the install command.
@@ -23,5 +36,4 @@ def require_extra(module: str, extra: str = "cli") -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
-        message = f'{name} is needed for this and is not installed: pip install "vijax[{extra}]"'
-        raise ImportError(message) from error
+        raise ImportError(missing(name, PACKAGES.get(name, name), extra)) from error

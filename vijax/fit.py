@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +15,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
 from vijax.families.base import require_integers
+from vijax.interrupt import interrupt_flag
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
 from vijax.restarts import Many, best, many, of_run
@@ -251,7 +249,7 @@ def _run(
     started = time.perf_counter()
     status = Status.FINISHED
     chunks.state = state
-    with _interrupt_flag() as interrupted:
+    with interrupt_flag() as interrupted:
         for trace, done in chunks.run(state):
             traces.append(trace)
             status = _verdict(chunks.state, traces, tol, max_bad_steps, interrupted.is_set())
@@ -306,37 +304,3 @@ def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping:
 
 def _joined(traces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([t[name] for t in traces]) for name in traces[0]} if traces else {}
-
-
-FINISHING = "interrupted: finishing the current chunk; press again to stop at once"
-
-
-def _say_at_once(line: str) -> None:
-    """To standard error by the bare system call: a signal may have come in the middle of a print, which cannot be
-    entered again."""
-    start = "\n" if os.isatty(2) else ""  # below a progress bar
-    with contextlib.suppress(OSError):
-        os.write(2, f"{start}{line}\n".encode())
-
-
-@contextlib.contextmanager
-def _interrupt_flag() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C, which lets the current chunk finish, and says so; a second one interrupts at once."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def handle(signum: int, frame: Any) -> None:
-        if flag.is_set() and callable(before):
-            before(signum, frame)
-        if not flag.is_set():
-            _say_at_once(FINISHING)
-        flag.set()
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield flag
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.batch import Minibatch
 from vijax.families import Categorical, Family, Product
-from vijax.families.base import require, require_integers
+from vijax.families.base import require, require_integers, require_positive
 
 
 class Context(NamedTuple):
@@ -88,7 +88,7 @@ def random_responsibilities(concentration: float = 1.0) -> Init:
     Raises:
       ValueError: it is not positive; or (when used) the model has no categorical local.
     """
-    require(concentration > 0, "concentration", "a positive number", concentration)
+    require_positive(concentration=concentration)
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
         size = jax.tree.leaves(context.data().data)[0].shape[0]

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from vijax import describe
 from vijax.batch import Minibatch
 from vijax.families import Family, Point, Product
 
@@ -89,6 +90,9 @@ class Model:
     check_data: Callable[[PyTree], None] | None = None
     shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
     needs_prior: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return describe.of_model(self)
 
 
 def model(

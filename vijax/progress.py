@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
 from vijax.extras import require_extra
+
+COMPILING = "compiling ... (the steps follow when that is done)"
 
 
 class Mark(NamedTuple):
@@ -56,9 +60,23 @@ class Printer:
         self._first: Mark | None = None
         self._last = Mark(0, 0.0, clock(), outside())
         self._bar: Any = None
+        self._announcement: threading.Timer | None = None
+
+    @contextlib.contextmanager
+    def announcing(self, after_s: float = 2.0) -> Iterator[None]:
+        """Says that XLA compiles if there is nothing else to say for so long: around a fit, before its first report."""
+        self._announcement = threading.Timer(after_s, lambda: print(COMPILING, file=self._stream, flush=True))
+        self._announcement.daemon = True
+        self._announcement.start()
+        try:
+            yield
+        finally:
+            self._announcement.cancel()
 
     def __call__(self, seen: Any) -> None:
         """Reports, if it is time to."""
+        if self._announcement is not None:
+            self._announcement.cancel()
         now = self._clock()
         first = self._first is None
         if not (first or seen.stopping or now - self._last.seconds >= self._every_s):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
+from vijax import describe
 from vijax.algorithm import Algorithm, State
 from vijax.batch import Minibatch
 from vijax.families import Family, Point, Product
@@ -29,6 +30,9 @@ class Fit(NamedTuple):
     state: State
     trace: dict[str, np.ndarray]
     status: Any
+
+    def __repr__(self) -> str:
+        return describe.of_fit(self)
 
     @property
     def posterior(self) -> Product:

@@ -1,43 +1,114 @@
-"""What the XLA runtime must be told before it starts, while it needs to be.
+"""What the XLA runtime must be told before it starts, for as long as it needs to hear it.
 
 In jaxlib 0.10 batched LAPACK calls (Cholesky, triangular solves of stacks of matrices) wait for helpers from the very
 pool of threads that they run on: as many of them side by side as it has threads, one for each core, wait for ever.
 jaxlib 0.8 and 0.9 are free of it. Two settings together keep away from it: a scheduler that rarely runs two calls side
 by side (not enough on its own: around a loop it does), and a pool larger than their number (not enough on its own: a
-step may hold dozens). XLA reads the one when the first computation is compiled and the other when the first device is
-asked for, so import vijax before that.
+step may hold dozens).
+
+XLA reads both from the environment: the pool's size when the first device is asked for, the scheduler when the first
+program is compiled. So `import vijax` sets two variables, XLA_FLAGS and PJRT_NPROC, and takes them back after the first
+compilation, which JAX announces to listeners (`jax.monitoring`). Programs that are started later inherit nothing;
+those started between the import and the first computation do. An import does not start a backend itself, so that
+`jax.distributed.initialize` and the choice of a platform may still follow it. An import after JAX has started comes
+too late: it changes nothing and warns. Settings of the user's own stand.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+import warnings
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
+import jax
 import jaxlib
 
 FLAG = "xla_cpu_enable_concurrency_optimized_scheduler"
 SPARE_THREADS = 16  # more than a step has LAPACK calls side by side, with the scheduler above
+COMPILED = "/jax/core/compile/backend_compile_duration"  # the event after which XLA has read both
 
 
-def prepare(environ: MutableMapping[str, str], jaxlib_version: str, num_cores: int) -> None:
-    """Sets what keeps this version of jaxlib from locking up; choices of the user's stand.
+def needed(environ: MutableMapping[str, str], jaxlib_version: str, num_cores: int) -> dict[str, str]:
+    """The variables that keep this version of jaxlib from locking up, those that the user has chosen left out.
 
-    >>> environ = {"XLA_FLAGS": "--xla_a=1"}
-    >>> prepare(environ, "0.9.2", num_cores=2)
-    >>> environ
-    {'XLA_FLAGS': '--xla_a=1'}
-    >>> prepare(environ, "0.10.2", num_cores=2)
-    >>> print(*(f"{name}: {value}" for name, value in environ.items()), sep="\\n")
+    >>> needed({"XLA_FLAGS": "--xla_a=1"}, "0.9.2", num_cores=2)
+    {}
+    >>> for name, value in needed({"XLA_FLAGS": "--xla_a=1"}, "0.10.2", num_cores=2).items():
+    ...     print(f"{name}: {value}")
     XLA_FLAGS: --xla_a=1 --xla_cpu_enable_concurrency_optimized_scheduler=false
     PJRT_NPROC: 18
     """
     if not jaxlib_version.startswith("0.10."):
-        return
+        return {}
     flags = environ.get("XLA_FLAGS", "")
-    if FLAG not in flags:
-        environ["XLA_FLAGS"] = f"{flags} --{FLAG}=false".strip()
-    if "NPROC" not in environ:
-        environ.setdefault("PJRT_NPROC", str(num_cores + SPARE_THREADS))
+    ours = {} if FLAG in flags else {"XLA_FLAGS": f"{flags} {_OURS}".strip()}
+    pool = {} if "NPROC" in environ or "PJRT_NPROC" in environ else {"PJRT_NPROC": str(num_cores + SPARE_THREADS)}
+    return ours | pool
 
 
-prepare(os.environ, jaxlib.__version__, os.cpu_count() or 1)
+_OURS = f"--{FLAG}=false"
+
+
+def lend(environ: MutableMapping[str, str], variables: dict[str, str]) -> Callable[[], None]:
+    """Sets variables; gives the function that takes them back, and leaves alone what others have set meanwhile.
+
+    >>> environ = {"XLA_FLAGS": "--xla_a=1"}
+    >>> take_back = lend(environ, needed(environ, "0.10.2", num_cores=2))
+    >>> environ["XLA_FLAGS"] += " --xla_b=2"
+    >>> take_back()
+    >>> environ
+    {'XLA_FLAGS': '--xla_a=1 --xla_b=2'}
+    """
+    had_flags = "XLA_FLAGS" in environ
+    environ.update(variables)
+
+    def take_back() -> None:
+        if "XLA_FLAGS" in variables and _OURS in environ.get("XLA_FLAGS", ""):
+            environ["XLA_FLAGS"] = " ".join(flag for flag in environ["XLA_FLAGS"].split() if flag != _OURS)
+            if not environ["XLA_FLAGS"] and not had_flags:
+                del environ["XLA_FLAGS"]
+        if "PJRT_NPROC" in variables and environ.get("PJRT_NPROC") == variables["PJRT_NPROC"]:
+            del environ["PJRT_NPROC"]
+
+    return take_back
+
+
+def has_started() -> bool:
+    """Whether JAX has a backend already. The number of CPU devices may be set before and not after, so an attempt to
+    set it tells; nothing is changed by it, and no backend is started."""
+    number = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]
+    try:
+        jax.config.update("jax_num_cpu_devices", number + 1)
+    except RuntimeError:
+        return True
+    jax.config.update("jax_num_cpu_devices", number)
+    return False
+
+
+def prepare() -> None:
+    """What `import vijax` does, once: lends XLA its settings until the first compilation, or warns if that is over."""
+    variables = needed(os.environ, jaxlib.__version__, os.cpu_count() or 1)
+    if not variables:
+        return
+    if has_started():
+        if jax.default_backend() == "cpu":
+            settings = " ".join(f"{name}='{value}'" for name, value in variables.items())
+            warnings.warn(
+                f"vijax was imported after JAX had started. With jaxlib {jaxlib.__version__} on a CPU, factorisations "
+                "of stacks of matrices (full covariances) may then wait for ever. Import vijax before the first "
+                f"computation, or start Python with {settings}.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return
+    take_back = lend(os.environ, variables)
+
+    def after_compilation(event: str, duration_secs: float, **_: Any) -> None:
+        if event == COMPILED:
+            take_back()
+
+    jax.monitoring.register_event_duration_secs_listener(after_compilation)
+
+
+prepare()

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vijax.families.base import require, require_integers
+from vijax.families.base import require, require_integers, require_positive
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
@@ -39,7 +39,7 @@ def robbins_monro(scale: float = 1.0, offset: float = 1.0, kappa: float = 0.75) 
     >>> [round(float(rho(t)), 4) for t in (0, 1, 15)]
     [1.0, 0.5946, 0.125]
     """
-    require(scale > 0, "scale", "a positive number", scale)
+    require_positive(scale=scale)
     require(offset >= 1, "offset", "a number >= 1", offset)
     require(0 <= kappa <= 1, "kappa", "a number in [0, 1]", kappa)
     return lambda t: jnp.minimum(1.0, scale * (t + jnp.float32(offset)) ** -kappa)
@@ -68,7 +68,7 @@ def ramp(sweeps: float = 1.0) -> Ramp:
     Args:
       sweeps: passes over the data until N_t = N.
     """
-    require(sweeps > 0, "sweeps", "a positive number", sweeps)
+    require_positive(sweeps=sweeps)
     return lambda t, total, batch: jnp.minimum((t + 1) * batch / sweeps, total)
 
 
@@ -89,7 +89,7 @@ def proximal(beta: float | Schedule) -> Schedule:
     """
     if callable(beta):
         return lambda t: beta(t) / (1.0 + beta(t))
-    require(beta > 0, "beta", "a positive number", beta)
+    require_positive(beta=beta)
     return lambda t: jnp.full(jnp.shape(t), beta / (1.0 + beta))
 
 

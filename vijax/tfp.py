@@ -16,6 +16,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from vijax.extras import missing
 from vijax.families import (
     Bernoulli,
     Beta,
@@ -50,7 +51,7 @@ def load() -> ModuleType:
         found = f"tensorflow-probability {stable} and tfp-nightly {nightly} are both installed, in one namespace"
         raise ImportError(f"{found}, so that parts of the one overwrite the other. To mend it: {REPAIR}")
     if not stable and not nightly:
-        raise ImportError('TensorFlow Probability is needed for this and is not installed: pip install "vijax[tfp]"')
+        raise ImportError(missing("TensorFlow Probability", "tfp-nightly", "tfp"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations inside TFP, none of the caller's business

@@ -28,6 +28,7 @@ from vijax.app.typed_toml import flatten
 from vijax.app.versions import note_versions
 from vijax.files import remove_leftovers
 from vijax.fit import Status, fit
+from vijax.interrupt import heard_while_busy
 from vijax.progress import Printer
 from vijax.result import Fit
 from vijax.terminal import printable
@@ -201,7 +202,7 @@ def _sit(
     printer = Printer(
         config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
     )
-    with _terminable():
+    with _terminable(), heard_while_busy(), printer.announcing():
         result = fit(
             algorithm,
             listing.arrange(data.train, config.model),

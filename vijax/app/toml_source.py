@@ -15,8 +15,9 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
     """The entries of a TOML file.
 
     Raises:
-      ConfigError: the file is missing, is not UTF-8 or is not TOML.
+      ConfigError: the file is missing, holds data, is not UTF-8 or is not TOML.
     """
+    _check_is_no_data(Path(path))
     try:
         text = Path(path).read_text(encoding="utf-8")
         tables = tomllib.loads(text)
@@ -28,6 +29,17 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     lines = _key_lines(text)
     return {key: Entry(value, _place(path, key, lines)) for key, value in _leaves(tables).items()}
+
+
+def _check_is_no_data(path: Path) -> None:
+    """A data set in the place of the configuration is an error that says where data go."""
+    from vijax.data.read import ENDINGS
+
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if path.is_dir() or ending in {*ENDINGS, ".npy"}:
+        kind = "a folder" if path.is_dir() else "data"
+        remedy = f"vijax fit CONFIG --data {path}, with a configuration such as configs/lda_docstrings.toml"
+        raise ConfigError(f"{path} is {kind}, not a configuration: {remedy}")
 
 
 def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:

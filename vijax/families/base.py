@@ -220,6 +220,34 @@ def require_integers(least: int = 1, **sizes: Any) -> None:
         require(whole and size >= least, name, f"an integer >= {least}", size)
 
 
+def require_positive(**values: Any) -> None:
+    """Raises ValueError naming the first argument that is no positive finite number (or array of them); traced values
+    pass.
+
+    >>> require_positive(scale=2.0, alpha="0.1")
+    Traceback (most recent call last):
+    ...
+    ValueError: alpha: expected a positive number, got the string '0.1'. Write the number without quotes.
+    """
+    for name, value in values.items():
+        if isinstance(value, jax.core.Tracer):
+            continue
+        numbers = _as_numbers(np.asarray, value, name, "a positive number")
+        require((numbers > 0) & np.isfinite(numbers), name, "a positive number", value)
+
+
+def _as_numbers(make: Callable[[Any], Any], value: Any, argument: str, expected: str) -> Any:
+    """`make(value)`, an array; ValueError where `value` is not made of numbers: a string above all."""
+    remedy = "Write the number without quotes." if isinstance(value, str | bytes) else ""
+    got = f"the string {value!r}" if isinstance(value, str | bytes) else repr(value)
+    try:
+        made = make(value)
+    except (TypeError, ValueError):
+        made = None
+    require(made is not None and made.dtype.kind not in "USO", argument, expected, got, remedy)
+    return made
+
+
 def brief(x: Any) -> str:
     """A value as an error message should show it: large arrays by shape and range."""
     if isinstance(x, jax.core.Tracer) or not hasattr(x, "dtype"):
@@ -234,15 +262,21 @@ def brief(x: Any) -> str:
     return f"an array of shape {x.shape} with values in [{finite.min():.6g}, {finite.max():.6g}]{bad}"
 
 
-def as_float(x: Any) -> Float[Array, ...]:
+def as_float(x: Any, argument: str = "parameter") -> Float[Array, ...]:
     """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on and `x` is of
-    it."""
-    return as_floats(x)[0]
+    it. A ValueError names the argument where `x` is not made of numbers."""
+    return as_floats(x, argument=argument)[0]
 
 
-def as_floats(*values: Any) -> list[Float[Array, ...]]:
-    """Arrays of one common float dtype, never weakly typed; Python numbers adopt the dtype of the arrays."""
-    arrays = [jnp.asarray(x) for x in values]
+def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ...]]:
+    """Arrays of one common float dtype, never weakly typed; Python numbers adopt the dtype of the arrays.
+
+    >>> as_floats(1.0, "2")
+    Traceback (most recent call last):
+    ...
+    ValueError: parameter: expected numbers, got the string '2'. Write the number without quotes.
+    """
+    arrays = [_as_numbers(jnp.asarray, x, argument, "numbers") for x in values]
     dtype = jnp.result_type(float, *arrays)
     return [jnp.asarray(x, dtype) for x in arrays]
 

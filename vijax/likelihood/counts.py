@@ -10,7 +10,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
-from vijax.families.base import require
+from vijax.families.base import require_positive
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 
@@ -44,8 +44,8 @@ def negative_binomial(dispersion: Any) -> Likelihood:
     Raises:
       ValueError: r not positive.
     """
+    require_positive(dispersion=dispersion)
     r = jnp.asarray(dispersion)
-    require(r > 0, "dispersion", "a positive number", r)
 
     def log_prob(y: Any, z: Array) -> Array:
         shift = z - jnp.log(r)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
-from vijax.families.base import require
+from vijax.families.base import require_positive
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 
@@ -23,8 +23,8 @@ def gaussian(variance: Any) -> Likelihood:
     Raises:
       ValueError: the variance is not positive.
     """
+    require_positive(variance=variance)
     s2 = jnp.asarray(variance)
-    require(s2 > 0, "variance", "a positive number", s2)
 
     def log_prob(y: Any, z: Array) -> Array:
         return -0.5 * (y - z) ** 2 / s2 - 0.5 * jnp.log(2 * math.pi * s2)
@@ -52,9 +52,8 @@ def student_t(degrees: Any, scale: Any) -> Likelihood:
     Raises:
       ValueError: either is not positive.
     """
+    require_positive(degrees=degrees, scale=scale)
     nu, s = jnp.asarray(degrees), jnp.asarray(scale)
-    require(nu > 0, "degrees", "a positive number", nu)
-    require(s > 0, "scale", "a positive number", s)
 
     def log_prob(y: Any, z: Array) -> Array:
         constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * jnp.log(nu * math.pi) - jnp.log(s)

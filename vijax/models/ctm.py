@@ -76,7 +76,7 @@ def ctm(
     """
     require_integers(2, num_topics=num_topics)
     require_integers(vocab_size=vocab_size)
-    eta = as_float(eta)
+    eta = as_float(eta, "eta")
     require(eta.shape in ((), (vocab_size,)), "eta", f"a scalar or shape ({vocab_size},)", eta.shape)
     require((eta > 0) & jnp.isfinite(eta), "eta", "positive finite numbers", eta)
     require(num_samples >= 2 and num_samples % 2 == 0, "num_samples", "an even number >= 2", num_samples)

@@ -22,17 +22,18 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
 from vijax.families import Categorical, stick_breaking
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require, require_positive
 from vijax.model import Estimates, Hyper, Model
-from vijax.models.emission import Emission
+from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
 
 
 def dp_mixture(
-    emission: Emission,
+    emission: Emission | None = None,
     concentration: float = 1.0,
     truncation: Literal["finite", "tied"] = "finite",
     init: starts.Init | None = None,
+    **others: Any,
 ) -> Model:
     """A Dirichlet-process mixture truncated at T = `emission.num_components` components.
 
@@ -47,6 +48,7 @@ def dp_mixture(
       A `Model` with globals `sticks` (T - 1, or T of them) and `components`.
 
     Raises:
+      TypeError: no emission, or an argument of the emission given to the model.
       ValueError: an unknown truncation, a concentration that is not positive, or finite truncation at one component.
 
     >>> import jax, vijax as vi
@@ -56,9 +58,10 @@ def dp_mixture(
     >>> fit.posterior["sticks"].batch_shape
     (6,)
     """
+    emission = check_emission(emission, others)
     size, tied = emission.num_components, truncation == "tied"
     require(truncation in ("finite", "tied"), "truncation", '"finite" or "tied"', repr(truncation))
-    require(concentration > 0, "concentration", "a positive number", concentration)
+    require_positive(concentration=concentration)
     require(tied or size > 1, "emission", "at least two components for finite truncation", size)
     prior_stats = emission.prior.expected_stats()
 

@@ -7,7 +7,7 @@ models (seed 003, eq. 9.1 to 9.9: a mixture of *any* exponential family).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -49,6 +49,21 @@ class Emission(NamedTuple):
         if self.predictive is not None and not isinstance(q, Point):
             return self.predictive(q, y)
         return log_predictive(self.log_likelihood, q, y)
+
+
+def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
+    """What a model of components was given as its emission.
+
+    Raises:
+      TypeError: none was given, or arguments that the model does not have.
+    """
+    example = "vijax.models.emission.full_gaussian(num_components=3, dim=2)"
+    if others:
+        belong = "the number of components and their dimension are arguments of the emission"
+        raise TypeError(f"unexpected argument {sorted(others)[0]}: {belong}. Pass emission={example}, say.")
+    if not isinstance(emission, Emission):
+        raise TypeError(f"emission: expected what components emit, {example} say, got {emission!r}.")
+    return emission
 
 
 def log_predictive(log_likelihood: LogLikelihood, q: Family | Point, y: Float[Array, ...]) -> Float[Array, " K"]:
@@ -155,7 +170,7 @@ def full_gaussian(
     """
     sizes = _sizes(num_components, dim)
     degrees = dim + 2.0 if degrees is None else degrees
-    scale = jnp.eye(dim) / degrees if scale is None else as_float(scale)
+    scale = jnp.eye(dim) / degrees if scale is None else as_float(scale, "scale")
     prior = NormalWishart.from_parameters(
         location=_full("location", location, sizes),
         strength=_full("strength", strength, sizes[:1]),
@@ -177,7 +192,7 @@ def _sizes(num_components: int, dim: int) -> tuple[int, int]:
 
 
 def _full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
-    value = as_float(value)
+    value = as_float(value, name)
     fits = value.ndim <= len(shape) and all(a in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False))
     require(fits, name, f"a shape that broadcasts to {shape}", value.shape)
     return jnp.broadcast_to(value, shape)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.families import Gamma, MultivariateNormal, Product
-from vijax.families.base import require, require_integers
+from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 
@@ -61,7 +61,7 @@ def factor_analysis(
     """
     require_integers(dim=dim, num_factors=num_factors)
     require(noise in ("diagonal", "isotropic"), "noise", '"diagonal" or "isotropic"', repr(noise))
-    require(loading_precision > 0, "loading_precision", "a positive number", loading_precision)
+    require_positive(loading_precision=loading_precision)
     width = num_factors + intercept
     batch = (dim,) if noise == "diagonal" else ()
 

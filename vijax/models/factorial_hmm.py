@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Padded, Product
-from vijax.families.base import require, require_integers
+from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values
@@ -72,8 +72,7 @@ def factorial_hmm(
     """
     require_integers(dim=dim, num_chains=num_chains, num_states=num_states)
     given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
-    for name, value in {**given, "strength": strength, "shape": shape, "rate": rate}.items():
-        require(value > 0, name, "a positive number", value)
+    require_positive(**given, strength=strength, shape=shape, rate=rate)
     require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
     rows = transition_concentration + stickiness * jnp.eye(num_states)
     width = num_chains * num_states

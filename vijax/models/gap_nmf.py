@@ -29,7 +29,7 @@ from vijax.batch import Minibatch
 from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
-from vijax.families.base import as_float, require, require_integers
+from vijax.families.base import as_float, require, require_integers, require_positive
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.corners import corner_rows
 from vijax.models.emission import checker, is_count
@@ -82,9 +82,10 @@ def gap_nmf(
     """
     require_integers(num_rows=num_rows, num_components=num_components)
     given = {"a": a, "b": b, "alpha": alpha, "c": c}
+    require_positive(**given)
     hyper = {name: as_float(value) for name, value in given.items()}
     for name, value in hyper.items():
-        require(value.shape == () and bool(0 < value < jnp.inf), name, "a positive number", given[name])
+        require(value.shape == (), name, "one number", given[name])
     remedy = "A start of your own is a function (key, prior) -> Product."
     known = sorted(_STARTS)
     require(callable(init) or init in known, "init", f"one of {known}, or a function", repr(init), remedy)

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import init as starts
 from vijax.families import Gamma, MultivariateNormal, Product, TruncatedNormal
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 from vijax.models.grouped import check_groups
@@ -67,8 +67,7 @@ def hierarchical_linear_regression(
     >>> print(fit.locals(data, key=jax.random.key(0))["coefficients"].mean()[:, 0].round(1))
     [1. 2. 3. 4.]
     """
-    require(0 < shape < math.inf, "shape", "a positive number", shape)
-    require(0 < rate < math.inf, "rate", "a positive number", rate)
+    require_positive(shape=shape, rate=rate)
 
     def fits(stats: Any, group: Group) -> Float[Array, " n"]:
         noise = stats["noise"]
@@ -172,7 +171,7 @@ def multilevel_logistic_regression(
 _LOG_2PI = math.log(2 * math.pi)
 _any = lambda y: np.ones(y.shape, bool)
 _signs = lambda y: np.abs(y) == 1
-_SIGNS = "labels -1 and +1 (2*y - 1 makes them of 0 and 1)"
+_SIGNS = "labels -1 and +1 (2 * y - 1 makes them of 0 and 1)"
 
 
 def _regression(

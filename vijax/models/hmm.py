@@ -20,19 +20,20 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Padded, Product, chains
-from vijax.families.base import require
+from vijax.families.base import require, require_positive
 from vijax.model import Estimates, Model
-from vijax.models.emission import Emission, log_predictive
+from vijax.models.emission import Emission, check_emission, log_predictive
 from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values
 
 
 def hmm(
-    emission: Emission,
+    emission: Emission | None = None,
     initial_concentration: float = 1.0,
     transition_concentration: float = 1.0,
     stickiness: float = 0.0,
     init: starts.Init | None = None,
+    **others: Any,
 ) -> Model:
     """A hidden Markov model with K = `emission.num_components` states.
 
@@ -49,6 +50,7 @@ def hmm(
       `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs` smoothed probabilities.
 
     Raises:
+      TypeError: no emission, or an argument of the emission given to the model.
       ValueError: a concentration that is not positive.
 
     >>> import vijax as vi
@@ -58,10 +60,10 @@ def hmm(
     >>> print(jnp.sort(fit.posterior["components"].mean()[:, 0]).round(1))
     [0. 9.]
     """
+    emission = check_emission(emission, others)
     size = emission.num_components
     given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
-    for name, value in given.items():
-        require(value > 0, name, "a positive number", value)
+    require_positive(**given)
     require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
     rows = transition_concentration * jnp.ones((size, size)) + stickiness * jnp.eye(size)
 

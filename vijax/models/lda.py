@@ -116,7 +116,7 @@ def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
-    value = as_float(value)
+    value = as_float(value, name)
     require(value.shape in ((), (size,)), name, f"a scalar or shape ({size},)", value.shape)
     require(jnp.all((value > 0) & jnp.isfinite(value)), name, "positive finite numbers", value)
     return value

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vijax.expectation import Expectation, exact, jaakkola_jordan
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float, require, require_positive
 from vijax.likelihood import Likelihood, as_likelihood, bernoulli_logit
 from vijax.models.predictors import PredictorModel, check_observations
 from vijax.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
@@ -57,7 +57,7 @@ def glm(
     [0.451 0.486]
     """
     design, lik = _Design(x), as_likelihood(likelihood)
-    require(prior_scale > 0, "prior_scale", "a positive number", prior_scale)
+    require_positive(prior_scale=prior_scale)
     require(form in (None, "weights", "kernel"), "form", "'weights', 'kernel' or None", form)
     y = jnp.asarray(y)
     check_observations(y, design.shape[0], lik)

@@ -14,12 +14,16 @@ from vijax import init as starts
 from vijax.families import Categorical, Dirichlet
 from vijax.families.base import as_float, require
 from vijax.model import Estimates, Model
-from vijax.models.emission import Emission
+from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
 
 
 def mixture(
-    emission: Emission, concentration: Any = 1.0, init: starts.Init | None = None, weights: Any = None
+    emission: Emission | None = None,
+    concentration: Any = 1.0,
+    init: starts.Init | None = None,
+    weights: Any = None,
+    **others: Any,
 ) -> Model:
     """A mixture with K = `emission.num_components` components.
 
@@ -37,6 +41,7 @@ def mixture(
       `fit.locals(y, key=key)["z"].probs` are the responsibilities.
 
     Raises:
+      TypeError: no emission, or an argument of the emission given to the model.
       ValueError: a concentration that is not positive or of the wrong shape; weights that are no probabilities.
 
     >>> import jax, vijax as vi
@@ -46,8 +51,9 @@ def mixture(
     >>> print(jnp.sort(fit.posterior["components"].mean()[:, 0]).round(1))
     [-4.5  3.2]
     """
+    emission = check_emission(emission, others)
     size = emission.num_components
-    concentration = as_float(concentration)
+    concentration = as_float(concentration, "concentration")
     require(concentration.shape in ((), (size,)), "concentration", f"a scalar or shape ({size},)", concentration.shape)
     prior = Dirichlet.from_concentration(jnp.broadcast_to(concentration, (size,)))
     known = None if weights is None else _probabilities(weights, size)
@@ -68,7 +74,7 @@ def mixture(
 
 
 def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
-    weights = as_float(weights)
+    weights = as_float(weights, "weights")
     require(weights.shape in ((), (size,)), "weights", f"a scalar or shape ({size},)", weights.shape)
     weights = jnp.broadcast_to(weights, (size,))
     require(jnp.all(weights > 0) & (jnp.abs(jnp.sum(weights) - 1) < 1e-5), "weights", "positive, of sum 1", weights)

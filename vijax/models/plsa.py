@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.families import Dirichlet, Product
-from vijax.families.base import require, require_integers
+from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model, model
 
 Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]
@@ -62,8 +62,7 @@ def plsa(
      [0.5 0.5 0.5 0.5]]
     """
     require_integers(num_topics=num_topics, num_documents=num_documents, vocab_size=vocab_size)
-    for name, value in (("alpha", alpha), ("eta", eta)):
-        require(0 < value < float("inf"), name, "a positive number", value)
+    require_positive(alpha=alpha, eta=eta)
     require(form in ("joint", "conditional"), "form", '"joint" or "conditional"', repr(form))
     dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(jnp.full(shape, concentration))
     prior = {"topics": dirichlet(eta, num_topics, vocab_size)}

@@ -72,6 +72,6 @@ def _diagonal(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
 
 
 def _vector(name: str, value: Any, dim: int) -> Float[Array, " D"]:
-    value = as_float(value)
+    value = as_float(value, name)
     require(value.shape in ((), (dim,)), name, f"a scalar or shape ({dim},)", value.shape)
     return jnp.broadcast_to(value, (dim,))

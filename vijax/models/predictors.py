@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax import describe
 from vijax import expectation as expectations
 from vijax.expectation import Expectation
 from vijax.families.base import require
@@ -50,6 +51,9 @@ class PredictorModel:
     reads_documents: bool = False
     score: None = None
     check_data: None = None
+
+    def __repr__(self) -> str:
+        return describe.of_model(self)
 
     @property
     def num_sites(self) -> int:

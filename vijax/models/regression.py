@@ -19,7 +19,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Gamma, MultivariateNormalGamma
-from vijax.families.base import require, require_integers
+from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import conditional, energy_model
 
@@ -55,8 +55,7 @@ def ard_regression(
     """
     require_integers(dim=dim)
     given = {"shape": shape, "rate": rate, "relevance_shape": relevance_shape, "relevance_rate": relevance_rate}
-    for name, value in given.items():
-        require(0 < value < math.inf, name, "a positive number", value)
+    require_positive(**given)
     constant = shape * math.log(rate) - float(gammaln(shape)) - 0.5 * dim * math.log(2 * math.pi)
 
     def energy(stats: Any, group: tuple[Float[Array, " D"], Float[Array, ""]]) -> Float[Array, ""]:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.batch import Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.families import Dirichlet, Product
-from vijax.families.base import require, require_integers
+from vijax.families.base import require_integers, require_positive
 from vijax.gather import docs_per_chunk, sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.lda import near_uniform
@@ -47,8 +47,7 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
     True
     """
     require_integers(num_topics=num_topics, vocab_size=vocab_size)
-    for name, value in (("alpha", alpha), ("eta", eta)):
-        require(0 < value < float("inf"), name, "a positive number", value)
+    require_positive(alpha=alpha, eta=eta)
 
     def prior(hyper: Hyper) -> Product:
         topics = jnp.broadcast_to(hyper["eta"], (num_topics, vocab_size))

@@ -35,7 +35,7 @@ from vijax.families import (
     Padded,
     Product,
 )
-from vijax.families.base import require, require_integers
+from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Estimates, Model
 from vijax.models.energy import energy_model, zero_stats
 from vijax.models.sequences import check_pair, check_values
@@ -81,8 +81,7 @@ def linear_gaussian_state_space(
     [-0.33  0.33]
     """
     require_integers(dim=dim, num_states=num_states)
-    for name, value in (("strength", strength), ("shape", shape), ("rate", rate)):
-        require(value > 0, name, "a positive number", value)
+    require_positive(strength=strength, shape=shape, rate=rate)
     return energy_model(
         globals={
             "initial": NormalGamma.from_parameters(jnp.zeros(num_states), strength, shape, rate),

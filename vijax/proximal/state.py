@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int, PyTree
 
+from vijax import describe
 from vijax.expectation import Expectation
 from vijax.geometry import Geometry
 from vijax.model import Hyper
@@ -27,6 +28,9 @@ class Spec(NamedTuple):
     learn: tuple[str, ...]
     penalty_every: int
     average_after: int | None
+
+    def __repr__(self) -> str:
+        return describe.of_spec(self)
 
 
 class PGState(NamedTuple):

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.batch import as_minibatch
 from vijax.extras import require_extra
-from vijax.families.base import require, require_integers
+from vijax.families.base import require_integers, require_positive
 from vijax.model import Model
 from vijax.reference.log_joint import log_joint
 from vijax.reference.unconstrained import coordinates, from_free, to_free
@@ -120,7 +120,7 @@ def metropolis_hastings(
       ValueError, ImportError: as `nuts`; a scale that is not positive.
     """
     blackjax = require_extra("blackjax", "mcmc")
-    require(scale > 0, "scale", "a positive number", scale)
+    require_positive(scale=scale)
     require_integers(thin=thin)
     require_integers(0, burn_in=burn_in)
 

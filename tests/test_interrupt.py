@@ -1,0 +1,54 @@
+"""Ctrl-C while Python cannot run its handlers, as while XLA compiles."""
+
+import signal
+import subprocess
+import sys
+import time
+
+from vijax.interrupt import BUSY
+
+BLOCKED = """
+import ctypes, signal, sys
+from vijax.interrupt import heard_while_busy, interrupt_flag
+signal.signal(signal.SIGINT, signal.default_int_handler)
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+library.pthread_mutex_lock(mutex)
+with heard_while_busy(grace_s=0.2), interrupt_flag():
+    print("blocked", flush=True)
+    library.pthread_mutex_lock(mutex)  # native code that never ends, and holds no lock of Python's
+"""
+
+HEARD = """
+import signal, time
+from vijax.interrupt import heard_while_busy, interrupt_flag
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with heard_while_busy(grace_s=0.2, leave=print), interrupt_flag() as asked:
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert asked.is_set()
+"""
+
+
+def test_the_first_is_answered_and_the_second_ends_the_process():
+    process = subprocess.Popen(
+        [sys.executable, "-c", BLOCKED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "blocked\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == BUSY + "\n"
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        assert process.stderr.read() == "stopped at once\n"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_where_python_answers_nothing_is_added():
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", HEARD], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, (done.stderr, time.monotonic() - began)
+    assert done.stderr == "interrupted: finishing the current chunk; press again to stop at once\n"
+    assert done.stdout == ""

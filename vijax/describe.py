@@ -1,0 +1,101 @@
+"""What `repr` says of models, algorithms and fits: names, sizes and settings, in a few lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+LONGEST = 120
+
+
+def of_model(model: Any) -> str:
+    """Its globals and hyperparameters, one a line."""
+    if hasattr(model, "num_sites"):
+        return _block(f"Model of {model.num_sites} Gaussian predictors", _hyper(model.hyper))
+    kind = "Model of documents" if model.reads_documents else "Model"
+    if model.vocab_size is not None:
+        kind += f" over {model.vocab_size} words"
+    return _block(kind, [*_variables(jax.eval_shape(model.prior, dict(model.hyper))), *_hyper(model.hyper)])
+
+
+def of_algorithm(alg: Any) -> str:
+    """Its name, its settings, and its model."""
+    return f"Algorithm: {_name(alg.spec)}\n{of_spec(alg.spec)}"
+
+
+def of_spec(spec: Any) -> str:
+    """The settings, those that are off left out, and the model."""
+    given = {name: value for name, value in spec._asdict().items() if name not in ("model", "message")}
+    on = {name: value for name, value in given.items() if not (value is None or value is False or value == ())}
+    settings = _wrapped([f"{name}={setting(value)}" for name, value in on.items()])
+    return "\n".join([*settings, *(f"  {line}" for line in repr(spec.model).splitlines())])
+
+
+def of_fit(fit: Any) -> str:
+    """How it ended, what was found, and by which algorithm."""
+    elbo = fit.trace.get("elbo", ())
+    end = f"; objective {float(elbo[-1]):.6g} at the last" if len(elbo) else ""
+    how = f"Fit by {_name(fit.alg.spec)}: {getattr(fit, 'outcome', fit.status)}"
+    done = f"{int(fit.state.step)} steps{end}"
+    return _block(how, [done, *_variables(fit.posterior), *_hyper(fit.state.hyper)])
+
+
+def setting(value: Any) -> str:
+    """A setting, without addresses: a function by its maker and the numbers it was made with.
+
+    >>> from vijax.step_size import robbins_monro
+    >>> setting(robbins_monro(kappa=0.6))
+    'robbins_monro(kappa=0.6, offset=1.0, scale=1.0)'
+    """
+    if inspect.isfunction(value):
+        maker = value.__qualname__.partition(".<locals>")[0]
+        numbers = {name: x for name, x in inspect.getclosurevars(value).nonlocals.items() if isinstance(x, int | float)}
+        return f"{maker}({', '.join(f'{name}={x}' for name, x in sorted(numbers.items()))})" if numbers else maker
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return f"{type(value).__name__}({', '.join(f'{name}={setting(x)}' for name, x in given)})"
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}")
+
+
+def _name(spec: Any) -> str:
+    """What the literature calls it: that of its message; of the other kind, proximal-gradient SVI."""
+    return spec.message.name if hasattr(spec, "message") else "pg_svi"
+
+
+def _variables(globals_: Any) -> list[str]:
+    """A line for each global: family, batch shape, how many numbers; of sites how many."""
+    if not isinstance(globals_, Mapping):
+        return [f"q of {len(jax.tree.leaves(globals_)[0])} Gaussian predictors, as sites"]
+    lines = []
+    for name, q in globals_.items():
+        numbers = sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(q))
+        batch = f", batch shape {q.batch_shape}" if q.batch_shape else ""
+        lines.append(f"{name}: {type(q).__name__}{batch}, {numbers:,} numbers")
+    return lines
+
+
+def _hyper(hyper: Mapping[str, Any]) -> list[str]:
+    """One line of hyperparameters: a scalar's value, an array's shape."""
+    values = [f"{k}={float(x):.6g}" if np.ndim(x) == 0 else f"{k} of shape {np.shape(x)}" for k, x in hyper.items()]
+    return [f"hyperparameters: {', '.join(values)}"] if values else []
+
+
+def _block(head: str, lines: Iterable[str]) -> str:
+    return "\n".join([head, *(f"  {line}" for line in lines)])
+
+
+def _wrapped(parts: Iterable[str]) -> list[str]:
+    """Comma-separated, in lines of bounded length."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(part) + 2 <= LONGEST:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(f"  {part}")
+    return lines

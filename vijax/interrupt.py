@@ -1,0 +1,125 @@
+"""Ctrl-C: the first lets the steps under way finish, the second stops at once; both are answered while XLA is busy.
+
+Python runs its signal handlers between its own instructions, so none runs while XLA compiles or computes. The program
+`vijax` therefore also listens on the file descriptor to which Python writes every signal as it comes
+(`signal.set_wakeup_fd`); inside a program of somebody else's, which may need that descriptor itself, it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+FINISHING = "interrupted: finishing the current chunk; press again to stop at once"
+BUSY = "interrupted: XLA is compiling (or computing); the run stops when that is done; press again to stop at once"
+STOPPED_AT_ONCE = 130
+
+
+def say_at_once(line: str) -> None:
+    """To standard error by the bare system call: a signal may have come in the middle of a print, which cannot be
+    entered again."""
+    with contextlib.suppress(OSError):
+        number = _stderr()
+        start = "\n" if os.isatty(number) else ""  # below a progress bar
+        os.write(number, f"{start}{line}\n".encode())
+
+
+def _stderr() -> int:
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):  # replaced by something that is no file
+        return 2
+
+
+class Interrupt:
+    """A handler of SIGINT: the first sets `asked` and says so, later ones go to the handler there was before."""
+
+    def __init__(self, before: Any):
+        self.asked = threading.Event()
+        self.heard = 0
+        self._before = before
+
+    def __call__(self, signum: int, frame: Any) -> None:
+        """Hears one Ctrl-C."""
+        self.heard += 1
+        if self.asked.is_set() and callable(self._before):
+            self._before(signum, frame)
+        if not self.asked.is_set():
+            say_at_once(FINISHING)
+        self.asked.set()
+
+
+@contextlib.contextmanager
+def interrupt_flag() -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C; a second one interrupts at once. In other threads than the main one nothing is heard."""
+    if threading.current_thread() is not threading.main_thread():
+        yield threading.Event()
+        return
+    before = signal.getsignal(signal.SIGINT)
+    handler = Interrupt(before)
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield handler.asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def heard_while_busy(grace_s: float = 0.5, leave: Callable[[int], Any] = os._exit) -> Iterator[None]:
+    """Answers Ctrl-C also while Python cannot: says that XLA is busy, and at the second one ends the process, from
+    which a run recovers as from a power cut.
+
+    Args:
+      grace_s: how long Python has to answer by itself.
+      leave: ends the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    before = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    over = threading.Event()
+    listener = threading.Thread(target=_listen, args=(readable, over, grace_s, leave), daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        over.set()
+        os.write(writable, b"\0")  # wakes the listener
+        listener.join()
+        os.close(readable)
+        os.close(writable)
+
+
+def _listen(readable: int, over: threading.Event, grace_s: float, leave: Callable[[int], Any]) -> None:
+    presses = 0
+    while not over.is_set():
+        if os.read(readable, 1) != bytes([signal.SIGINT]):
+            continue
+        presses += 1
+        if _answered(presses, over, grace_s):
+            continue
+        if presses == 1:
+            say_at_once(BUSY)
+        else:
+            say_at_once("stopped at once")
+            leave(STOPPED_AT_ONCE)
+
+
+def _answered(presses: int, over: threading.Event, grace_s: float) -> bool:
+    """Whether Python has heard so many within the time it has."""
+    until = time.monotonic() + grace_s
+    while time.monotonic() < until:
+        handler = signal.getsignal(signal.SIGINT)
+        if over.is_set() or (isinstance(handler, Interrupt) and handler.heard >= presses):
+            return True
+        time.sleep(0.02)
+    return False
