@@ -239,7 +239,8 @@ def test_gibbs_estep_of_coupled_locals_samples_their_posterior():
         data, local = jax.tree.map(lambda x: x[0], simulate(key_data, {"population": known}))
         templates = spec.locals(data)
         given = lambda block, local: spec.conditionals(block, {**stats, **local}, data, {})
-        new = step.conditionals(estep.Conditionals(templates, given, spec.local_blocks), key_step)[1]
+        inferred = step.conditionals(estep.Conditionals(templates, given, spec.local_blocks), key_step)
+        new = jax.tree.map(lambda t: t[0], inferred.states)
         gap = soft(new) - soft({name: q.stats(local[name]) for name, q in templates.items()})
         return jnp.concatenate([gap, gap * data[1][0]])
 

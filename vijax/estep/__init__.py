@@ -3,6 +3,7 @@
 from vijax.estep.base import Locals as Locals
 from vijax.estep.base import MixedMembership as MixedMembership
 from vijax.estep.conditionals import Conditionals as Conditionals
+from vijax.estep.conditionals import Inferred as Inferred
 from vijax.estep.cvb0 import CVB0 as CVB0
 from vijax.estep.cvb0 import cvb0 as cvb0
 from vijax.estep.gibbs import Gibbs as Gibbs

@@ -6,6 +6,7 @@ posterior of the locals given the globals, and nothing iterates.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -33,12 +34,30 @@ class Conditionals(NamedTuple):
     blocks: tuple[tuple[str, ...], ...]
 
 
-def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> tuple[Factors, Stats]:
-    """Mean field by blocks (seed 002, Algorithm 1): each conditional at the others' mean statistics, until a sweep
-    moves no statistic by more than `tol` of its scale. Returns the factors and their mean statistics."""
+class Inferred(NamedTuple):
+    """What an E-step believes of the locals of one group: the model's bound is the mean of its energy over `states`,
+    plus `gap`.
+
+    Attributes:
+      factors: a family for each local, by name: the factors of q; of a sampler the conditionals of its last sweep.
+      states: statistics of all locals by name, with a leading axis of states. One state, the mean statistics, under
+        mean field; under Gibbs the draws of each sweep that is kept. They are not averaged where locals are coupled:
+        a product of means is no mean of products.
+      gap: mean over states of sum_z A(l) - <l, t(z)>, l the natural parameters of the factor that z comes from: minus
+        the log density of z, its base measure left out.
+    """
+
+    factors: Factors
+    states: Stats
+    gap: Float[Array, ""]
+
+
+def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Inferred:
+    """Mean field by blocks (Blei, Kucukelbir and McAuliffe 2017, Algorithm 1): each conditional at the others' mean
+    statistics, until a sweep moves no statistic by more than `tol` of its scale."""
     if len(problem.blocks) <= 1:
         factors, _ = _sweep(problem, problem.start, _means(problem.start))
-        return factors, _means(factors)
+        return _at_means(factors)
 
     def unfinished(carry: Any) -> Any:
         _, change, iteration = carry
@@ -51,48 +70,112 @@ def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> tupl
         return factors, _change(old, means), iteration + 1
 
     factors, _, _ = jax.lax.while_loop(unfinished, body, (problem.start, jnp.array(jnp.inf), 0))
-    return factors, _means(factors)
+    return _at_means(factors)
 
 
-def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> tuple[Factors, Stats]:
-    """Draws of the locals, their statistics averaged over `num_sweeps` sweeps after `burn_in`; returns the last
-    conditionals too. A single block needs no burn-in: its draws are independent."""
-    burn_in = burn_in if len(problem.blocks) > 1 else 0
-    draws = {name: q.sample_stats(k) for (name, q), k in zip(problem.start.items(), _keys(key, problem), strict=True)}
+def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> Inferred:
+    """Draws of the locals, block after block from their complete conditionals.
+
+    What the bound is an estimate of. Let a sweep start at z' and end at z; it draws block b from K_b, its conditional
+    given the blocks already drawn and those of z' that are still to come, and K(z | z') is the product of the K_b.
+    A sweep's share of the bound is
+
+        log p(y, z | beta) - log K(z | z')  =  E(t(z)) + sum_b A(l_b) - <l_b, t(z_b)>
+
+    (log h cancels). Its mean given z' is the evidence lower bound of the guide K(. | z'), so that the bound is below
+    the log evidence in expectation after any number of sweeps, from any start (as in Salimans, Kingma and Welling 2015,
+    a transition of the chain is the guide). One block: K is the exact posterior, and the bound is log p(y | beta)
+    whatever is drawn. At stationarity the mean is
+
+        log p(y | beta) - H(z) + sum_b H(z_b | z_-b),
+
+    and the sum of erasure entropies is at most H(z) (Verdu and Weissman 2008; Han's inequality). What is differentiated
+    is E(t(z)) alone: by Fisher's identity its mean gradient under the posterior is that of log p(y | beta). Before
+    stationarity it is the mean gradient under the law of the sweeps' ends, hence `burn_in`.
+
+    Args:
+      problem: the locals.
+      key: of the draws.
+      num_sweeps: sweeps that are kept.
+      burn_in: sweeps before those; a single block needs none, for its draws are independent.
+    """
+    if len(problem.blocks) <= 1:
+        return _independent_draws(problem, key, num_sweeps)
+    draws = _draws(problem.start, jax.random.fold_in(key, 2**31 - 1))
 
     def body(i: Array, carry: Any) -> Any:
-        factors, draws, kept = carry
-        factors, draws = _sweep(problem, factors, draws, jax.random.fold_in(key, i))
-        share = jnp.where(i >= burn_in, 1.0 / num_sweeps, 0.0)
-        return factors, draws, jax.tree.map(lambda k, d: k + share * d, kept, draws)
+        factors, draws, states, gap = carry
+        factors, draws, new_gap = _drawn_sweep(problem, factors, draws, jax.random.fold_in(key, i))
+        # Sweeps of the burn-in are put in the first place, where the first one kept replaces them.
+        place = jnp.maximum(i - burn_in, 0)
+        states = jax.tree.map(lambda s, d: jax.lax.dynamic_update_index_in_dim(s, d, place, 0), states, draws)
+        return factors, draws, states, gap + jnp.where(i >= burn_in, new_gap / num_sweeps, 0.0)
 
-    start = problem.start, draws, jax.tree.map(jnp.zeros_like, draws)
-    factors, _, kept = jax.lax.fori_loop(0, burn_in + num_sweeps, body, start)
-    return factors, kept
+    states = jax.tree.map(lambda d: jnp.zeros((num_sweeps, *d.shape), d.dtype), draws)
+    start = dict(problem.start), draws, states, jnp.zeros_like(_gap(problem.start, draws))
+    factors, _, states, gap = jax.lax.fori_loop(0, burn_in + num_sweeps, body, start)
+    return Inferred(factors, states, gap)
 
 
-def _sweep(
-    problem: Conditionals, factors: Factors, stats: Stats, key: PRNGKeyArray | None = None
-) -> tuple[Factors, Stats]:
-    """Every block once; statistics are means, or with a key those of draws."""
-    factors, stats = dict(factors), dict(stats)
-    for i, block in enumerate(problem.blocks):
-        new = problem.given(block, stats)
+def _independent_draws(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int) -> Inferred:
+    """One block: draws from the exact posterior. Its energy is affine in all statistics together, so that the mean of
+    the draws is as good a state as the draws."""
+    factors, _ = _sweep(problem, problem.start, _means(problem.start))
+
+    def add(i: Array, total: Stats) -> Stats:
+        return jax.tree.map(lambda t, d: t + d / num_sweeps, total, _draws(factors, jax.random.fold_in(key, i)))
+
+    zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(lambda: _draws(factors, key)))
+    mean = jax.lax.fori_loop(0, num_sweeps, add, zeros)
+    return Inferred(factors, _one_state(mean), _gap(factors, mean))
+
+
+def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Factors, Stats]:
+    """Every block once, at the mean statistics of the others as they then are."""
+    factors, means = dict(factors), dict(means)
+    for block in problem.blocks:
+        new = problem.given(block, means)
         factors.update(new)
-        if key is None:
-            stats.update(_means(new))
-        else:
-            keys = jax.random.split(jax.random.fold_in(key, i), len(new))
-            stats.update({name: q.sample_stats(k) for (name, q), k in zip(new.items(), keys, strict=True)})
-    return factors, stats
+        means.update(_means(new))
+    return factors, means
+
+
+def _drawn_sweep(
+    problem: Conditionals, factors: Factors, draws: Stats, key: PRNGKeyArray
+) -> tuple[Factors, Stats, Float[Array, ""]]:
+    """Every block once, drawn given the others as they then are; and the gap between what was drawn and its factors."""
+    factors, draws, gaps = dict(factors), dict(draws), []
+    for i, block in enumerate(problem.blocks):
+        new = problem.given(block, draws)
+        drawn = _draws(new, jax.random.fold_in(key, i))
+        gaps.append(_gap(new, drawn))
+        factors.update(new)
+        draws.update(drawn)
+    return factors, draws, functools.reduce(jnp.add, gaps)
+
+
+def _at_means(factors: Factors) -> Inferred:
+    means = _means(factors)
+    return Inferred(factors, _one_state(means), _gap(factors, means))
 
 
 def _means(factors: Mapping[str, Family]) -> Stats:
     return {name: q.expected_stats() for name, q in factors.items()}
 
 
-def _keys(key: PRNGKeyArray, problem: Conditionals) -> PRNGKeyArray:
-    return jax.random.split(jax.random.fold_in(key, 2**31 - 1), max(len(problem.start), 1))
+def _draws(factors: Mapping[str, Family], key: PRNGKeyArray) -> Stats:
+    keys = jax.random.split(key, max(len(factors), 1))
+    return {name: q.sample_stats(k) for (name, q), k in zip(factors.items(), keys, strict=False)}
+
+
+def _gap(factors: Mapping[str, Family], stats: Stats) -> Float[Array, ""]:
+    """sum_z A(l) - <l, t>."""
+    gaps = [jnp.sum(q.log_normalizer() - q.dot(stats[name])) for name, q in factors.items()]
+    return functools.reduce(jnp.add, gaps) if gaps else jnp.zeros(())
+
+
+def _one_state(stats: Stats) -> Stats:
+    return jax.tree.map(lambda t: t[None], stats)
 
 
 def _change(old: Stats, new: Stats) -> Float[Array, ""]:

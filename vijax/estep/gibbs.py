@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from vijax.estep.base import Locals, check_count
-from vijax.estep.conditionals import Conditionals, Factors, Stats, gibbs_sweeps
+from vijax.estep.conditionals import Conditionals, Inferred, gibbs_sweeps
 from vijax.families.threefry import threefry2x32
 from vijax.gather import docs_per_chunk
 
@@ -30,7 +30,7 @@ class Gibbs:
     num_sweeps: int
     burn_in: int
 
-    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> tuple[Factors, Stats]:
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
         """Locals of a model written as an energy (`vijax.estep.conditionals`): sweeps of draws."""
         return gibbs_sweeps(problem, key, self.num_sweeps, self.burn_in)
 
@@ -155,10 +155,21 @@ def pad_topics(x: Float[Array, "*shape topics"]) -> Float[Array, "*shape inner b
 
 
 def gibbs(num_sweeps: int = 5, burn_in: int = 5) -> Gibbs:
-    """Gibbs E-step, theta integrated out (Mimno, Hoffman and Blei 2012): z_m ~ (alpha_k + n_k^{-m}) beta_k[w_m].
+    """Gibbs E-step: locals are drawn, and messages are averaged over the draws.
+
+    Mixed membership: theta integrated out (Mimno, Hoffman and Blei 2012), z_m ~ (alpha_k + n_k^{-m}) beta_k[w_m].
+
+    Models written as energies: every local in turn from its complete conditional, those that do not depend on each
+    other at once. The message is the mean gradient of the energy over the sweeps kept. The `elbo` reported is an
+    estimate, which may be above the log evidence by chance but not in expectation: where locals are coupled its mean is
+    the bound of a guide that is one sweep of the chain, at stationarity log p(y | beta) - H(z) + sum_b H(z_b | z_-b)
+    over the blocks b of locals; where they are not it is log p(y | beta) itself, whatever is drawn. The locals that
+    `fit.locals` returns are the conditionals of the last sweep: exact where no two locals are coupled; else given one
+    draw of the other blocks, so that they are no marginals (`vijax.reference.gibbs(..., keep_locals=True)` has draws
+    to average).
 
     Args:
-      num_sweeps: sweeps over the tokens whose draws are averaged.
+      num_sweeps: sweeps over the tokens, or over the locals, whose draws are averaged.
       burn_in: sweeps before those.
 
     Raises:

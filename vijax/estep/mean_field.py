@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.estep.base import Locals, check_count, check_positive, iterate_by_document
-from vijax.estep.conditionals import Conditionals, Factors, Stats, coordinate_ascent
+from vijax.estep.conditionals import Conditionals, Inferred, coordinate_ascent
 from vijax.families.special import digamma
 from vijax.gather import docs_per_chunk
 
@@ -20,7 +20,7 @@ class MeanField:
     max_iters: int
     tol: float
 
-    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> tuple[Factors, Stats]:
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
         """Locals of a model written as an energy (`vijax.estep.conditionals`): coordinate ascent."""
         del key
         return coordinate_ascent(problem, self.max_iters, self.tol)

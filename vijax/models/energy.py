@@ -201,9 +201,10 @@ def _independent_locals(
     fixed = jax.lax.stop_gradient(naturals)
     exact = {name: q.with_naturals(fixed[name]) for name, q in templates.items()}
     problem = Conditionals(start, lambda block, local: exact, spec.local_blocks)
-    local, means, gap = _inferred(problem, key, estep)
+    inferred = jax.lax.stop_gradient(estep.conditionals(problem, key))
+    means = jax.tree.map(lambda t: jnp.mean(t, 0), inferred.states)
     terms = jax.tree.map(jnp.vdot, naturals, means)
-    return value + sum(jax.tree.leaves(terms), gap), local
+    return value + sum(jax.tree.leaves(terms), inferred.gap), inferred.factors
 
 
 def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
@@ -215,18 +216,12 @@ def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
 def _coupled_locals(
     spec: Energy, hyper: Hyper, stats: Stats, group: PyTree, start: Any, key: PRNGKeyArray, estep: Any
 ) -> tuple[Float[Array, ""], Any]:
-    """Bound of one group whose locals depend on each other: E at the means that the E-step has found."""
+    """Bound of one group whose locals depend on each other: the mean of E over the states that the E-step has found."""
     fixed_hyper, fixed_stats = jax.lax.stop_gradient((dict(hyper), dict(stats)))
     given = lambda block, local: spec.conditionals(block, {**fixed_stats, **local}, group, fixed_hyper)
-    local, means, gap = _inferred(Conditionals(start, given, spec.local_blocks), key, estep)
-    return spec.fn({**stats, **means}, group, hyper) + gap, local
-
-
-def _inferred(problem: Conditionals, key: PRNGKeyArray, estep: Any) -> tuple[Any, Any, Float[Array, ""]]:
-    """The locals' factors, their statistics, and sum_z A(l) - <l, mu>: entropy and base measure; all constants."""
-    q, means = estep.conditionals(problem, key)
-    gaps = [jnp.sum(q[name].log_normalizer() - q[name].dot(means[name])) for name in q]
-    return jax.lax.stop_gradient((q, means, sum(gaps, jnp.zeros(()))))
+    inferred = jax.lax.stop_gradient(estep.conditionals(Conditionals(start, given, spec.local_blocks), key))
+    energies = jax.vmap(lambda local: spec.fn({**stats, **local}, group, hyper))(inferred.states)
+    return jnp.mean(energies) + inferred.gap, inferred.factors
 
 
 def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
