@@ -21,3 +21,16 @@ def pytest_configure(config: pytest.Config) -> None:
     keep_programs(config)
     config.pluginmanager.register(Meter(config))
     config.pluginmanager.register(Memory())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The laws of one family come together, so that one process makes the draws and programs that they share."""
+    files: dict[object, int] = {}
+    for item in items:
+        files.setdefault(item.path, len(files))
+
+    def place(item: pytest.Item) -> tuple[int, str]:
+        parameters = getattr(item, "callspec", None)
+        return files[item.path], str(getattr(parameters and parameters.params.get("case"), "name", ""))
+
+    items.sort(key=place)

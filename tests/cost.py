@@ -5,6 +5,7 @@ import os
 import resource
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -36,7 +37,9 @@ class Meter:
         self.config, self.tests, self.processes = config, [], []
         self.most = float(os.environ.get(BOUND, "inf")) * 1e9
         path = config.getoption("--cost")
-        self.table = open(path, "w", buffering=1) if path and not hasattr(config, "workerinput") else None
+        self.table = Path(path) if path and not hasattr(config, "workerinput") else None
+        if self.table:
+            self.table.write_text("")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
@@ -55,7 +58,8 @@ class Meter:
             for cost in (Cost(*value) for name, value in report.user_properties if name == "cost"):
                 self.tests.append(cost)
                 if self.table:  # as they come, so that a run that is cut short leaves what it has
-                    self.table.write(f"{cost.seconds:.2f}\t{cost.peak // 10**6}\t{cost.test}\n")
+                    with self.table.open("a") as rows:
+                        rows.write(f"{cost.seconds:.2f}\t{cost.peak // 10**6}\t{cost.test}\n")
 
     def too_large(self) -> bool:
         return any(peak > self.most for _, peak in self.processes)
@@ -84,7 +88,6 @@ class Meter:
         if self.too_large():
             terminalreporter.write_line(f"too large: {BOUND} allows {self.most / 1e9:g} GB", red=True)
         if self.table:
-            self.table.close()
             files = defaultdict(float)
             for c in self.tests:
                 files[c.test.split("::")[0]] += c.seconds
