@@ -1,12 +1,16 @@
-"""Quick compilation for the fast suite."""
+"""Quick compilation for the fast suite, a cache of programs for the next run, and what both cost."""
 
 import os
-from pathlib import Path
 
-import jax
 import pytest
 
-from tests.compilation import XLA_FLAGS
+from tests.compilation import XLA_FLAGS, keep_programs
+from tests.cost import Meter
+from tests.memory import Memory
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cost", metavar="FILE", help="write CPU seconds and peak memory of every test to FILE")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -14,13 +18,19 @@ def pytest_configure(config: pytest.Config) -> None:
     run what users run; `XLA_FLAGS= pytest` has the fast suite do so too."""
     if config.option.markexpr == "not slow":
         os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
+    keep_programs(config)
+    config.pluginmanager.register(Meter(config))
+    config.pluginmanager.register(Memory())
 
 
-@pytest.fixture(autouse=True, scope="module")
-def few_memory_maps():
-    """Every compiled program takes some of the 65,530 memory maps that Linux allows a process; without one more XLA
-    dies of a segmentation fault. So programs are let go of well before."""
-    yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_text().count("\n") > 25_000:
-        jax.clear_caches()
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The laws of one family come together, so that one process makes the draws and programs that they share."""
+    files: dict[object, int] = {}
+    for item in items:
+        files.setdefault(item.path, len(files))
+
+    def place(item: pytest.Item) -> tuple[int, str]:
+        parameters = getattr(item, "callspec", None)
+        return files[item.path], str(getattr(parameters and parameters.params.get("case"), "name", ""))
+
+    items.sort(key=place)

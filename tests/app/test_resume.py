@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 import pytest
 
@@ -35,18 +34,6 @@ checkpoint_every_s = 0
 evaluate_every = 25
 """
 NUM_WORDS, NUM_DOCUMENTS, HELD_OUT = 24, 66, 6
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Keeps compiled programs for the runs of this file, as the program does for its user."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = [getattr(jax.config, name) for name in names]
-    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.1), strict=True):
-        jax.config.update(name, value)
-    yield
-    for name, value in zip(names, before, strict=True):
-        jax.config.update(name, value)
 
 
 @pytest.fixture(scope="module")

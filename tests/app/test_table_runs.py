@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -29,18 +28,6 @@ restarts = 3
 checkpoint_every_s = 0
 evaluate_every = 20
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Keeps compiled programs for the runs of this file, as the program does for its user."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = [getattr(jax.config, name) for name in names]
-    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.05), strict=True):
-        jax.config.update(name, value)
-    yield
-    for name, value in zip(names, before, strict=True):
-        jax.config.update(name, value)
 
 
 def rows(seed, number=90):

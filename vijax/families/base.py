@@ -276,9 +276,26 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
     ...
     ValueError: parameter: expected numbers, got the string '2'. Write the number without quotes.
     """
-    arrays = [_as_numbers(jnp.asarray, x, argument, "numbers") for x in values]
-    dtype = jnp.result_type(float, *arrays)
-    return [jnp.asarray(x, dtype) for x in arrays]
+    known = [x if isinstance(x, int | float) else _as_numbers(_array, x, argument, "numbers") for x in values]
+    dtype = jnp.result_type(float, *known)
+    return [jnp.asarray(x if isinstance(x, jax.Array) else np.asarray(x, dtype), dtype) for x in known]
+
+
+def _array(x: Any) -> Any:
+    """An array as it is; a list and the like in NumPy, which compiles no program, unless something in it is traced."""
+    if hasattr(x, "dtype"):
+        return x
+    return (jnp if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)) else np).asarray(x)
+
+
+def finite(x: Any) -> Any:
+    """Elementwise, whether a number is finite; in NumPy, which compiles no program, unless it is traced."""
+    return jnp.isfinite(x) if isinstance(x, jax.core.Tracer) else np.isfinite(np.asarray(x))
+
+
+def positive_and_finite(x: Any) -> Any:
+    """Elementwise x > 0 and x < inf; False for NaN."""
+    return finite(x) & ((x if isinstance(x, jax.core.Tracer) else np.asarray(x)) > 0)
 
 
 def event_size(shape: tuple[int, ...], event_ndim: int) -> int:

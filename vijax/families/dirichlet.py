@@ -13,10 +13,10 @@ from typing import ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
-from vijax.families.base import Family, as_float, family, require
+from vijax.families.base import Family, as_float, family, positive_and_finite, require
 from vijax.families.elasticity import elasticity_minus_one
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
 
@@ -196,11 +196,6 @@ def floored_log(x: Array) -> Array:
     x = as_float(x)
     tiny = jnp.finfo(x.dtype).tiny
     return jnp.log(jnp.where((x >= 0) & (x < tiny), tiny, x))
-
-
-def positive_and_finite(x: Array) -> Bool[Array, "*shape"]:
-    """Elementwise x > 0 and x < inf; False for NaN."""
-    return (x > 0) & jnp.isfinite(x)
 
 
 def _curvature(c: Float[Array, "*batch v"]) -> tuple[Array, Array]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
-from vijax.families.base import require
+from vijax.families.base import finite, require
 from vijax.families.special import excess_over_log
 
 
 def positive_definite(matrix: Array, name: str) -> Array:
     """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric within rounding and
     positive definite."""
-    require(jnp.isfinite(matrix), name, "finite numbers", matrix)
-    gap = jnp.max(jnp.abs(matrix - transpose(matrix)), initial=0.0)
-    close = gap <= 1e-4 * jnp.max(jnp.abs(matrix), initial=0.0)
+    require(finite(matrix), name, "finite numbers", matrix)
+    xp, m = (jnp, matrix) if isinstance(matrix, jax.core.Tracer) else (np, np.asarray(matrix))  # compiles no program
+    gap = xp.max(xp.abs(m - xp.swapaxes(m, -1, -2)), initial=0.0)
+    close = gap <= 1e-4 * xp.max(xp.abs(m), initial=0.0)
     require(close, name, "a symmetric matrix", f"entries that differ by {gap}", "Average it with its transpose.")
     matrix = symmetric(matrix)
     definite = jnp.isfinite(jnp.linalg.cholesky(matrix))

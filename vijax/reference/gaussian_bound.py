@@ -7,7 +7,6 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
 from jaxtyping import Array, Float
 
 LogJoint = Callable[[Float[Array, " K"]], Float[Array, ""]]
@@ -66,6 +65,8 @@ def gaussian_by_lbfgs(
     >>> print(m.round(2), root.round(2))
     [3.] [[2.]]
     """
+    import scipy.optimize  # slow to import
+
     size = len(mean)
     lower = np.tril_indices(size, -1)
 
