@@ -9,7 +9,7 @@ import pytest
 
 import vijax as vi
 from vijax.data import Corpus
-from vijax.fit import FINISHING
+from vijax.interrupt import FINISHING
 
 COIN = vi.model(
     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),

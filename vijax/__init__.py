@@ -28,11 +28,12 @@ from vijax.families import (
     TruncatedNormal,
     Wishart,
 )
-from vijax.fit import DivergedError, Progress, Status, fit
+from vijax.fit import Progress, fit
 from vijax.model import LocalElbo, Model, model
 from vijax.models.energy import conditional, energy_model
 from vijax.proximal import pg_svi
 from vijax.result import Fit
+from vijax.status import DivergedError, SkippedStepsWarning, Status
 
 __version__ = "0.1.0"
 
@@ -65,6 +66,7 @@ __all__ = [
     "Product",
     "Progress",
     "Result",
+    "SkippedStepsWarning",
     "State",
     "Status",
     "TruncatedNormal",

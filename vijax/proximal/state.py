@@ -41,7 +41,7 @@ class PGState(NamedTuple):
       step_size: rho of the last step: where backtracking starts.
       penalty: KL(q || p) when it was last evaluated.
       step: t, counted from 0.
-      bad_steps: steps skipped in a row.
+      bad_steps, num_skipped, checked: as of `vijax.State`.
     """
 
     posterior: Sites
@@ -53,6 +53,8 @@ class PGState(NamedTuple):
     penalty: Float[Array, ""]
     step: Int[Array, ""]
     bad_steps: Int[Array, ""]
+    num_skipped: Int[Array, ""]
+    checked: Float[Array, 2]
 
 
 class PGInfo(NamedTuple):
@@ -67,6 +69,8 @@ class PGInfo(NamedTuple):
       step_size: rho of the step, after backtracking.
       retractions: sites whose message would have left the domain and was left out.
       backtracks: trials of a smaller step.
+      non_finite: entries of the batch's expectations, of their derivatives and of the gradient in learnt
+        hyperparameters that are infinite or NaN; any at all, and the step is skipped.
       bad_site: the first site of the batch whose expectation is not finite; -1 if none.
       result: a `vijax.Result` code.
     """
@@ -79,5 +83,6 @@ class PGInfo(NamedTuple):
     step_size: Float[Array, ""]
     retractions: Int[Array, ""]
     backtracks: Int[Array, ""]
+    non_finite: Int[Array, ""]
     bad_site: Int[Array, ""]
     result: Int[Array, ""]
