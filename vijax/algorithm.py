@@ -138,7 +138,8 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
         posterior = model.init(hyper, key, spec.message.prior(model.prior(hyper)), batch)
         # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.
-        start = model.init_local if spec.full_data and batch is not None and is_whole(batch) else None
+        start = model.init_local if spec.full_data and batch is not None else None
+        start = start if start is not None and is_whole(batch) else None
         return State(
             posterior=posterior,
             hyper=hyper,

@@ -76,7 +76,7 @@ def is_whole(batch: Minibatch) -> bool:
     weights = [x.weights for x in documents] if documents else [batch.weights]
     if any(isinstance(x, jax.core.Tracer) for x in (batch.num_groups, *weights)):
         return False
-    if weights == [None]:
+    if weights[0] is None:
         size = np.shape(jax.tree.leaves(batch.data)[0])[0]
     else:
         size = sum(int(np.sum(np.asarray(x) > 0)) for x in weights)

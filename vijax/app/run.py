@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,14 +35,17 @@ from vijax.app.typed_toml import flatten
 from vijax.fit import Status, fit
 from vijax.progress import Printer
 from vijax.result import Fit
+from vijax.status import SkippedStepsWarning, skipped_text
 
 
 class Outcome(NamedTuple):
-    """How a sitting ended: the folder, why it stopped, and the last held-out score (None if nothing was held out)."""
+    """How a sitting ended: the folder, why it stopped, the last held-out score (None if nothing was held out), and how
+    many steps were skipped, in words (empty if none were)."""
 
     folder: Path
     status: Status
     score: Any
+    skipped: str = ""
 
 
 def say_to_stderr(message: str) -> None:
@@ -91,7 +95,8 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
         if found is not None and ended is not None and _has_converged(config, found, ended):
             say(f"{folder} has converged; to go on, lower fit.convergence in {folder / 'config.toml'}")
             write_pages(folder)
-            return Outcome(folder, Status.CONVERGED, ended["score_text"])
+            skipped = skipped_text(ended.get("skipped", 0), ended["step"])
+            return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped)
         metrics.truncate(folder / "metrics.jsonl", found.step if found else 0)
         say(f"Going on with {folder} from step {found.step if found else 0}")
         return _sit(folder, config, data, algorithm, found, say)
@@ -167,7 +172,8 @@ def _sit(
     printer = Printer(
         config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
     )
-    with _terminable():
+    with _terminable(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
         result = fit(
             algorithm,
             listing.arrange(data.train, config.model),
@@ -190,7 +196,9 @@ def _sit(
         reason = error.strerror or str(error)
         remedy = f"the checkpoints are kept: make room, then: vijax resume {folder}"
         raise OSError(f"{folder}: the results could not be written ({reason}); {remedy}") from error
-    return Outcome(folder, result.status, recorder.latest_score)
+    return Outcome(
+        folder, result.status, recorder.latest_score, skipped_text(result.num_skipped, int(result.state.step))
+    )
 
 
 def _evaluate_every(config: Config, data: Data, size: int | None) -> int:

@@ -89,13 +89,14 @@ def pg_svi(
     True
     """
     if isinstance(model, Model):
-        sites: dict[str, tuple[Any, Any]] = {
+        own: dict[str, tuple[Any, Any]] = {
             "expectation": (expectation, None),
             "memory": (memory, False),
             "inner_steps": (inner_steps, 1),
+            "mean": (mean, "current"),
+            "average_after": (average_after, None),
         }
-        sites |= {"mean": (mean, "current"), "average_after": (average_after, None)}
-        for name, (given, unset) in sites.items():
+        for name, (given, unset) in own.items():
             require(given == unset, name, "it left out for a vijax.Model, which has no sites", given)
         return compose(
             model,
