@@ -50,9 +50,59 @@ def test_euclidean_step_is_plain_gradient_ascent(problem):
 def test_retraction_replaces_exactly_what_left_the_domain_and_counts_it():
     prior = vi.Product({"p": vi.Dirichlet.from_concentration(jnp.full((2, 3), 0.1))})
     q = vi.Product({"p": vi.Dirichlet.from_concentration(jnp.ones((2, 3)))})
-    proposal = q.with_naturals([jnp.array([[0.5, -1.0, 2.0], [jnp.nan, 0.2, 1.0]])])
+    proposal = q.with_naturals([jnp.array([[0.5, -1.0, 2.0], [-0.3, 0.2, 1.0]])])
     posterior, retractions = vi.geometry.retract(proposal, q, prior, 0.25)
     fallback = 0.75 * 1.0 + 0.25 * 0.1
     expected = [[0.5, fallback, 2.0], [fallback, 0.2, 1.0]]
     np.testing.assert_allclose(posterior["p"].concentration, expected, rtol=1e-6)
     assert int(retractions) == 2
+
+
+def test_what_is_not_finite_is_not_retracted():
+    """It is no step out of the domain but a failure, which the algorithm skips and reports: it must stay in sight."""
+    q = vi.Product({"p": vi.Dirichlet.from_concentration(jnp.ones(3))})
+    nan, posterior = q.with_naturals([jnp.array([jnp.nan, -1.0, 2.0])]), vi.MultivariateNormal
+    moved, retractions = vi.geometry.retract(nan, q, q, 0.25)
+    assert np.isnan(moved["p"].concentration[0])
+    assert int(retractions) == 1
+    events = vi.Product(
+        {"x": posterior.from_mean_precision(jnp.zeros((3, 2)), jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))}
+    )
+    precision = jnp.stack([jnp.eye(2), -jnp.eye(2), jnp.nan * jnp.eye(2)])
+    moved, retractions = vi.geometry.retract(events.with_naturals([jnp.zeros((3, 2)), precision]), events, events, 0.25)
+    assert int(retractions) == 2  # both natural parameters of the one event that is finite and outside
+    assert np.isnan(jax.tree.leaves(moved)[1][2]).any()
+
+
+def test_a_retraction_stays_in_the_domain_where_the_step_size_is_a_beta():
+    """Beyond one the combination of old and prior is convex no more: beta = 2 came to shape -28."""
+    q, prior = gamma(30.0, 9.0), gamma(1.0, 1.0)
+    posterior, retractions = vi.geometry.retract(gamma_like(q, -5.0, -5.0), q, prior, 2.0)
+    np.testing.assert_array_equal([posterior["x"].shape, posterior["x"].rate], [1.0, 1.0])
+    assert int(retractions) == 2
+
+
+def gamma_like(q, shape, rate):
+    return q.with_naturals([jnp.float32(shape), jnp.float32(rate)])
+
+
+def test_only_geometries_whose_step_size_is_a_beta_take_steps_above_one():
+    coin = vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}),
+        local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    )
+    full = vi.step_size.beta(2.0)
+    alg = vi.cavi(coin, geometry=vi.geometry.symmetric_kl, step_size=full)
+    state, info = alg.step(jax.random.key(0), alg.init(jax.random.key(0)), jnp.array([1.0, 1.0, 0.0]))
+    np.testing.assert_array_equal([state.posterior["bias"].alpha, state.posterior["bias"].beta], [4.0, 4.0])
+    assert float(info.step_size) == 2.0
+    with pytest.raises(ValueError, match=r"^step_size: expected steps of at most 1, got 2\.0\. Larger ones"):
+        vi.cavi(coin, step_size=full)
+    with pytest.raises(ValueError, match=r"^step_size: expected steps of at most 1"):
+        vi.pg_svi(coin, step_size=full)
+
+    @vi.geometry.in_beta
+    def own(q, target, size):
+        return vi.geometry.kl(q, target, size / 2)
+
+    vi.cavi(coin, geometry=own, step_size=full)

@@ -1,5 +1,7 @@
 """Schedules and ramps against their formulas, and their bad input."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,6 +18,36 @@ def test_hold_then_decay_is_the_schedule_of_seed_000_section_4_2():
     rho = vi.step_size.hold_then_decay(hold=200, rho=1.0, kappa=0.5)
     assert float(rho(199)) == 1.0
     np.testing.assert_allclose(float(rho(499)), 300**-0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "exact"),
+    [
+        (vi.step_size.robbins_monro(0.7, 3.0, 0.6), lambda t: 0.7 * (t + 3.0) ** -0.6),
+        (vi.step_size.hold_then_decay(5, 0.9, 0.7), lambda t: 0.9 * (t - 4.0) ** -0.7),
+        (vi.step_size.proximal(0.3), lambda t: 0.3 / 1.3),
+        (vi.step_size.constant(0.3), lambda t: 0.3),
+        (vi.step_size.beta(30.0, vi.step_size.robbins_monro(kappa=1.0)), lambda t: 30.0 / (t + 1.0)),
+    ],
+)
+def test_schedules_are_of_the_working_precision(schedule, exact):
+    t = 123_457
+    assert schedule(jnp.int32(t)).dtype == jnp.float32
+    np.testing.assert_allclose(schedule(jnp.int32(t)), exact(t), rtol=2e-6)
+    with jax.enable_x64(True):
+        assert schedule(jnp.int32(t)).dtype == jnp.float64
+        np.testing.assert_allclose(schedule(jnp.int32(t)), exact(t), rtol=1e-15)
+
+
+def test_a_state_in_float32_stays_one_under_x64():
+    model = vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(jnp.float32(2.0), jnp.float32(3.0))}),
+        local_elbo=lambda s, y, key: (y * s["bias"].log, None),
+    )
+    alg = vi.svi(model, num_groups=3)
+    with jax.enable_x64(True):
+        state, _ = alg.step(jax.random.key(0), alg.init(jax.random.key(0)), jnp.ones(3, jnp.float32))
+    assert state.posterior["bias"].alpha.dtype == jnp.float32
 
 
 def test_ramp_reaches_the_whole_set_after_its_sweeps():
@@ -36,6 +68,7 @@ def test_ramp_reaches_the_whole_set_after_its_sweeps():
         (lambda: vi.step_size.robbins_monro(kappa=2.0), "kappa"),
         (lambda: vi.step_size.hold_then_decay(hold=-1), "hold"),
         (lambda: vi.step_size.ramp(sweeps=0.0), "sweeps"),
+        (lambda: vi.step_size.beta(0.0), "scale"),
     ],
 )
 def test_bad_arguments_are_named(make, argument):

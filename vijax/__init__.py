@@ -44,11 +44,12 @@ from vijax.families import (
     TruncatedNormal,
     Wishart,
 )
-from vijax.fit import DivergedError, Progress, Status, fit
+from vijax.fit import Progress, fit
 from vijax.model import LocalElbo, Model, model
 from vijax.models.energy import conditional, energy_model
 from vijax.proximal import pg_svi
 from vijax.result import Fit
+from vijax.status import DivergedError, SkippedStepsWarning, Status
 
 if TYPE_CHECKING:
     from vijax import checkpoint, data, evaluate, plots
@@ -84,6 +85,7 @@ __all__ = [
     "Product",
     "Progress",
     "Result",
+    "SkippedStepsWarning",
     "State",
     "Status",
     "TruncatedNormal",

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-import enum
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,69 +20,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import describe, tree
 from vijax import geometry as geometries
-from vijax.batch import Minibatch, as_minibatch
-from vijax.families import Family, Product
-from vijax.families.base import require, require_integers
+from vijax.batch import Minibatch, as_minibatch, is_whole
+from vijax.choices import check_estep, check_message, check_model, check_names, is_proper
+from vijax.families import Product
+from vijax.families.base import require_integers
 from vijax.message import Message, MessageRule
 from vijax.model import Hyper, LocalElbo, Model
+from vijax.state import Info, Result, State, check_state, counted, fresh_counts
 from vijax.step_size import Ramp, Schedule, check_schedule, no_ramp
-
-
-class Result(enum.IntEnum):
-    """What became of a step."""
-
-    OK = 0
-    SKIPPED = 1  # a non-finite value; the last good state was kept
-
-
-class State(NamedTuple):
-    """What the next step needs.
-
-    Attributes:
-      posterior: q(beta; lambda), by variable name.
-      hyper: the model's hyperparameters as they stand.
-      opt_state: of the optimiser of the learnt hyperparameters.
-      penalty: the objective's penalty when it was last evaluated.
-      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.init_local`), else None.
-      step: t, counted from 0.
-      bad_steps: steps skipped in a row.
-    """
-
-    posterior: Product
-    hyper: Hyper
-    opt_state: PyTree
-    penalty: Float[Array, ""]
-    local: PyTree
-    step: Int[Array, ""]
-    bad_steps: Int[Array, ""]
-
-
-class Info(NamedTuple):
-    """Diagnostics of a step, all of the state *before* it.
-
-    Attributes:
-      elbo: the objective, maximised: (N_t/S) sum of the groups' bounds, plus what couples the globals, minus the
-        penalty. Exact for mean field on full data, else an unbiased estimate of it.
-      local_elbo: sum of the batch's bounds, unscaled.
-      per_group: the bounds group by group, in the layout of the batch.
-      num_groups: S, groups in the batch.
-      penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. As of the last step
-        that `compose(penalty_every=...)` had it evaluated.
-      step_size: rho_t.
-      retractions: natural parameters brought back into their domain, and steps that the E-step cut back for theirs.
-      result: a `Result` code.
-      num_words: tokens in the batch, of models of documents.
-    """
-
-    elbo: Float[Array, ""]
-    local_elbo: Float[Array, ""]
-    per_group: PyTree
-    num_groups: Float[Array, ""]
-    penalty: Float[Array, ""]
-    step_size: Float[Array, ""]
-    retractions: Int[Array, ""]
-    result: Int[Array, ""]
-    num_words: Float[Array, ""] | None = None
 
 
 class Spec(NamedTuple):
@@ -136,6 +81,7 @@ def compose(
     num_groups: float | None = None,
     full_data: bool = False,
     sequential: bool = False,
+    **unknown: Any,
 ) -> Algorithm:
     """Any algorithm of the design.
 
@@ -154,21 +100,24 @@ def compose(
       full_data: bare data given to `step` are the whole set.
       sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
+      **unknown: nothing; names that are none of the above are errors that say which are.
 
     Raises:
-      ValueError: `step_size` is no schedule, `learn` names what is no hyperparameter of the model, `penalty_every` is
-        below 1, or maximum likelihood is asked of a model whose globals have priors that depend on each other, or of
-        globals that it does not determine (`Model.needs_prior`).
+      TypeError: an argument that there is not.
+      ValueError: `model` is no `vijax.Model`, `estep` is not of the kind that it reads, `step_size` is no schedule,
+        `learn` names what is no hyperparameter of the model, `penalty_every` is below 1, or maximum likelihood is asked
+        of a model whose globals have priors that depend on each other, or of globals that it does not determine
+        (`Model.needs_prior`).
     """
-    check_schedule(step_size)
+    check_names(unknown, set(inspect.signature(compose).parameters) - {"unknown", "message"})
+    check_model(model)
+    check_estep(model, estep)
+    check_schedule(step_size, geometries.takes_beta(geometry))
     require_integers(penalty_every=penalty_every)
-    hierarchical = message.forgets_prior and model.global_elbo is not None
-    remedy = "Without their priors the upper globals have no data: use map."
-    require(not hierarchical, "message", "one that keeps the priors of a hierarchical model", message.name, remedy)
-    _check_determined(model, message)
-    unknown = sorted(set(learn) - set(model.hyper))
-    if unknown:
-        raise ValueError(f"learn: expected names among {sorted(model.hyper)}, got {unknown}.")
+    check_message(model, message)
+    strange = sorted(set(learn) - set(model.hyper))
+    if strange:
+        raise ValueError(f"learn: expected names among {sorted(model.hyper)}, got {strange}.")
     estep = model.estep if estep is None else estep
     every = 1 if learn else penalty_every
     spec = Spec(
@@ -188,31 +137,22 @@ def compose(
     return Algorithm(_init(spec, optimizer), _step(spec, optimizer), spec)
 
 
-def _check_determined(model: Model, message: MessageRule) -> None:
-    """ValueError where a global that needs its prior would lose it."""
-    if not (model.needs_prior and message.forgets_prior):
-        return
-    left = message.prior(model.prior({name: jnp.asarray(value) for name, value in model.hyper.items()}))
-    lost = [name for name in model.needs_prior if not _is_proper(left[name])]
-    remedy = "The likelihood has no one maximum in them: use map."
-    require(not lost, "message", f"one that keeps the priors of {list(model.needs_prior)}", message.name, remedy)
-
-
 def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., State]:
     def init(key: PRNGKeyArray, batch: Any = None) -> State:
         model = spec.model
         batch = None if batch is None else as_minibatch(batch, spec.num_groups, spec.full_data)
         hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
         posterior = model.init(hyper, key, spec.message.prior(model.prior(hyper)), batch)
+        # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.
         start = model.init_local if spec.full_data and batch is not None else None
+        start = start if start is not None and is_whole(batch) else None
         return State(
             posterior=posterior,
             hyper=hyper,
             opt_state=optimizer.init(log_hyper(hyper, spec.learn)),
             penalty=jnp.zeros((), jax.tree.leaves(posterior)[0].dtype),
             local=None if start is None else start(hyper, batch),
-            step=jnp.zeros((), jnp.int32),
-            bad_steps=jnp.zeros((), jnp.int32),
+            **fresh_counts(jax.tree.leaves(posterior)[0].dtype),
         )
 
     return init
@@ -220,17 +160,20 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
 
 def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., tuple[State, Info]]:
     def step(key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+        check_state(key, state, State)
         batch = as_minibatch(batch, spec.num_groups, spec.full_data)
         theta = log_hyper(state.hyper, spec.learn)
         prior = spec.message.prior(spec.model.prior(state.hyper))
-        rho = spec.step_size(state.step)
+        rho = jnp.asarray(spec.step_size(state.step), state.penalty.dtype)  # a float32 state stays one under x64
         moved = _move(spec, key, state, batch, prior, rho, theta)
         penalty, penalty_grad = _penalty(spec, state, theta)
         theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
         hyper, opt_state = ascend_hyper(optimizer, theta_grad, theta, state)
-        ok = tree.all_finite((moved.posterior, moved.message.value, hyper))
-        new = _advance(ok, state, moved.posterior, moved.local, hyper, opt_state)._replace(penalty=penalty)
-        return new, _info(moved.message, penalty, rho, moved.retractions, ok)
+        non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
+        ok = (non_finite == 0) & tree.all_finite((moved.posterior, hyper))
+        info = _info(moved, penalty, rho, non_finite, ok)
+        new = _advance(ok, state, moved.posterior, moved.local, hyper, opt_state)
+        return counted(ok, state, new._replace(penalty=penalty), info.elbo), info
 
     return step
 
@@ -242,25 +185,29 @@ class _Moved(NamedTuple):
     local: PyTree
     message: Message
     retractions: Int[Array, ""]
+    non_finite: Int[Array, ""]
 
 
 def _move(
     spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, prior: Product, rho: Array, theta: PyTree
 ) -> _Moved:
     """The proximal step, block after block of the globals."""
-    posterior, local, messages, retractions = state.posterior, state.local, [], []
+    posterior, local, messages, moves = state.posterior, state.local, [], []
+    damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
+    non_finite = jnp.zeros((), jnp.int32)
     for block in _blocks(spec, posterior):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = _scaled_bound(spec, state, batch._replace(local=local), key_local)
-        message = spec.message.estimate(key_global, posterior, prior, rho, bound, theta)
-        old, base = posterior.only(block), prior.only(block)
-        proposal = spec.geometry(old, tree.add(base, message.natural.only(block)), rho)
+        message = spec.message.estimate(key_global, posterior, prior, damped, bound, theta)
+        old, base, own = posterior.only(block), prior.only(block), message.natural.only(block)
+        proposal = spec.geometry(old, tree.add(base, own), rho)
         moved = geometries.retract(proposal, old, _retreat(spec, old, base), rho)
         posterior = posterior.replace(moved.posterior)
         local = None if local is None else message.aux.local
         messages.append(message)
-        retractions.append(moved.retractions)
-    return _Moved(posterior, local, messages[0], functools.reduce(jnp.add, retractions))
+        moves.append(moved.retractions)
+        non_finite = non_finite + tree.count_non_finite(own)
+    return _Moved(posterior, local, messages[0], functools.reduce(jnp.add, moves), non_finite)
 
 
 def _retreat(spec: Spec, old: Product, base: Product) -> Product:
@@ -268,12 +215,7 @@ def _retreat(spec: Spec, old: Product, base: Product) -> Product:
     likelihood an empty class stays."""
     if not spec.message.forgets_prior:
         return base
-    return Product({name: tree.select(_is_proper(base[name]), base[name], q) for name, q in old.items()})
-
-
-def _is_proper(q: Family) -> Bool[Array, ""]:
-    """Whether all of its natural parameters are in their domain."""
-    return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
+    return Product({name: tree.select(is_proper(base[name]), base[name], q) for name, q in old.items()})
 
 
 def _blocks(spec: Spec, posterior: Product) -> tuple[tuple[str, ...], ...]:
@@ -326,16 +268,17 @@ def ascend_hyper(
 def _advance(
     ok: Bool[Array, ""], state: State, posterior: Product, local: PyTree, hyper: Hyper, opt_state: PyTree
 ) -> State:
-    """The new state, or the last good one with the step counted as bad."""
+    """The new state, or the last good one."""
     posterior, local, hyper, opt_state = tree.select(
         ok, (posterior, local, hyper, opt_state), (state.posterior, state.local, state.hyper, state.opt_state)
     )
-    bad_steps = jnp.where(ok, 0, state.bad_steps + 1)
-    return State(posterior, hyper, opt_state, state.penalty, local, state.step + 1, bad_steps)
+    return state._replace(posterior=posterior, hyper=hyper, opt_state=opt_state, local=local)
 
 
-def _info(message: Message, penalty: Array, rho: Array, retractions: Array, ok: Array) -> Info:
+def _info(moved: _Moved, penalty: Array, rho: Array, non_finite: Array, ok: Array) -> Info:
+    message, retractions = moved.message, moved.retractions
     said: LocalElbo = message.aux
+    retractions = retractions if said.retractions is None else retractions + said.retractions
     return Info(
         elbo=message.value - penalty,
         local_elbo=said.total,
@@ -343,7 +286,8 @@ def _info(message: Message, penalty: Array, rho: Array, retractions: Array, ok: 
         num_groups=said.num_groups,
         penalty=penalty,
         step_size=rho,
-        retractions=retractions if said.retractions is None else retractions + said.retractions,
+        retractions=jnp.where(ok, retractions, 0),
+        non_finite=non_finite,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
         num_words=said.num_words,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -65,3 +66,22 @@ def as_minibatch(batch: Any, num_groups: float | None, full_data: bool) -> Minib
             "Wrap it, Minibatch(data, num_groups=N), or give num_groups=N to the algorithm."
         )
     return Minibatch(batch, num_groups)
+
+
+def is_whole(batch: Minibatch) -> bool:
+    """Whether a batch is known to hold all N groups; false of one whose N or weights are traced, and so unknown."""
+    if batch.num_groups is None:
+        return True
+    documents = [x for x in jax.tree.leaves(batch.data, is_leaf=_is_documents) if _is_documents(x)]
+    weights = [x.weights for x in documents] if documents else [batch.weights]
+    if any(isinstance(x, jax.core.Tracer) for x in (batch.num_groups, *weights)):
+        return False
+    if weights[0] is None:
+        size = np.shape(jax.tree.leaves(batch.data)[0])[0]
+    else:
+        size = sum(int(np.sum(np.asarray(x) > 0)) for x in weights)
+    return bool(size == batch.num_groups)
+
+
+def _is_documents(x: Any) -> bool:
+    return isinstance(x, Documents)

@@ -165,7 +165,7 @@ def _end(outcome: Any) -> int:
     """The last screen: what was found, score, where the page is; and how to go on if the run did not finish."""
     from vijax.app.pages import summary_path
     from vijax.evaluate import Score
-    from vijax.fit import Status
+    from vijax.status import Status
 
     finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
     print(summary_path(outcome.folder).read_text(encoding="utf-8"))
@@ -173,8 +173,13 @@ def _end(outcome: Any) -> int:
         measure = "document completion" if isinstance(outcome.score, Score) else "log predictive density"
         print(f"Held-out score ({measure}): {outcome.score}")
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
+    if outcome.skipped:
+        print(f"Warning: {outcome.skipped}. Look for extreme values in the data, or try data.standardise=true.")
     if finished:
         return 0
+    if outcome.status is Status.MOSTLY_SKIPPED:
+        print("The run failed: what it found rests on the few other steps. Smaller steps: algorithm.step_size.")
+        return 3
     print(f"The run stopped early: {outcome.status.name.lower()}. Go on: vijax resume {outcome.folder}")
     return 3 if outcome.status is Status.DIVERGED else 130
 

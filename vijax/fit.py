@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,33 +14,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
-from vijax.families.base import require_integers
+from vijax.fit_arguments import check_batches, check_key, check_not_forked, check_restarts, num_steps_of
 from vijax.interrupt import interrupt_flag
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
 from vijax.restarts import Many, best, many, of_run
 from vijax.result import Fit
-
-
-class Status(enum.StrEnum):
-    """Why a fit stopped."""
-
-    FINISHED = "finished: all steps were run"
-    CONVERGED = "converged: the objective changed by less than tol"
-    STOPPED = "stopped by a callback"
-    INTERRUPTED = "interrupted; go on with vijax.fit(..., state=fit.state)"
-    DIVERGED = (
-        "diverged: too many steps in a row were not finite and were skipped; the last good state is kept. "
-        "Try smaller steps, a ramp, or check the data for extreme values"
-    )
-
-
-class DivergedError(ArithmeticError):
-    """A fit stopped because its steps were not finite; `fit` holds the last good state."""
-
-    def __init__(self, fit: Fit):
-        super().__init__(str(fit.status))
-        self.fit = fit
+from vijax.state import CHECK_EVERY
+from vijax.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 
 
 class Progress(NamedTuple):
@@ -75,6 +56,11 @@ class Progress(NamedTuple):
     alg: Algorithm
     stopping: bool
     whole: Any
+
+    @property
+    def num_skipped(self) -> int:
+        """Steps skipped since step 0, because their value or gradient was not finite."""
+        return int(self.state.num_skipped)
 
 
 Callback = Callable[[Progress], bool | None]
@@ -112,17 +98,27 @@ def fit(
         returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
         shape (steps, restarts). It takes so many times the memory.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the numbers.
-      tol: stop when the relative change of the objective over a chunk falls below it (full data).
+      steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the numbers, nor
+        where `tol` stops a run.
+      tol: stop when the objective changes by no more than this, relatively, over 50 steps. It is compared at steps 50,
+        100, 150, ..., also by a run that goes on from `state`; a run that has converged takes no step more. On full
+        data: with minibatches the objective of one step is noise. A change of the last digit counts as none, so in
+        float32 any `tol` below 1.2e-7 is that; one below 1e-6 may never be met, for sums of many terms round.
       max_bad_steps: stop after this many skipped steps in a row.
-      throw: raise `DivergedError` on divergence; otherwise `fit.status` tells.
+      throw: raise `DivergedError` where a fit diverged or most of its steps were skipped; otherwise `fit.status` tells.
+
+    Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 
     Returns:
       A `Fit`.
 
     Raises:
-      ValueError: an argument that makes no sense.
+      ValueError: an argument that makes no sense; data that are not finite; minibatches under steps of size one.
       DivergedError: see `throw`.
+      RuntimeError: the process was forked from one that had fitted something, where XLA would hang.
+
+    Warns:
+      SkippedStepsWarning: some steps were skipped.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -137,33 +133,39 @@ def fit(
         raise ValueError(
             f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: vijax.fit(vijax.svi(model), ...)."
         )
+    check_not_forked()
+    check_key(key)
     key_init, key_run, key_order = jax.random.split(key, 3)
     seed = int(jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max))
     loader = as_loader(data, alg.spec.model, batch_size, seed)
-    total = _num_steps(num_epochs, num_steps, loader)
-    _check_restarts(restarts, state)
+    total = num_steps_of(num_epochs, num_steps, loader)
+    check_restarts(restarts, state)
+    check_batches(alg, loader, total)
     runs = alg if restarts == 1 else many(alg, restarts)
     # Chunks donate their state: the caller keeps his, and no two leaves may share a buffer.
     state = jax.tree.map(jnp.copy, _start(runs, loader, key_init) if state is None else state)
     length = min(total, steps_per_chunk or (50 if loader.steps_per_epoch == 1 else 10))
-    chunks = _Chunks(runs, loader, key_run, max(1, length), total)
+    chunks = _Chunks(runs, loader, key_run, max(1, length), total, to_checks=tol is not None)
     status, traces = _run(chunks, state, callbacks, tol, max_bad_steps)
-    result = Fit(alg, *_view(chunks.state, _joined(traces)), status)
-    if throw and status is Status.DIVERGED:
+    alone, trace = _view(chunks.state, _joined(traces))
+    result = Fit(alg, alone, trace, _after_skips(status, alone))
+    if throw and result.status in FAILED:
         raise DivergedError(result)
+    _warn_of_skips(result)
     return result
 
 
-def _check_restarts(restarts: int, state: Any) -> None:
-    require_integers(restarts=restarts)
-    if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
-        return
-    if isinstance(state, Many):
-        raise ValueError(f"restarts: expected {len(state.recent)}, as in `state`, got {restarts}.")
-    raise ValueError(
-        f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out, or give the "
-        "`whole` of a callback's last Progress."
-    )
+def _after_skips(status: Status, state: State) -> Status:
+    """A run that skipped more steps than it took has not finished, however short it was."""
+    whole = status in (Status.FINISHED, Status.CONVERGED)
+    return Status.MOSTLY_SKIPPED if whole and 2 * int(state.num_skipped) > int(state.step) else status
+
+
+def _warn_of_skips(fit: Fit) -> None:
+    if fit.num_skipped:
+        text = skipped_text(fit.num_skipped, int(fit.state.step))
+        where = "fit.trace['result'] and fit.trace['non_finite'] say which"
+        warnings.warn(f"{text}; {where}.", SkippedStepsWarning, stacklevel=3)
 
 
 def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
@@ -180,20 +182,15 @@ def _start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> State:
     return alg.init(key, batch)
 
 
-def _num_steps(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:
-    if (num_epochs is None) == (num_steps is None):
-        raise ValueError("num_epochs, num_steps: expected exactly one of the two.")
-    total = round(num_epochs * loader.steps_per_epoch) if num_epochs is not None else num_steps or 0
-    if total < 1:
-        raise ValueError(f"num_epochs, num_steps: expected at least one step, got {total}.")
-    return total
-
-
+# --- the loop -----------------------------------------------------------------------------------------------------
 class _Chunks:
     """Runs chunks one after the other; holds the one live state (each chunk consumes its predecessor's)."""
 
-    def __init__(self, alg: Algorithm, loader: Loader, key: PRNGKeyArray, length: int, total: int):
+    def __init__(
+        self, alg: Algorithm, loader: Loader, key: PRNGKeyArray, length: int, total: int, to_checks: bool = False
+    ):
         self.alg, self.loader, self.key, self.length, self.total = alg, loader, key, length, total
+        self.to_checks = to_checks  # whether a chunk ends where convergence is judged
         self.state: State
         self.groups_seen = self.words_seen = 0.0
 
@@ -213,17 +210,25 @@ class _Chunks:
         """Stacked batches of each chunk; full data are put on the device once."""
         if self.loader.steps_per_epoch == 1:
             fixed = jax.device_put(stacked(self.loader.batches(0, 1), 1, 1))
-            for first in range(start, self.total, self.length):
-                yield fixed, min(self.length, self.total - first)
+            for count in self._counts(start):
+                yield fixed, count
             return
         batches = self.loader.batches(start, self.total)
-        for first in range(start, self.total, self.length):
-            count = min(self.length, self.total - first)
+        for count in self._counts(start):
             yield jax.device_put(stacked(batches, self.length, count)), count
+
+    def _counts(self, first: int) -> Iterator[int]:
+        """How many steps each chunk has."""
+        while first < self.total:
+            count = min(self.length, self.total - first)
+            count = min(count, CHECK_EVERY - first % CHECK_EVERY) if self.to_checks else count
+            yield count
+            first += count
 
     def _trace(self, infos: Info, done: int, count: int) -> dict[str, np.ndarray]:
         scalars = infos._replace(per_group=None)._asdict()
-        trace = {k: np.asarray(v)[:count] for k, v in scalars.items() if v is not None}
+        # Copies: a view would keep the device's buffer of every scalar and chunk alive.
+        trace = {k: np.array(np.asarray(v)[:count]) for k, v in scalars.items() if v is not None}
         share = 1 / trace["num_groups"][0].size  # restarts read the same groups
         self.groups_seen += share * float(trace["num_groups"].sum())
         self.words_seen += share * float(trace["num_words"].sum()) if "num_words" in trace else 0.0
@@ -247,12 +252,14 @@ def _run(
 ) -> tuple[Status, list[dict[str, np.ndarray]]]:
     traces: list[dict[str, np.ndarray]] = []
     started = time.perf_counter()
-    status = Status.FINISHED
     chunks.state = state
+    status = Status.CONVERGED if tol is not None and _settled(state, tol) else Status.FINISHED
+    if status is Status.CONVERGED:  # it goes on from its end
+        return status, traces
     with interrupt_flag() as interrupted:
         for trace, done in chunks.run(state):
             traces.append(trace)
-            status = _verdict(chunks.state, traces, tol, max_bad_steps, interrupted.is_set())
+            status = _verdict(chunks.state, tol, max_bad_steps, interrupted.is_set())
             stopping = status is not Status.FINISHED or done >= chunks.total
             seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)
             asked = [callback(seen) for callback in callbacks]
@@ -264,22 +271,22 @@ def _run(
     return status, traces
 
 
-def _verdict(
-    state: State, traces: list[dict[str, np.ndarray]], tol: float | None, max_bad_steps: int, interrupted: bool
-) -> Status:
+def _verdict(state: State | Many, tol: float | None, max_bad_steps: int, interrupted: bool) -> Status:
     if int(state.bad_steps) >= max_bad_steps:
         return Status.DIVERGED
     if interrupted:
         return Status.INTERRUPTED
-    if tol is not None and _settled(traces, tol):
+    if tol is not None and _settled(state, tol):
         return Status.CONVERGED
     return Status.FINISHED
 
 
-def _settled(traces: list[dict[str, np.ndarray]], tol: float) -> bool:
-    """The objective at the end of this chunk against the end of the last one."""
-    ends = [np.asarray(trace["elbo"][-1]) for trace in traces[-2:]]
-    return len(ends) == 2 and bool(np.all(np.abs(ends[1] - ends[0]) <= tol * np.abs(ends[1])))
+def _settled(state: State | Many, tol: float) -> bool:
+    """Whether the objective, of every restart, is what it was `CHECK_EVERY` steps before; told at those steps only, by
+    what the state holds, so that a resumed run ends where the unbroken one does."""
+    before, now = np.moveaxis(np.asarray(state.checked), -1, 0)
+    tol = max(tol, float(np.finfo(now.dtype).eps))
+    return int(state.step) % CHECK_EVERY == 0 and bool(np.all(np.abs(now - before) <= tol * np.abs(now)))
 
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:

@@ -2,15 +2,18 @@
 
     lambda' = argmin <grad f, lambda> + h(lambda) + D(lambda || lambda_t) / beta,    -ELBO = f + h
 
-A geometry is a function (q, target, rho) -> q', where target = prior + message is where an exact coordinate update
-would land, so that -grad ELBO = F(lambda) (lambda - target), and rho is the step size of its own row:
+A geometry is a function (q, target, size) -> q', where target = prior + message is where an exact coordinate update
+would land, so that -grad ELBO = F(lambda) (lambda - target), and size is the step size of its own row:
 
-| geometry | D(lambda' || lambda) | h | rho | step |
+| geometry | D(lambda' || lambda) | h | size | step |
 |---|---|---|---|---|
-| `kl` | KL(q' || q) | KL(q' || prior) | beta / (1 + beta) | lambda' = (1 - rho) lambda + rho target |
+| `kl` | KL(q' || q) | KL(q' || prior) | rho = beta / (1 + beta) | lambda' = (1 - rho) lambda + rho target |
 | `euclidean` | |lambda' - lambda|^2 / 2 | 0 | beta | lambda' = lambda + beta F (target - lambda) |
 | `mirror` | KL(q || q'), Bregman of A | 0 | beta | mu' = mu + beta F (target - lambda) |
 | `symmetric_kl` | <lambda' - lambda, mu' - mu> | 0 | beta | lambda' = lambda + beta (target - lambda) / 2 |
+
+A rho is at most 1. A beta is any positive number: a full `symmetric_kl` step, for one, is beta = 2 (`takes_beta` tells
+which a geometry reads; `vijax.step_size.beta` makes schedules of betas).
 
 `symmetric_kl` is closed to first order in beta. `kl` never leaves the domain with messages inside it; of the others a
 step that would is halved until it does not
@@ -19,8 +22,9 @@ step that would is halved until it does not
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +36,22 @@ from vijax.families import Family, Product
 Q = TypeVar("Q", bound=Family)
 Geometry = Callable[[Product, Product, Float[Array, ""]], Product]
 _HALVINGS, _NEWTON_STEPS = 30, 30
+_IN_BETA: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def in_beta(geometry: Geometry) -> Geometry:
+    """Marks a geometry (a decorator) as one whose step size is beta, which may exceed 1."""
+    _IN_BETA.add(geometry)
+    return geometry
+
+
+def takes_beta(geometry: Geometry) -> bool:
+    """Whether a geometry's step size is beta, any positive number, and not rho, which is at most 1.
+
+    >>> takes_beta(kl), takes_beta(mirror)
+    (False, True)
+    """
+    return geometry in _IN_BETA
 
 
 def kl(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
@@ -39,6 +59,7 @@ def kl(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
     return tree.mix(rho, q, target)
 
 
+@in_beta
 def euclidean(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
     """Plain gradient, the proximal step in |lambda' - lambda|^2 / 2:
 
@@ -47,6 +68,7 @@ def euclidean(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
     return tree.add(q, tree.scale(rho, q.with_naturals(q.fisher_product(tree.subtract(target, q)))))
 
 
+@in_beta
 def symmetric_kl(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
     """The proximal step in KL(q' || q) + KL(q || q') = <lambda' - lambda, mu' - mu>, to first order in rho:
 
@@ -55,6 +77,7 @@ def symmetric_kl(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
     return tree.mix(0.5 * rho, q, target)
 
 
+@in_beta
 def mirror(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
     """Mirror descent, the proximal step in KL(q || q'), the Bregman divergence of A:
 
@@ -137,13 +160,20 @@ def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]
     """Replaces what left the domain by the step with a zero message, (1 - rho) lambda + rho prior.
 
     That step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
-    direction in which the offending coordinate was going: towards fewer observations.
+    direction in which the offending coordinate was going: towards fewer observations. A step size above 1, which is a
+    beta, counts as 1: beyond that no combination is convex. What is not finite passes, to be skipped and reported.
     """
-    ok = proposal.in_domain()
-    fallback = tree.mix(rho, q, prior)
+    fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
+    ok = jax.tree.map(_inside_or_not_finite, proposal.in_domain(), proposal)
     retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in jax.tree.leaves(ok)]))
     return Retracted(jax.tree.map(jnp.where, ok, proposal, fallback), retractions)
 
 
+def _inside_or_not_finite(mask: Bool[Array, ...], x: Array) -> Bool[Array, ...]:
+    """The domain's mask, true also where the event it covers is not finite; a mask has length 1 along event axes."""
+    events = tuple(i for i in range(x.ndim) if mask.shape[i] < x.shape[i])
+    return mask | jnp.any(~jnp.isfinite(x), axis=events, keepdims=True)
+
+
 GEOMETRIES = {"kl": kl, "euclidean": euclidean, "mirror": mirror, "symmetric_kl": symmetric_kl}
-"""The registry: a new divergence is one function and one row."""
+"""The registry: a new divergence is one function, marked `in_beta` if it is, and one row."""

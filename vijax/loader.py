@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from vijax.arrays import check_finite, check_lengths, check_numbers
 from vijax.batch import Minibatch
 from vijax.model import Model
 
@@ -107,14 +108,15 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
     """A loader of anything the model can read.
 
     Args:
-      data: a `Loader`; a corpus or what `vijax.data.read` makes one of, for models of documents; else a pytree of
-        arrays with one leading axis of groups.
+      data: a `Loader`, whose batches are not looked at; a corpus or what `vijax.data.read` makes one of, for models of
+        documents; else a pytree of arrays with one leading axis of groups.
       model: whose data it is.
       batch_size: groups a step; None takes the whole set.
       seed: of the order of the batches.
 
     Raises:
-      ValueError: leading axes that differ, an empty set, a batch larger than the set, or more words than the model has.
+      ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
+        a `check_data` of their own decide that by it), a batch larger than the set, or more words than the model has.
     """
     if hasattr(data, "batches"):
         return data
@@ -125,13 +127,9 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.vocab_size)
         return CorpusLoader(corpus, batch_size or corpus.num_documents, seed)
-    if model.check_data is not None:
-        model.check_data(data)
-    lengths = [int(np.shape(leaf)[0]) if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)] or [0]
-    total = min(lengths)
-    if total == 0 or total != max(lengths):
-        got = sorted(set(lengths))
-        raise ValueError(f"data: expected arrays of one common, positive leading length, got {got}.")
+    check_numbers(data)
+    (model.check_data or check_finite)(data)
+    total = check_lengths(data)
     _check_batch_size(batch_size, total)
     return ArrayLoader(data, batch_size or total, seed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +15,6 @@ from vijax.algorithm import Info, State
 from vijax.batch import Minibatch
 
 
-@functools.partial(jax.jit, static_argnames=("step", "length"), donate_argnames=("state",))
 def run_chunk(
     step: Callable,
     length: int,
@@ -30,7 +29,7 @@ def run_chunk(
     run, and where a run is cut into chunks cannot change its numbers.
 
     Args:
-      step: an `Algorithm.step` (static: one algorithm, one executable).
+      step: an `Algorithm.step`: one algorithm, one executable, which lives as long as that function does.
       length: capacity of the chunk.
       key: of the run.
       state: donated.
@@ -40,7 +39,28 @@ def run_chunk(
     Returns:
       The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`.
     """
+    return _compiled(step)(length, key, state, batches, num_steps)
 
+
+_programs: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+
+
+def _compiled(step: Callable) -> Callable[..., tuple[State, Info]]:
+    """The jitted chunk of a step. It refers to the step weakly, so that both, and what was compiled of them, are let go
+    with the algorithm: a process that fits a thousand algorithms one after the other keeps the programs of one."""
+    if step not in _programs:
+        reference = weakref.ref(step)
+
+        def chunk(length: int, *args: Any) -> tuple[State, Info]:
+            return _chunk(reference(), length, *args)  # type: ignore[arg-type]  # alive: the caller holds it
+
+        _programs[step] = jax.jit(chunk, static_argnums=0, donate_argnums=2)
+    return _programs[step]
+
+
+def _chunk(
+    step: Callable, length: int, key: PRNGKeyArray, state: State, batches: Minibatch, num_steps: Int[Array, ""]
+) -> tuple[State, Info]:
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)

@@ -65,7 +65,8 @@ class Model:
         at once.
       init_local: (hyper, minibatch) -> where the E-step starts on full data, carried in the state from then on, so
         that coordinate ascent never loses ground; None where locals are found afresh at each step.
-      check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it.
+      check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it, once.
+        None: every number must be finite. One of your own may let NaN stand for missing values.
       energy: the `vijax.models.energy.Energy` that the model was made from, where it was.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.

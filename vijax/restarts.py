@@ -31,6 +31,11 @@ class Many(NamedTuple):
         """Steps skipped in a row by the run that fares best."""
         return jnp.min(self.states.bad_steps)
 
+    @property
+    def checked(self) -> Float[Array, "restarts 2"]:
+        """The objectives by which convergence is judged: that of every run."""
+        return self.states.checked
+
 
 def many(alg: Algorithm, restarts: int) -> Algorithm:
     """`restarts` copies of an algorithm, on the same batches, each with randomness of its own. Its state is a `Many`,
@@ -50,9 +55,12 @@ def many(alg: Algorithm, restarts: int) -> Algorithm:
 
 
 def best(state: Many) -> int:
-    """The run whose objective has been highest of late."""
-    ends = np.mean(np.asarray(state.recent)[:, -max(1, min(int(state.step), WINDOW)) :], axis=1)
-    return int(np.argmax(np.where(np.isfinite(ends), ends, -np.inf)))
+    """The run whose objective has been highest of late, over the steps at which it was finite."""
+    recent = np.asarray(state.recent)
+    finite = np.isfinite(recent)  # a step that was skipped, or is yet to come, says nothing
+    count = finite.sum(axis=1)
+    ends = np.where(finite, recent, 0.0).sum(axis=1, dtype=recent.dtype) / np.maximum(count, 1)
+    return int(np.argmax(np.where(count > 0, ends, -np.inf)))
 
 
 def best_state(state: State | Many) -> State:

@@ -11,13 +11,15 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax import describe
-from vijax.algorithm import Algorithm, State
+from vijax.algorithm import Algorithm, Spec
 from vijax.batch import Minibatch
 from vijax.families import Family, Point, Product
+from vijax.state import State
+from vijax.status import skipped_text
 
 
 class Fit(NamedTuple):
-    """A finished (or stopped) run.
+    """A finished (or stopped) run; `fit.outcome` says how it ended.
 
     Attributes:
       alg: the algorithm.
@@ -40,10 +42,25 @@ class Fit(NamedTuple):
         return self.state.posterior
 
     @property
+    def num_skipped(self) -> int:
+        """Steps skipped since step 0, because their value or gradient was not finite."""
+        return int(self.state.num_skipped)
+
+    @property
+    def outcome(self) -> str:
+        """The status, and how many steps were skipped, if any were."""
+        skipped = skipped_text(self.num_skipped, int(self.state.step))
+        return f"{self.status} ({skipped})" if skipped else str(self.status)
+
+    @property
     def estimates(self) -> dict[str, Family | Point]:
         """What was found of the globals, by name: q, or a `Point` where the algorithm finds no more (`em`, `map`,
-        `points`). `fit.estimates[name].mean()` is what to report in either case."""
-        is_point = self.alg.spec.message.is_point
+        `points`). `fit.estimates[name].mean()` is what to report in either case.
+
+        Raises:
+          ValueError: the model has no named globals (`pg_svi` on Gaussian predictors).
+        """
+        is_point = self._composed("estimates", "the weights or predictors").message.is_point
         return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
@@ -71,8 +88,8 @@ class Fit(NamedTuple):
         """
         from vijax.data import document_batches, in_order, read
 
-        corpus, spec = read(documents), self.alg.spec
-        expected = self._topics().concentration.shape[1]
+        expected, spec = self._topics().concentration.shape[1], self.alg.spec
+        corpus = read(documents)
         if corpus.vocab_size != expected:
             raise ValueError(
                 f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
@@ -98,8 +115,11 @@ class Fit(NamedTuple):
         Args:
           data: as `vijax.fit` takes it (arrays with one leading axis of groups).
           key: of the E-step's draws, where it samples.
+
+        Raises:
+          ValueError: the model has no locals (`pg_svi` on Gaussian predictors).
         """
-        spec = self.alg.spec
+        spec = self._composed("locals", "predictors of new inputs")
         batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
         infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
         return infer(self.state.hyper, spec.message.point(self.posterior), batch, key, estep=spec.estep).local
@@ -115,7 +135,18 @@ class Fit(NamedTuple):
             raise ValueError("score: this model defines no held-out score; read the bound, fit.trace['elbo'].")
         return score(self.state.hyper, self.estimates, documents, key)
 
+    def _composed(self, what: str, wanted: str) -> Spec:
+        """The choices of an algorithm that `compose` made, whose model has globals and locals by name."""
+        spec = self.alg.spec
+        if not isinstance(spec, Spec):
+            raise ValueError(
+                f"{what}: a model of Gaussian predictors has none, its posterior is fit.posterior, all sites together. "
+                f"For {wanted} use model.predict(fit.posterior, inputs) and model.predictive(fit.posterior, inputs, y)."
+            )
+        return spec
+
     def _topics(self) -> Any:
+        self._composed("topics", "predictors of new inputs")
         if "topics" not in self.posterior:
             raise ValueError(f"expected a topic model, got a posterior over {sorted(self.posterior)}.")
         return self.posterior["topics"]

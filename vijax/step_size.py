@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -15,16 +16,40 @@ Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
 
 
-def check_schedule(step_size: Any) -> None:
-    """Raises ValueError on what is no function of the step number, a bare number above all."""
+def check_schedule(step_size: Any, takes_beta: bool = False) -> None:
+    """Raises ValueError on what is no function of the step number, a bare number above all; and on a first step above
+    1, unless it is for a geometry that `takes_beta`."""
     remedy = "vijax.step_size.constant(rho) holds it at rho."
     require(callable(step_size), "step_size", "a schedule of vijax.step_size", step_size, remedy)
+    first = step_size(0)
+    known = takes_beta or isinstance(first, jax.core.Tracer)
+    remedy = "Larger ones are for geometries whose step size is beta (vijax.geometry)."
+    require(known or first <= 1, "step_size", "steps of at most 1", first, remedy)
 
 
 def constant(rho: float = 1.0) -> Schedule:
     """rho_t = rho."""
     require(0.0 < rho <= 1.0, "rho", "a number in (0, 1]", rho)
     return lambda t: jnp.full(jnp.shape(t), rho)
+
+
+def beta(scale: float, schedule: Schedule | None = None) -> Schedule:
+    """beta_t = scale schedule(t): for geometries whose step size is beta, which may exceed 1 (`vijax.geometry`).
+
+    Args:
+      scale: a positive number. A full step of `symmetric_kl` is 2; `euclidean` and `mirror` want the order of
+        1 / F, for Dirichlet counts of a thousand some thousand.
+      schedule: how it changes, a schedule of this module; None holds it at `scale`.
+
+    Raises:
+      ValueError: `scale` not positive.
+
+    >>> [round(float(beta(1000.0, robbins_monro(kappa=1.0))(t)), 1) for t in (0, 1, 9)]
+    [1000.0, 500.0, 100.0]
+    """
+    require(scale > 0, "scale", "a positive number", scale)
+    shape = schedule or constant()
+    return lambda t: scale * shape(t)
 
 
 def robbins_monro(scale: float = 1.0, offset: float = 1.0, kappa: float = 0.75) -> Schedule:
@@ -42,7 +67,7 @@ def robbins_monro(scale: float = 1.0, offset: float = 1.0, kappa: float = 0.75) 
     require_positive(scale=scale)
     require(offset >= 1, "offset", "a number >= 1", offset)
     require(0 <= kappa <= 1, "kappa", "a number in [0, 1]", kappa)
-    return lambda t: jnp.minimum(1.0, scale * (t + jnp.float32(offset)) ** -kappa)
+    return lambda t: jnp.minimum(1.0, scale * (_real(t) + offset) ** -kappa)
 
 
 def hold_then_decay(hold: int, rho: float = 1.0, kappa: float = 0.5) -> Schedule:
@@ -54,7 +79,13 @@ def hold_then_decay(hold: int, rho: float = 1.0, kappa: float = 0.5) -> Schedule
     require(hold >= 0, "hold", "a number of steps >= 0", hold)
     require(0.0 < rho <= 1.0, "rho", "a number in (0, 1]", rho)
     require(0 <= kappa <= 1, "kappa", "a number in [0, 1]", kappa)
-    return lambda t: rho * jnp.maximum(t - hold + jnp.float32(1.0), 1.0) ** -kappa
+    return lambda t: rho * jnp.maximum(_real(t) - hold + 1.0, 1.0) ** -kappa
+
+
+def _real(t: Any) -> Float[Array, ""]:
+    """The step number in the working precision, float64 where x64 is on: a schedule rounded to float32 would move the
+    fixed point of float64 steps by 1e-7."""
+    return jnp.asarray(t, jnp.result_type(float))
 
 
 def no_ramp() -> Ramp:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 T = TypeVar("T", bound=type)
 
@@ -72,6 +72,16 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
 def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:
     """`a` where the condition, a scalar or of the shape of every leaf, holds, else `b`."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
+
+
+def count_non_finite(a: PyTree) -> Int[Array, ""]:
+    """How many entries of the floating leaves are infinite or no number.
+
+    >>> int(count_non_finite({"x": jnp.array([1.0, jnp.nan, jnp.inf]), "n": jnp.arange(3)}))
+    2
+    """
+    floats = [x for x in jax.tree.leaves(a) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    return sum((jnp.sum(~jnp.isfinite(x), dtype=jnp.int32) for x in floats), jnp.zeros((), jnp.int32))
 
 
 def all_finite(a: PyTree) -> Bool[Array, ""]:

@@ -18,7 +18,9 @@ from vijax.loader import as_loader
 from vijax.proximal import pg_svi
 from vijax.restarts import many
 
-FULL_DATA = ("em", "map", "cavi", "pg_svi")
+WHOLE = ("em", "map", "cavi")
+"""Algorithms whose steps are of size one unless a schedule is given."""
+FULL_DATA = (*WHOLE, "pg_svi")
 """Algorithms that take the whole data set at each step unless a batch size is given."""
 
 
@@ -101,6 +103,20 @@ def num_groups(config: Config, data: Data) -> int:
     return int(jax.tree.leaves(config.listing.arrange(data.train, config.model))[0].shape[0])
 
 
+def _check_decreasing(config: Config, size: int, total: int) -> None:
+    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
+    name = config.algorithm.name
+    if size == total or name not in WHOLE:
+        return
+    schedule = chosen(config.algorithm.step_size) or step_size.constant()
+    if schedule(1_000_000) >= 1:
+        raise ValueError(
+            f"fit.batch_size: expected all of the {total} training {config.listing.unit}s for algorithm.name={name}, "
+            f"got {size}: its steps of size one forget every batch but the last. Leave fit.batch_size unset, or set "
+            "algorithm.name=svi, or algorithm.step_size.name=robbins_monro"
+        )
+
+
 def batch_size(config: Config, total: int) -> int | None:
     """Documents (rows, sequences) per step: as set, or the default of the algorithm.
 
@@ -112,5 +128,6 @@ def batch_size(config: Config, total: int) -> int | None:
         unit = config.listing.unit
         raise ValueError(f"fit.batch_size: expected at most the {total} training {unit}s, got {size}")
     if size is not None:
+        _check_decreasing(config, size, total)
         return size
     return None if config.algorithm.name in FULL_DATA else min(256, total)

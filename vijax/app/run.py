@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from vijax.fit import Status, fit
 from vijax.interrupt import heard_while_busy
 from vijax.progress import Printer
 from vijax.result import Fit
+from vijax.status import SkippedStepsWarning, skipped_text
 from vijax.terminal import printable
 
 MOST_STEPS = 2**31 - 1
@@ -38,11 +40,13 @@ MOST_STEPS = 2**31 - 1
 
 
 class Outcome(NamedTuple):
-    """How a sitting ended: the folder, why it stopped, and the last held-out score (None if nothing was held out)."""
+    """How a sitting ended: the folder, why it stopped, the last held-out score (None if nothing was held out), and how
+    many steps were skipped, in words (empty if none were)."""
 
     folder: Path
     status: Status
     score: Any
+    skipped: str = ""
 
 
 class StoppedError(KeyboardInterrupt):
@@ -100,7 +104,8 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
         if found is not None and ended is not None and _has_converged(config, found, ended):
             say(f"{folder} has converged; to go on, lower fit.convergence in {folder / 'config.toml'}")
             write_pages(folder)
-            return Outcome(folder, Status.CONVERGED, ended["score_text"])
+            skipped = skipped_text(ended.get("skipped", 0), ended["step"])
+            return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped)
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
 
@@ -202,7 +207,8 @@ def _sit(
     printer = Printer(
         config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
     )
-    with _terminable(), heard_while_busy(), printer.announcing():
+    with _terminable(), heard_while_busy(), printer.announcing(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
         result = fit(
             algorithm,
             listing.arrange(data.train, config.model),
@@ -225,7 +231,8 @@ def _sit(
         raise unwritable(folder, error) from error
     if fault is not None:
         raise fault
-    return Outcome(folder, result.status, recorder.latest_score)
+    skipped = skipped_text(result.num_skipped, int(result.state.step))
+    return Outcome(folder, result.status, recorder.latest_score, skipped)
 
 
 def _evaluate_every(config: Config, data: Data) -> int:

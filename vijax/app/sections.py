@@ -198,7 +198,9 @@ class FitConfig:
     precision: Literal["float32", "float64"] = setting("float32", "of all numbers; Gaussian processes may need float64")
     restarts: int = setting(1, "runs from different starts, side by side, of which the best is kept", at_least(1))
     convergence: float | None = setting(
-        None, "stop when the bound changes by less, relatively, between reports", POSITIVE
+        None,
+        "stop when the bound changes by no more, relatively, over 50 steps; float32: 1e-6 or more",
+        POSITIVE,
     )
     evaluate_every: int | None = setting(
         None, "steps between held-out scores; 0: only the last; unset: about six", at_least(0)

@@ -73,8 +73,8 @@ def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
         return likelihood
     if not callable(likelihood):
         raise TypeError(
-            "likelihood: expected a vijax.likelihood.Likelihood or a function log_lik(y, z), "
-            f"got {type(likelihood).__name__}."
+            "likelihood: expected what vijax.likelihood.bernoulli_logit(), poisson_log() and so on return, "
+            f"or a function log_lik(y, z), got {likelihood!r}."
         )
     return Likelihood(likelihood)
 

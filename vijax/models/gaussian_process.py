@@ -124,7 +124,7 @@ def _as_functions(
     values = {name: as_float(value) for name, value in (hyper or {}).items()}
     for name, value in values.items():
         require(value > 0, f"hyper[{name!r}]", "positive numbers", value)
-    if values and not isinstance(likelihood, Likelihood) and _takes_one(likelihood):
+    if values and not isinstance(likelihood, Likelihood) and callable(likelihood) and _takes_one(likelihood):
         return kernel, likelihood, values
     fixed = as_likelihood(likelihood)
     return (kernel if values else lambda _: kernel), lambda _: fixed, values

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import geometry as geometries
 from vijax import message as messages_of
 from vijax import tree
-from vijax.algorithm import Algorithm, Result, ascend_hyper, compose, log_hyper
+from vijax.algorithm import Algorithm, ascend_hyper, compose, log_hyper
 from vijax.expectation import Expectation
 from vijax.families.base import require, require_integers
 from vijax.likelihood import Likelihood, Moments
@@ -28,10 +28,11 @@ from vijax.model import Hyper, Model
 from vijax.models.predictors import PredictorModel
 from vijax.proximal import objective, safeguard
 from vijax.proximal.batch import Batch, as_batch
-from vijax.proximal.messages import first_bad
+from vijax.proximal.messages import count_non_finite, first_bad
 from vijax.proximal.moves import mover
 from vijax.proximal.state import PGInfo, PGState, Spec
 from vijax.sites import Factor, Prior, Sites
+from vijax.state import Result, check_state, counted, fresh_counts
 from vijax.step_size import Backtracking, Schedule, backtracking, check_schedule, constant, robbins_monro
 
 
@@ -88,9 +89,26 @@ def pg_svi(
     True
     """
     if isinstance(model, Model):
-        rule = choices.pop("message", None) or messages_of.monte_carlo()
-        schedule: Any = step_size or robbins_monro()
-        return compose(model, message=rule, geometry=divergence, step_size=schedule, learn=learn, **choices)
+        own: dict[str, tuple[Any, Any]] = {
+            "expectation": (expectation, None),
+            "memory": (memory, False),
+            "inner_steps": (inner_steps, 1),
+            "mean": (mean, "current"),
+            "average_after": (average_after, None),
+        }
+        for name, (given, unset) in own.items():
+            require(given == unset, name, "it left out for a vijax.Model, which has no sites", given)
+        return compose(
+            model,
+            message=choices.pop("message", None) or messages_of.monte_carlo(),
+            geometry=divergence,
+            step_size=step_size or robbins_monro(),  # type: ignore[arg-type]  # checked there
+            learn=learn,
+            hyper_optimizer=hyper_optimizer,
+            penalty_every=penalty_every,
+            **choices,
+        )
+    require(isinstance(model, PredictorModel), "model", "a vijax.Model, gp or glm", type(model).__name__)
     require(not choices, "pg_svi", "no argument that only a vijax.Model reads", sorted(choices))
     require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
     require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
@@ -98,7 +116,7 @@ def pg_svi(
     plain = memory and divergence is geometries.kl
     require(inner_steps == 1 or plain, "inner_steps", "1, unless memory=True with KL divergence", inner_steps)
     if step_size is not None and not isinstance(step_size, Backtracking):
-        check_schedule(step_size)
+        check_schedule(step_size, geometries.takes_beta(divergence))
     require_integers(penalty_every=penalty_every)
     require(set(learn) <= set(model.hyper), "learn", f"names among {sorted(model.hyper)}", learn)
     spec = Spec(
@@ -135,8 +153,7 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
             opt_state=optimizer.init(log_hyper(hyper, spec.learn)),
             step_size=zero,
             penalty=zero,
-            step=jnp.zeros((), jnp.int32),
-            bad_steps=jnp.zeros((), jnp.int32),
+            **fresh_counts(dtype),
         )
 
     return init
@@ -144,6 +161,7 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
 
 def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., tuple[PGState, PGInfo]]:
     def step(key: PRNGKeyArray, state: PGState, batch: Any) -> tuple[PGState, PGInfo]:
+        check_state(key, state, PGState)
         batch = as_batch(batch, spec.model, state.posterior.linear.dtype)
         factor = state.prior.condition(state.posterior)
         moments, m = _moments(spec, state.hyper, state.prior, factor, batch, key)
@@ -151,9 +169,13 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         trial, backtracks, next_rho = _sized(spec, state, batch, key, move)
         penalty = objective.penalty(spec, state, factor)
         learnt = _learnt(spec, optimizer, state, batch, key)
-        ok = tree.all_finite((trial.sites, objective.local(batch, moments), penalty, learnt.hyper, learnt.prior))
-        new = _advance(spec, state, ok, trial, learnt)._replace(step_size=next_rho, penalty=penalty)
-        return new, _info(batch, moments, penalty, trial, backtracks, ok)
+        # A safeguard refuses every trial of a NaN message and stays: the moments tell, not where the step led.
+        non_finite = count_non_finite(batch, moments) + learnt.non_finite
+        ok = (non_finite == 0) & tree.all_finite((trial.sites, penalty, learnt.hyper, learnt.prior))
+        info = _info(batch, moments, penalty, trial, backtracks, non_finite, ok)
+        next_rho = jnp.where(ok, next_rho, state.step_size)
+        new = _advance(spec, state, ok, trial, learnt)
+        return counted(ok, state, new._replace(step_size=next_rho, penalty=penalty), info.elbo), info
 
     return step
 
@@ -191,12 +213,16 @@ def _default_rule(spec: Spec, batch: Batch) -> Schedule | Backtracking:
     return lambda t: part / 3 * (1.0 + part * t) ** -0.6
 
 
+_LEARNT = ("hyper", "opt_state", "prior")
+
+
 class _Learnt(NamedTuple):
     """Hyperparameters after a step on them, with what follows from them."""
 
     hyper: Hyper
     opt_state: PyTree
     prior: Any
+    non_finite: Int[Array, ""]
 
 
 def _learnt(
@@ -204,21 +230,22 @@ def _learnt(
 ) -> _Learnt:
     """One ascent step in the logarithms of the learnt hyperparameters, at fixed sites."""
     if not spec.learn:
-        return _Learnt(state.hyper, state.opt_state, state.prior)
+        return _Learnt(state.hyper, state.opt_state, state.prior, jnp.zeros((), jnp.int32))
     theta = log_hyper(state.hyper, spec.learn)
 
     def bound(theta: PyTree) -> Float[Array, ""]:
         hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
         return objective.objective(spec, hyper, spec.model.prior(hyper), state.posterior, batch, key)
 
-    hyper, opt_state = ascend_hyper(optimizer, jax.grad(bound)(theta), theta, state)  # type: ignore[arg-type]
-    return _Learnt(hyper, opt_state, spec.model.prior(hyper))
+    slope = jax.grad(bound)(theta)
+    hyper, opt_state = ascend_hyper(optimizer, slope, theta, state)  # type: ignore[arg-type]
+    return _Learnt(hyper, opt_state, spec.model.prior(hyper), tree.count_non_finite(slope))
 
 
 def _advance(spec: Spec, state: PGState, ok: Array, trial: safeguard.Trial, learnt: _Learnt) -> PGState:
-    """The new state, or the last good one with the step counted as bad."""
+    """The new state, or the last good one."""
     if spec.learn:
-        learnt = tree.select(ok, learnt, _Learnt(state.hyper, state.opt_state, state.prior))
+        learnt = tree.select(ok, learnt, learnt._replace(**{name: getattr(state, name) for name in _LEARNT}))
     sites = tree.select(ok, trial.sites, state.posterior)
     average = state.average
     if spec.average_after is not None:
@@ -230,13 +257,17 @@ def _advance(spec: Spec, state: PGState, ok: Array, trial: safeguard.Trial, lear
         prior=learnt.prior,
         hyper=learnt.hyper,
         opt_state=learnt.opt_state,
-        step=state.step + 1,
-        bad_steps=jnp.where(ok, 0, state.bad_steps + 1),
     )
 
 
 def _info(
-    batch: Batch, moments: Moments, penalty: Array, trial: safeguard.Trial, backtracks: Array, ok: Array
+    batch: Batch,
+    moments: Moments,
+    penalty: Array,
+    trial: safeguard.Trial,
+    backtracks: Array,
+    non_finite: Array,
+    ok: Array,
 ) -> PGInfo:
     local = objective.local(batch, moments)
     return PGInfo(
@@ -246,8 +277,9 @@ def _info(
         num_groups=jnp.sum(batch.weights),
         penalty=penalty,
         step_size=trial.rho,
-        retractions=trial.retractions,
+        retractions=jnp.where(ok, trial.retractions, 0),
         backtracks=backtracks,
+        non_finite=non_finite,
         bad_site=first_bad(batch, moments),
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
     )

@@ -10,7 +10,7 @@ by Bonnet and Price and the chain rule: the pseudo-observation that replaces the
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from vijax.likelihood import Moments
 from vijax.proximal.batch import Batch
@@ -38,9 +38,18 @@ def memory_target(sites: Sites, batch: Batch, message: Sites) -> Sites:
 
 def first_bad(batch: Batch, moments: Moments) -> Int[Array, ""]:
     """The first site of the batch with a moment that is not finite, or -1."""
-    finite = jnp.isfinite(moments.value) & jnp.isfinite(moments.slope) & jnp.isfinite(moments.curvature)
-    bad = ~finite & (batch.weights > 0)
+    bad = jnp.any(_bad(batch, moments), axis=0)
     return jnp.where(jnp.any(bad), batch.rows[jnp.argmax(bad)], -1)
+
+
+def count_non_finite(batch: Batch, moments: Moments) -> Int[Array, ""]:
+    """How many moments of the batch, padding left out, are infinite or NaN."""
+    return jnp.sum(_bad(batch, moments), dtype=jnp.int32)
+
+
+def _bad(batch: Batch, moments: Moments) -> Bool[Array, "3 batch"]:
+    values = jnp.stack([moments.value, moments.slope, moments.curvature])
+    return ~jnp.isfinite(values) & (batch.weights > 0)
 
 
 def _weighted(weights: Array, message: Sites) -> Sites:

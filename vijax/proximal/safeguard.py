@@ -32,7 +32,7 @@ def retract(proposal: Sites, current: Sites, target: Sites, prior: Prior, rho: F
     ok = prior.in_domain(proposal) | ~tree.all_finite(proposal)
     out = target.precision < 0
     kept = Sites(jnp.where(out, 0.0, target.linear), jnp.where(out, 0.0, target.precision))
-    safe = tree.mix(rho, current, kept)
+    safe = tree.mix(jnp.minimum(rho, 1.0), current, kept)  # a beta may exceed 1: see `vijax.geometry.retract`
     return Trial(tree.select(ok, proposal, safe), rho, jnp.where(ok, 0, jnp.sum(out)))
 
 

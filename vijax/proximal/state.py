@@ -45,7 +45,7 @@ class PGState(NamedTuple):
       step_size: rho of the last step: where backtracking starts.
       penalty: KL(q || p) when it was last evaluated.
       step: t, counted from 0.
-      bad_steps: steps skipped in a row.
+      bad_steps, num_skipped, checked: as of `vijax.State`.
     """
 
     posterior: Sites
@@ -57,6 +57,8 @@ class PGState(NamedTuple):
     penalty: Float[Array, ""]
     step: Int[Array, ""]
     bad_steps: Int[Array, ""]
+    num_skipped: Int[Array, ""]
+    checked: Float[Array, 2]
 
 
 class PGInfo(NamedTuple):
@@ -71,6 +73,8 @@ class PGInfo(NamedTuple):
       step_size: rho of the step, after backtracking.
       retractions: sites whose message would have left the domain and was left out.
       backtracks: trials of a smaller step.
+      non_finite: entries of the batch's expectations, of their derivatives and of the gradient in learnt
+        hyperparameters that are infinite or NaN; any at all, and the step is skipped.
       bad_site: the first site of the batch whose expectation is not finite; -1 if none.
       result: a `vijax.Result` code.
     """
@@ -83,5 +87,6 @@ class PGInfo(NamedTuple):
     step_size: Float[Array, ""]
     retractions: Int[Array, ""]
     backtracks: Int[Array, ""]
+    non_finite: Int[Array, ""]
     bad_site: Int[Array, ""]
     result: Int[Array, ""]

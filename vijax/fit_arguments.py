@@ -1,0 +1,80 @@
+"""The arguments of `vijax.fit`, checked before anything is compiled."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vijax.algorithm import Algorithm, Spec
+from vijax.families.base import require, require_integers
+from vijax.geometry import takes_beta
+from vijax.loader import Loader
+from vijax.restarts import Many
+
+_process: int | None = None  # that of the first fit
+
+
+def check_not_forked() -> None:
+    """Raises RuntimeError in a child forked from a process that has fitted something: it has none of the threads that
+    XLA started there, and would wait for them for ever."""
+    global _process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise RuntimeError(
+            "vijax.fit: this process was forked from one that had fitted something, and XLA does not survive a fork. "
+            "Start processes by multiprocessing.get_context('spawn'), or fork before the first fit."
+        )
+
+
+def check_key(key: Any) -> None:
+    """Raises ValueError unless it is a random key, typed or raw."""
+    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
+    require(typed or raw, "key", "a random key such as jax.random.key(0)", key)
+
+
+def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
+    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
+    spec = alg.spec
+    if not isinstance(spec, Spec) or loader.steps_per_epoch == 1 or takes_beta(spec.geometry):
+        return
+    if spec.step_size(jnp.int32(max(total - 1, 1))) >= 1:  # every schedule may begin with 1
+        raise ValueError(
+            f"batch_size: expected the whole data set at every step, got {loader.steps_per_epoch} batches a pass. "
+            "Steps of size one, as of cavi, em and map, forget every batch but the last. For minibatches use "
+            "vijax.svi(model), or decreasing steps: em(model, step_size=vijax.step_size.robbins_monro()) is online EM."
+        )
+
+
+def check_restarts(restarts: int, state: Any) -> None:
+    """Raises ValueError where their number is not that of the state that a run goes on from."""
+    require_integers(restarts=restarts)
+    if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
+        return
+    if isinstance(state, Many):
+        raise ValueError(f"restarts: expected {len(state.recent)}, as in `state`, got {restarts}.")
+    raise ValueError(
+        f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out, or give the "
+        "`whole` of a callback's last Progress."
+    )
+
+
+def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:
+    """Steps of a run, by passes or by number. Raises ValueError unless one of the two is given and makes sense."""
+    if (num_epochs is None) == (num_steps is None):
+        raise ValueError("num_epochs, num_steps: expected exactly one of the two.")
+    if num_steps is not None:
+        require_integers(num_steps=num_steps)
+        total = int(num_steps)
+    else:
+        real = isinstance(num_epochs, int | float | np.number) and math.isfinite(num_epochs)
+        require(real, "num_epochs", "a positive number of passes", num_epochs)
+        total = round(float(num_epochs) * loader.steps_per_epoch)  # type: ignore[arg-type]
+    most = int(np.iinfo(np.int32).max)
+    require(1 <= total <= most, "num_epochs, num_steps", f"1 to {most} steps", total, "Steps are counted in 32 bits.")
+    return total

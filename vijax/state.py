@@ -1,0 +1,109 @@
+"""What a step hands on and what it tells: state, diagnostics, and the counts that every algorithm keeps alike."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from vijax.families import Product
+from vijax.families.base import require
+from vijax.model import Hyper
+
+CHECK_EVERY = 50
+"""Convergence is judged by the objective at steps that are multiples of this: a matter of the step's number alone, so
+that it depends neither on where a run was cut into chunks nor on where it was stopped and resumed."""
+
+
+class Result(enum.IntEnum):
+    """What became of a step."""
+
+    OK = 0
+    SKIPPED = 1  # a value or gradient that is not finite; the last good state was kept
+
+
+class State(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+      posterior: q(beta; lambda), by variable name.
+      hyper: the model's hyperparameters as they stand.
+      opt_state: of the optimiser of the learnt hyperparameters.
+      penalty: the objective's penalty when it was last evaluated.
+      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.init_local`), else None.
+      step: t, counted from 0.
+      bad_steps: steps skipped in a row.
+      num_skipped: steps skipped since step 0.
+      checked: the objective at the last two steps that are multiples of `CHECK_EVERY`, the latest last; NaN before.
+    """
+
+    posterior: Product
+    hyper: Hyper
+    opt_state: PyTree
+    penalty: Float[Array, ""]
+    local: PyTree
+    step: Int[Array, ""]
+    bad_steps: Int[Array, ""]
+    num_skipped: Int[Array, ""]
+    checked: Float[Array, 2]
+
+
+class Info(NamedTuple):
+    """Diagnostics of a step, all of the state *before* it.
+
+    Attributes:
+      elbo: the objective, maximised: (N_t/S) sum of the groups' bounds, plus what couples the globals, minus the
+        penalty. Exact for mean field on full data, else an unbiased estimate of it.
+      local_elbo: sum of the batch's bounds, unscaled.
+      per_group: the bounds group by group, in the layout of the batch.
+      num_groups: S, groups in the batch.
+      penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. As of the last step
+        that `compose(penalty_every=...)` had it evaluated.
+      step_size: rho_t.
+      retractions: natural parameters brought back into their domain, and steps that the E-step cut back for theirs;
+        0 of a skipped step.
+      non_finite: entries of the objective's value and of its gradient (messages of the globals, learnt
+        hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
+      result: a `Result` code.
+      num_words: tokens in the batch, of models of documents.
+    """
+
+    elbo: Float[Array, ""]
+    local_elbo: Float[Array, ""]
+    per_group: PyTree
+    num_groups: Float[Array, ""]
+    penalty: Float[Array, ""]
+    step_size: Float[Array, ""]
+    retractions: Int[Array, ""]
+    non_finite: Int[Array, ""]
+    result: Int[Array, ""]
+    num_words: Float[Array, ""] | None = None
+
+
+# --- counting ---------------------------------------------------------------------------------------------------
+def fresh_counts(dtype: Any) -> dict[str, Array]:
+    """What a state counts, at step 0."""
+    zeros = {name: jnp.zeros((), jnp.int32) for name in ("step", "bad_steps", "num_skipped")}
+    return {**zeros, "checked": jnp.full(2, jnp.nan, dtype)}
+
+
+def counted(ok: Bool[Array, ""], old: Any, new: Any, elbo: Float[Array, ""]) -> Any:
+    """The new state, with the step counted: of an old state at which the objective was `elbo`."""
+    due = (old.step + 1) % CHECK_EVERY == 0
+    latest = jnp.stack([old.checked[1], elbo.astype(old.checked.dtype)])
+    return new._replace(
+        step=old.step + 1,
+        bad_steps=jnp.where(ok, 0, old.bad_steps + 1),
+        num_skipped=old.num_skipped + jnp.where(ok, 0, 1),
+        checked=jnp.where(due, latest, old.checked),
+    )
+
+
+def check_state(key: Any, state: Any, kind: type) -> None:
+    """Raises ValueError where arguments of a step are not what they should be, the first two swapped above all."""
+    swapped = isinstance(key, kind)
+    expected = f"(key, state, batch), state a {kind.__name__} as alg.init gives it"
+    got = "state and key swapped" if swapped else type(state).__name__
+    require(isinstance(state, kind) and not swapped, "step", expected, got)

@@ -1,0 +1,48 @@
+"""How a fit ended, and what is said of steps that were not finite."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+
+class Status(enum.StrEnum):
+    """Why a fit stopped."""
+
+    FINISHED = "finished: all steps were run"
+    CONVERGED = "converged: the objective changed by less than tol"
+    STOPPED = "stopped by a callback"
+    INTERRUPTED = "interrupted; go on with vijax.fit(..., state=fit.state)"
+    DIVERGED = (
+        "diverged: too many steps in a row were not finite and were skipped; the last good state is kept. "
+        "Try smaller steps, a ramp, or check the data for extreme values"
+    )
+    MOSTLY_SKIPPED = (
+        "failed: most steps were not finite and were skipped; the posterior rests on the others alone. "
+        "Try smaller steps, a ramp, or check the data for extreme values"
+    )
+
+
+FAILED = (Status.DIVERGED, Status.MOSTLY_SKIPPED)
+"""Ends at which `vijax.fit` raises a `DivergedError`, unless told not to."""
+
+
+class SkippedStepsWarning(UserWarning):
+    """Some steps of a fit were skipped, because their value or gradient was not finite."""
+
+
+class DivergedError(ArithmeticError):
+    """A fit whose steps were not finite: too many in a row, or most of them; `fit` holds the last good state."""
+
+    def __init__(self, fit: Any):
+        super().__init__(fit.outcome)
+        self.fit = fit
+
+
+def skipped_text(num_skipped: int, num_steps: int) -> str:
+    """How many steps were skipped, in words; empty where none were.
+
+    >>> skipped_text(3, 125)
+    '3 of 125 steps were not finite and were skipped'
+    """
+    return f"{num_skipped} of {num_steps} steps were not finite and were skipped" if num_skipped else ""
