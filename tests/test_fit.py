@@ -74,11 +74,6 @@ CORPUS = Corpus.from_counts(np.ones((4, 6), int))
     ],
 )
 def test_what_cannot_be_fitted_is_named(vocab_size, arguments, choices, message):
+    given = {"batch_size": 2} | arguments
     with pytest.raises(ValueError, match=message):
-        vi.fit(
-            vi.svi(vi.models.lda(2, vocab_size), **choices),
-            CORPUS,
-            key=jax.random.key(0),
-            num_steps=1,
-            **{"batch_size": 2} | arguments,
-        )
+        vi.fit(vi.svi(vi.models.lda(2, vocab_size), **choices), CORPUS, key=jax.random.key(0), num_steps=1, **given)

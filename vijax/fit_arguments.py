@@ -26,7 +26,7 @@ def check_not_forked() -> None:
     _process = _process or os.getpid()
     if _process != os.getpid():
         raise RuntimeError(
-            "vijax.fit: this process was forked from one that had fitted something, and XLA does not survive a fork. "
+            "vijax.fit: this process was forked from one that had fitted something. XLA may wait there for ever. "
             "Start processes by multiprocessing.get_context('spawn'), or fork before the first fit."
         )
 

@@ -107,12 +107,51 @@ def test_a_converged_run_stays_and_goes_on_under_a_lower_tol(inputs, capsys):
     assert left(out) == before
     assert "lower fit.convergence" in capsys.readouterr().err
     assert read_run_config(out).fit.convergence == 1e-5
-    (out / "config.toml").write_text(
-        (out / "config.toml").read_text().replace("convergence = 1e-05", "convergence = 1e-30")
-    )
+    (out / "config.toml").write_text((out / "config.toml").read_text().replace("convergence = 1e-05\n", ""))
     (out / "config.toml").write_text((out / "config.toml").read_text().replace("= 2000", "= 150"))
     assert main(["resume", str(out)]) == 0
     assert left(out)[1][-1]["step"] == max(150, before[1][-1]["step"])
+
+
+def test_a_converged_run_killed_before_its_end_was_written_ends_where_it_did(inputs):
+    """The state says that it has converged: no chunk before, which a resumed run does not have, is asked."""
+    out = inputs / "killed"
+    given = ["--set", "num_epochs=2000", "convergence=1e-5", "restarts=2", "init.name=kmeans_plus_plus"]
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(out), *given]) == 0
+    before = left(out)
+    for lost in (0, 1):  # of the checkpoints, the newest first
+        for path in sorted((out / "checkpoints").glob("step_*.npz"), reverse=True)[:lost]:
+            path.unlink()
+        for name in ("result.json", "posterior.npz"):
+            (out / name).unlink()
+        assert main(["resume", str(out)]) == 0
+        assert left(out)[0] == before[0]
+        steps = [[r for r in records if r["kind"] == "step"] for records in (left(out)[1], before[1])]
+        assert steps[0] == steps[1]
+        assert json.loads((out / "result.json").read_text())["status"].startswith("converged")
+
+
+def test_skipped_steps_are_in_the_last_lines(inputs, capsys):
+    x = rows(0)
+    x[40] = 1e30  # finite, and its square is not
+    data = ["--data", str(write_csv(inputs / "wild.csv", x)), "--set", "restarts=1", "held_out=0"]
+    svi = ["algorithm.name=svi", "batch_size=30", "num_epochs=4"]
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "wild"), *data, *svi]) == 0
+    assert "Warning: 4 of 12 steps were not finite and were skipped." in capsys.readouterr().out
+    assert json.loads((inputs / "wild" / "result.json").read_text())["skipped"] == 4
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "lost"), *data, "num_epochs=3"]) == 3
+    out = capsys.readouterr().out
+    assert "Warning: 3 of 3 steps were not finite and were skipped." in out
+    assert "The run failed" in out
+
+
+def test_minibatches_for_steps_of_size_one_are_refused_in_terms_of_the_command_line(inputs, capsys):
+    given = ["--set", "algorithm.name=em", "batch_size=30", "restarts=1"]
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "refused"), *given]) == 2
+    error = capsys.readouterr().err
+    assert "fit.batch_size: expected all of the 81 training rows for algorithm.name=em, got 30" in error
+    assert "set algorithm.name=svi, or algorithm.step_size.name=robbins_monro" in error
+    assert not (inputs / "refused").exists()
 
 
 def test_other_rows_are_scored(run, inputs, capsys):

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from vijax import algorithms, step_size
@@ -109,7 +110,7 @@ def _check_decreasing(config: Config, size: int, total: int) -> None:
     if size == total or name not in WHOLE:
         return
     schedule = chosen(config.algorithm.step_size) or step_size.constant()
-    if schedule(1_000_000) >= 1:
+    if schedule(jnp.int32(1_000_000)) >= 1:
         raise ValueError(
             f"fit.batch_size: expected all of the {total} training {config.listing.unit}s for algorithm.name={name}, "
             f"got {size}: its steps of size one forget every batch but the last. Leave fit.batch_size unset, or set "
