@@ -440,7 +440,7 @@ FAMILIES = [
             "rate": array(1e5, 10.0, 1e6),
         },
         extreme=True,
-        **NORMAL_GAMMA,
+        **{**NORMAL_GAMMA, "moment": None},
     ),
     Case(
         "wishart",

@@ -54,7 +54,7 @@ def test_a_configuration_makes_an_algorithm_for_its_data(path, corpus):
     assert all(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(getattr(state, "posterior", ())))
 
 
-QUICK = ("lda", "plsa", "mixture", "hmm", "hierarchical_regression", "logistic_regression")
+QUICK = ("lda", "plsa", "mixture", "hierarchical_regression", "logistic_regression")
 """Of these models one configuration is fitted in the fast suite: every kind of data and of algorithm."""
 
 

@@ -143,7 +143,7 @@ def spawn(arguments, config):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition, process, seconds=300.0):
+def wait_for(condition, process, seconds=1200.0):
     end = time.monotonic() + seconds
     while not condition() and process.poll() is None:
         assert time.monotonic() < end
@@ -154,7 +154,7 @@ def wait_for(condition, process, seconds=300.0):
 def long_unbroken(config):
     out = config.parent / "long"
     process = spawn(["fit", config, "--out", out, "--set", "num_epochs=1000"], config)
-    _, errors = process.communicate(timeout=600)
+    _, errors = process.communicate(timeout=1200)
     assert process.returncode == 0, errors
     return left(out)
 
@@ -173,7 +173,7 @@ def test_kill_9_at_random_moments(config, long_unbroken, tmp_path):
         process.communicate()
         arguments = ["resume", out]
     process = spawn(arguments, config)
-    _, errors = process.communicate(timeout=600)
+    _, errors = process.communicate(timeout=1200)
     assert process.returncode == 0, errors
     assert left(out) == long_unbroken
 
@@ -181,16 +181,19 @@ def test_kill_9_at_random_moments(config, long_unbroken, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_cleanly_and_says_how_to_go_on(config, long_unbroken, number, tmp_path):
-    out = tmp_path / "run"
-    process = spawn(["fit", config, "--out", out, "--set", "num_epochs=1000"], config)
-    wait_for(lambda: checkpoint.checkpoint_files(out / "checkpoints"), process)
-    process.send_signal(number)
-    printed, errors = process.communicate(timeout=600)
+    for attempt in range(10):  # a run may end before the signal comes, where the processor is another's
+        out = tmp_path / f"run{attempt}"
+        process = spawn(["fit", config, "--out", out, "--set", "num_epochs=1000"], config)
+        wait_for(lambda out=out: checkpoint.checkpoint_files(out / "checkpoints"), process)
+        process.send_signal(number)
+        printed, errors = process.communicate(timeout=1200)
+        if process.returncode:
+            break
     assert process.returncode == 130, errors
     assert f"vijax resume {out}" in printed
     assert "Traceback" not in errors
     assert errors.count("interrupted: finishing the current chunk") == 1
     process = spawn(["resume", out], config)
-    _, errors = process.communicate(timeout=600)
+    _, errors = process.communicate(timeout=1200)
     assert process.returncode == 0, errors
     assert left(out) == long_unbroken

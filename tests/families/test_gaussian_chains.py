@@ -140,8 +140,9 @@ def test_one_step_is_a_normal() -> None:
     np.testing.assert_allclose(q.fisher_solve(g).linear[0], solved.precision_times_mean, rtol=1e-3, atol=1e-4)
 
 
-def test_long_chains_in_float32() -> None:
-    """10,000 steps in 4 dimensions of a slow process: moments within 1e-4 of float64."""
+@pytest.mark.parametrize("num_steps", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_long_chains_in_float32(num_steps: int) -> None:
+    """In 4 dimensions of a slow process: moments within 1e-4 of float64."""
     dynamics = {
         "initial_mean": np.ones(4),
         "initial_cov": np.eye(4),
@@ -149,11 +150,11 @@ def test_long_chains_in_float32() -> None:
         "noise_cov": 0.1 * np.eye(4) + 0.02,
     }
 
-    observed = np.random.default_rng(0).normal(size=(10_000, 4))
+    observed = np.random.default_rng(0).normal(size=(num_steps, 4))
 
     @jax.jit
     def facts(dynamics):
-        q = LinearGaussianChain.from_dynamics(**dynamics, num_steps=10_000)
+        q = LinearGaussianChain.from_dynamics(**dynamics, num_steps=num_steps)
         y, eye = (jnp.asarray(x, q.linear.dtype) for x in (observed, np.eye(4)))
         q = LinearGaussianChain(q.linear + y, q.negative_half_precision - 0.5 * eye, q.coupling)
         return q.log_normalizer(), q.entropy(), q.expected_stats()
