@@ -188,7 +188,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
         facts = dict(run.config.listing.source.tiles(read_json(path)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error})") from error
-    if result.get("score"):
+    if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         facts["Held-out score"] = f"{mean:.3f} | ± {deviation:.3f} {_after_unit(result['score_text'])}".replace(
             "-", "\u2212"
