@@ -100,6 +100,15 @@ def test_an_earlier_end_is_not_shown_as_that_of_a_run_that_went_on(folder, monke
     assert "not whole" not in (folder / "report.html").read_text()
 
 
+def test_a_run_that_failed_says_so_above_what_it_found(folder, capsys):
+    result = read_json(folder / "result.json")
+    write_json(folder / "result.json", result | {"status": "diverged: \x1b[31mtoo far", "blocks": []})
+    assert main(["summary", str(folder)]) == 0
+    assert capsys.readouterr().out == "Not whole: diverged: \\x1b[31mtoo far\n"
+    assert main(["report", str(folder)]) == 0
+    assert (folder / "summary.txt").read_text() == "Not whole: diverged: \\x1b[31mtoo far\n"
+
+
 def test_other_versions_are_named_once_and_kept(folder, capsys):
     versions = read_json(folder / "versions.json")
     write_json(folder / "versions.json", versions | {"vijax": "0.0.1", "jax": "0.1.2"})
