@@ -62,7 +62,16 @@ def test_curves_tell_steps_from_scores(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["\0" * 40, '{"kind": "step", "st', "[1, 2]", '{"kind": "step"}', '{"step": "x"}', "[" * 9999]
+    "line",
+    [
+        "\0" * 40,
+        '{"kind": "step", "st',
+        "[1, 2]",
+        '{"kind": "step"}',
+        '{"step": "x"}',
+        "[" * 9999,
+        '{"kind": "step", "step": 3, "elbo": 1e999}',
+    ],
 )
 def test_a_damaged_line_is_named_and_the_last_one_is_left_out(tmp_path, line):
     path = tmp_path / "metrics.jsonl"

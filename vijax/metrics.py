@@ -88,8 +88,13 @@ def _record(line: str) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or record.get("kind") not in ("step", "held_out"):
         return None
-    numbers = all(value is None or isinstance(value, int | float) for name, value in record.items() if name != "kind")
+    numbers = all(_is_number(value) for name, value in record.items() if name != "kind")
     return record if numbers and isinstance(record.get("step"), int) else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether `append` could have written it."""
+    return value is None or (isinstance(value, int | float) and abs(value) < 1e300)
 
 
 def truncate(path: Path, step: int) -> None:
@@ -165,7 +170,9 @@ def wide_enough(values: Sequence[float]) -> list[float]:
 
 
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
-    return np.array([math.nan if record.get(name) is None else record[name] for record in records], float)
+    """What can be drawn: the square of a number must be one too."""
+    values = [record.get(name) for record in records]
+    return np.array([math.nan if value is None or abs(value) > 1e150 else value for value in values], float)
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:

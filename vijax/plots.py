@@ -12,6 +12,7 @@ from jaxtyping import Float
 from vijax.extras import require_extra
 from vijax.metrics import Curves, lowest_shown, over_a_pass, wide_enough
 from vijax.summary import Topic
+from vijax.terminal import printable
 
 Figure = Any
 BLUE, INK, SOFT, LINE = "#2a6fdb", "#1b2330", "#5c6778", "#e3e7ed"
@@ -25,7 +26,7 @@ def topic_words(topics: Sequence[Topic], num_words: int = 8, most: int = 24) -> 
     >>> [axes.get_title(loc="left") for axes in figure.axes]
     ['topic 0 · 57.1 %', 'topic 1 · 42.9 %']
     """
-    shown = topics[:most]
+    shown = _plain_words(topics[:most])
     columns = min(4, len(shown))
     rows = math.ceil(len(shown) / columns)
     figure = new_figure(3.1 * columns, 0.28 * (num_words + 2) * rows + 0.2)
@@ -66,7 +67,7 @@ def curves(measured: Curves, per: str = "word", score_per: str | None = None) ->
         margin = 0.05 * (high - low) or 0.05 * max(abs(high), 1.0)
         right.set_ylim(low - margin, high + margin)
     for ax, title in ((left, f"held-out score, nats per {score_per or per}"), (right, f"ELBO per {per}, nats")):
-        ax.set_title(title, fontsize=10, loc="left", color=INK)
+        ax.set_title(plain(title), fontsize=10, loc="left", color=INK)
         ax.set_xlabel("passes over the data", fontsize=9, color=SOFT)
         ax.grid(axis="y", color=LINE)
         bare(ax, keep=("bottom",))
@@ -76,7 +77,7 @@ def curves(measured: Curves, per: str = "word", score_per: str | None = None) ->
 
 def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
     """Share of all words that each topic accounts for, largest first."""
-    shown = topics[:most]
+    shown = _plain_words(topics[:most])
     figure = new_figure(6.4, 0.9 + 0.19 * len(shown))
     ax = figure.subplots()
     places = np.arange(len(shown))
@@ -97,7 +98,7 @@ def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
     x, y = np.array([topic.position for topic in topics]).T
     shares = np.array([topic.share for topic in topics])
     ax.scatter(x, y, s=2200 * shares / max(float(shares.max()), 1e-300) + 30, color=BLUE, alpha=0.3, edgecolors=BLUE)
-    for topic in topics[:num_labels]:
+    for topic in _plain_words(topics[:num_labels]):
         ax.annotate(" ".join(topic.words[:2]), topic.position, fontsize=8, ha="center", va="center", color=INK)
     ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
     bare(ax, keep=())
@@ -121,12 +122,27 @@ def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequ
     nearest = float(np.min(flat, initial=1.0))  # topics differ by more than nothing: colours are spent on how much
     shown = np.ma.masked_where(np.eye(len(order), dtype=bool), distances[np.ix_(order, order)])
     image = ax.imshow(shown, cmap="Blues_r", vmin=min(nearest, 0.95), vmax=1.0)
-    labels = [topics[i].label for i in order]
+    labels = [topic.label for topic in _plain_words([topics[i] for i in order])]
     ax.set_yticks(np.arange(len(order)), labels, fontsize=7)
     ax.set_xticks(np.arange(len(order)), labels, fontsize=7, rotation=90)
     bare(ax, keep=())
     figure.colorbar(image, ax=ax, shrink=0.6, label="Jensen-Shannon distance")
     return figure
+
+
+def plain(text: str, most: int = 60) -> str:
+    r"""Text for Matplotlib, to which a pair of dollars means a formula, and which stops at half a surrogate pair; cut
+    to `most` letters, since a picture whose labels leave no room is not drawn.
+
+    >>> print(plain("$100 and $200"))
+    \$100 and \$200
+    """
+    shown = printable(text)
+    return (shown if len(shown) <= most else f"{shown[: most - 1]}…").replace("$", r"\$")
+
+
+def _plain_words(topics: Sequence[Topic]) -> list[Topic]:
+    return [topic._replace(words=tuple(plain(word, 20) for word in topic.words)) for topic in topics]
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -27,6 +27,15 @@ EXAMPLES = [
 ]
 
 
+UNKNOWN = [  # of a posterior that is not finite
+    blocks.Table("None", ["n"], [[float("nan")]]),
+    blocks.Lines("None", "t", "y", [0.0, 1.0], [np.nan, np.nan], [np.nan, np.nan], [np.inf, np.nan], [0.5], [np.nan]),
+    blocks.Scatter("None", "x1", "x2", [np.nan, 1.0], [2.0, np.inf], [0, 1], [(0, [np.nan], [np.nan])]),
+    blocks.Intervals("None", ["a", "b"], [np.nan, 1.0], [0.1, np.nan]),
+    blocks.Heat("None", ["r"], ["c"], [[np.nan]]),
+]
+
+
 class Closed(HTMLParser):
     def __init__(self):
         super().__init__()
@@ -42,7 +51,7 @@ class Closed(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: block.title)
+@pytest.mark.parametrize("block", EXAMPLES + UNKNOWN, ids=lambda block: f"{type(block).__name__} {block.title}")
 def test_a_block_is_drawn_also_after_json(block):
     again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]), allow_nan=False)))[0]
     assert type(again) is type(block)
@@ -57,6 +66,26 @@ def test_a_block_is_drawn_also_after_json(block):
             file = io.BytesIO()
             figure.savefig(file, format="png")
             assert file.getvalue().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("text", ["$100$", "$\\frac{$", "a_$b$", "cut \ud83d", "\x1b[31m", "x" * 500, ""])
+def test_a_picture_takes_any_text(text):
+    """A pair of dollars is a formula to Matplotlib, and half a surrogate pair an error."""
+    for block in (blocks.Table(text, [text], [[text]]), blocks.Intervals(text, [text, "b"], [1.0, 2.0], [0.1, 0.1])):
+        charts.card(block)
+        for name, figure in figures.pictures([block]):
+            figure.savefig(io.BytesIO(), format="png")
+            assert 0 < len(name) <= 60
+    topics = summarise(np.array([[9.0, 1.0, 2.0], [1.0, 3.0, 2.0], [1.0, 1.0, 9.0]]), [text, "b", text])
+    for _, figure in figures.pictures([blocks.Topics("3 topics", topics, 1 - np.eye(3))]):
+        figure.savefig(io.BytesIO(), format="png")
+
+
+def test_what_cannot_be_read_back_is_refused():
+    with pytest.raises(ValueError, match="not of one length"):
+        blocks.from_json([{"kind": "Table", "title": "t", "header": ["a", "b"], "rows": [[1]]}])
+    with pytest.raises(KeyError):
+        blocks.from_json([{"kind": "Script", "title": "t"}])
 
 
 def test_topics_come_back_from_json():

@@ -141,6 +141,7 @@ def test_the_settings_page_is_a_configuration(capsys):
         ("resume {inputs}", ["not a run folder", "vijax fit"]),
         ("topics {inputs}/absent", ["not a run folder"]),
         ("evaluate {run} --data {inputs}/absent.csv", ["absent.csv"]),
+        ("evaluate {run} --data {inputs}/corpus --seed 9223372036854775808", ["--seed", "2^63 - 1"]),
     ],
 )
 def test_wrong_input_gives_one_clear_line_and_code_2(command, fragments, inputs, run, capsys):

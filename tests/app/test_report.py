@@ -106,6 +106,19 @@ def test_charts_of_awkward_numbers_hold_only_numbers(values):
     assert "inf" not in svg
 
 
+def test_the_rounding_of_a_bound_that_has_converged_is_not_drawn_as_a_fall():
+    """Its axis is a ten-thousandth of it at the least, and numbers of seven digits have room beside it."""
+    steps = np.arange(8.0)
+    svg = line_chart([Series(steps, -9531301.0 - 1e-2 * (steps > 4))], "x", "y")
+    heights = [
+        float(y) for _, y in re.findall(r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1])
+    ]
+    assert max(heights) - min(heights) < 1.0
+    marks = re.findall(r'class="tick"[^>]*text-anchor="end">([^<]+)<', svg)
+    assert 2 <= len(set(marks)) == len(marks)
+    assert all(6.2 * len(mark) <= 50 for mark in marks)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-8.2, -7.7), (3, 3), (0, 0), (1e-6, 2e6)])
 def test_ticks_are_round_and_inside(low, high):
     ticks = nice_ticks(low, high)

@@ -15,6 +15,8 @@ from vijax.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")
 
+LONGEST_NAME = 60
+
 
 def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
     """Names of files and figures of the blocks that are drawn."""
@@ -25,7 +27,20 @@ def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
             yield "map", plots.topic_map(block.topics)
             yield "similarity", plots.topic_similarity(np.asarray(block.distances), block.topics)
         elif type(block) in DRAWN:
-            yield re.sub(r"\W+", "_", block.title.lower()).strip("_"), DRAWN[type(block)](block)
+            name = re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME]
+            yield name or type(block).__name__.lower(), DRAWN[type(block)](_plain(block))
+
+
+def _plain(block: Any) -> Any:
+    """A block whose texts Matplotlib draws as they are: its title and axes, and lists of labels, which are shorter."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str):
+            return plots.plain(value)
+        labels = isinstance(value, list | tuple) and any(isinstance(item, str) for item in value)
+        return [plots.plain(str(item), 24) for item in value] if labels else value
+
+    return type(block)(*map(read, block))
 
 
 def lines(block: blocks.Lines) -> Figure:

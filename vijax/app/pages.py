@@ -17,6 +17,7 @@ from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Data, Seen
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import Say, latest_checkpoint, read_json, read_run_config, read_vocabulary
+from vijax.app.typed_toml import LARGEST
 from vijax.data import Corpus
 from vijax.families import Dirichlet, Product
 from vijax.files import own_folder, write_atomically, write_text
@@ -79,6 +80,8 @@ def score_other(folder: Path, path: str, column: str | None, seed: int, say: Say
       ConfigError: nothing was saved yet.
       ValueError: data that cannot be read, or that are not of the run's columns.
     """
+    if not 0 <= seed <= LARGEST:
+        raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
     config = read_run_config(folder)
     with config.in_precision():
         seen = restore(folder, config)
@@ -123,7 +126,7 @@ def write_pages(folder: Path) -> Path:
     run = read_run(folder)
     curves = metrics.read_curves(folder / "metrics.jsonl")
     try:
-        write_text(summary_path(folder), f"{_unfinished(run)}{blocks.text(run.shown)}\n")
+        write_text(summary_path(folder), f"{found_text(run)}\n")
         _write_figures(own_folder(folder / "figures"), run, curves)
         write_text(folder / "report.html", _page(run, curves))
     except OSError as error:
@@ -146,16 +149,22 @@ def summary_path(folder: Path) -> Path:
 
 
 def summary_text(run: Run) -> str:
-    """What a run found, in words and numbers: as in summary.txt, with the score."""
+    """What summary.txt says, and the score."""
     score = run.result.get("score_text")
-    return f"{_unfinished(run)}{blocks.text(run.shown)}" + (f"\n\nHeld-out score: {printable(score)}" if score else "")
+    return found_text(run) + (f"\n\nHeld-out score: {printable(score)}" if score else "")
+
+
+def found_text(run: Run) -> str:
+    """What a run found, in words and numbers; what is not whole says so first."""
+    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
 
 
 def _unfinished(run: Run) -> str:
-    """A line above what a run found that has not ended."""
-    if run.result:
-        return ""
-    return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}\n\n"
+    """How a run stands that has not come to its end; empty of one that has."""
+    status = run.result.get("status")
+    if status is None:
+        return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
+    return "" if status.startswith(("finished", "converged")) else f"Not whole: {status}"
 
 
 def _title(run: Run) -> str:
@@ -188,7 +197,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
         facts = dict(run.config.listing.source.tiles(read_json(path)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error})") from error
-    if result.get("score"):
+    if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         facts["Held-out score"] = f"{mean:.3f} | ± {deviation:.3f} {_after_unit(result['score_text'])}".replace(
             "-", "\u2212"

@@ -27,7 +27,7 @@ from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_r
 from vijax.app.tables import held_out_entries
 from vijax.app.typed_toml import flatten
 from vijax.app.versions import note_versions
-from vijax.files import remove_leftovers
+from vijax.files import own_folder, remove_leftovers
 from vijax.fit import Status, fit
 from vijax.interrupt import heard_while_busy
 from vijax.progress import Printer
@@ -98,7 +98,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
         data = _read(config, say)
         check_same_data(folder, config, data)
         algorithm = make_algorithm(config, data)
-        remove_leftovers(folder / "checkpoints")
+        remove_leftovers(own_folder(folder / "checkpoints"))
         found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say)
         ended = end_of(folder)
         if found is not None and ended is not None and _has_converged(config, found, ended):

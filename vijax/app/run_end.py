@@ -46,7 +46,7 @@ def end_of(folder: Path) -> dict[str, Any] | None:
     path = folder / "result.json"
     if not path.is_file():
         return None
-    found = read_json(path)
+    found = {"skipped": 0} | read_json(path)
     try:
         return {name: read(found[name]) for name, read in END.items()}
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -60,6 +60,12 @@ def _finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def _seconds(value: Any) -> float:
+    if not math.isfinite(float(value)):
+        raise ValueError("seconds are not finite")
+    return float(value)
+
+
 def _score(value: Any) -> list[float] | None:
     if value is None:
         return None
@@ -70,7 +76,8 @@ def _score(value: Any) -> list[float] | None:
 END: dict[str, Callable[[Any], Any]] = {
     "status": str,
     "step": int,
-    "seconds": float,
+    "skipped": int,
+    "seconds": _seconds,
     "score": _score,
     "score_text": lambda value: None if value is None else str(value),
     "blocks": blocks.from_json,
