@@ -15,6 +15,7 @@ from vijax.app.listing import Data
 from vijax.data import read
 from vijax.data.checks import MAX_DOCUMENTS, MAX_WORDS, DataError
 from vijax.data.corpus import Corpus
+from vijax.data.read import COUNT_FORMATS
 from vijax.data.split import split_over_seen_words
 from vijax.data.table import Choice
 from vijax.data.table_files import read_table
@@ -275,6 +276,16 @@ def test_paths_that_name_nothing(tmp_path):
     (tmp_path / "texts" / "gone.txt").symlink_to(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"gone\.txt: expected a readable file, got No such file"):
         read(tmp_path / "texts")
+
+
+def test_a_want_of_memory_is_told_with_the_size_of_the_file(tmp_path, monkeypatch):
+    def hungry(path, *others):
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    path = saved(tmp_path / "x.dat", "1 0:1\n")
+    monkeypatch.setitem(COUNT_FORMATS, "lda-c", hungry)
+    with pytest.raises(DataError, match=r"x\.dat: expected data that fit in memory, got 6 bytes .*7 TiB"):
+        read(path)
 
 
 # --- what a run is resumed on ---------------------------------------------------------------------------------------

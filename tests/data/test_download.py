@@ -26,7 +26,7 @@ def served(tmp_path, monkeypatch):
     (folder / "corpus.jsonl").write_text(TEXT)
     handler = functools.partial(Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield folder, f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

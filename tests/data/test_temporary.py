@@ -31,9 +31,8 @@ def aged(folder, seconds=3600.0):
 @pytest.fixture
 def held(tmp_path):
     """A folder that another process uses, and that process."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path), temporary.__file__], stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", HOLD, str(tmp_path), temporary.__file__]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         name = process.stdout.readline().strip()
         yield aged(tmp_path / os.path.basename(name)), process
         process.kill()

@@ -25,7 +25,9 @@ class DocumentData:
 
     path: str = setting("docstrings", 'file, folder or URL; "docstrings" is the documentation of installed packages')
     format: Format = setting("auto", "how the data is stored; auto goes by the name and the first bytes")
-    column: str | None = setting(None, "name of the column that holds the text (jsonl, csv, parquet)")
+    column: str | None = setting(
+        None, "name of the column that holds the text (jsonl, csv, parquet); a column title names the documents"
+    )
     vocabulary: str | None = setting(None, "file of words, one per line: names of word ids, or the words to keep")
     sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
     held_out: float = setting(0.1, "share of the documents kept out of training, for the score", between(0.0, 1.0))

@@ -1,5 +1,6 @@
 """Data in: corpora from files and objects, in memory or memory-mapped, dealt in minibatches of fixed shapes."""
 
+from vijax.data.checks import DataError as DataError
 from vijax.data.corpus import Corpus as Corpus
 from vijax.data.docstrings import docstring_corpus as docstring_corpus
 from vijax.data.held import load_bag_of_words as load_bag_of_words

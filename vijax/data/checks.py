@@ -91,6 +91,8 @@ def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
     remedy = "pass whole numbers, such as a SciPy CSR matrix has them"
     if values.ndim != 1 or values.dtype.kind not in "iuf":
         raise fail(where, "one axis of whole numbers", f"shape {values.shape}, dtype {values.dtype}", remedy)
+    if values.dtype == np.dtype(dtype):
+        return np.ascontiguousarray(values)
     # Floats count in steps of one up to 2^53 only.
     exact = 2**53 if values.dtype.kind == "f" else np.iinfo(dtype).max
     most = min(np.iinfo(dtype).max, exact)

@@ -54,14 +54,12 @@ class Partial:
         self._note.unlink(missing_ok=True)
 
 
-class _Elsewhere(Exception):
-    """A redirection to what is no http or https address."""
-
-
 class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirections to http and https addresses; Python's own refuses local files, but not ftp."""
+
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if not newurl.lower().startswith(("http://", "https://")):
-            raise _Elsewhere(newurl)
+            raise urllib.error.HTTPError(newurl, code, f"Redirection to url {newurl!r} is not allowed", headers, fp)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -83,11 +81,9 @@ def transfer(url: str, part: Partial, limits: Limits) -> bool:
         if error.code == 416 and part.path.exists():  # the file is shorter than what has come
             part.discard()
             return transfer(url, part, limits)
-        raise fail(url, "a file to download", f"{error.code} {error.reason}", "check the address") from error
-    except _Elsewhere as error:
-        got = f"a redirection to {error}"
-        remedy = "download it yourself and name the file"
-        raise fail(url, "an http or https address all the way", got, remedy) from error
+        led_away = 300 <= error.code < 400
+        remedy = "download it yourself, and name the file" if led_away else "check the address"
+        raise fail(url, "a file to download", f"{error.code} {error.reason}", remedy) from error
     except TimeoutError as error:
         raise _stalled(url, part, limits) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
