@@ -162,7 +162,7 @@ def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
         made = given(hyper)
         return Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
 
-    made = product({name: jnp.asarray(value) for name, value in hyper.items()})
-    require(isinstance(made, Product), "prior", "a mapping of named families", type(made).__name__)
+    made = given({name: jnp.asarray(value) for name, value in hyper.items()})
+    require(isinstance(made, Mapping), "prior", "a mapping of named families", type(made).__name__)
     require_proper("prior", made)
     return product

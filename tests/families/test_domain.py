@@ -35,14 +35,20 @@ def test_what_is_proper_or_traced_passes():
     require_proper("prior", vi.Normal(0.0, -0.5))
     require_proper("prior", {"a": vi.Gamma.from_shape_rate(2.0, 3.0)})
     jax.eval_shape(lambda x: require_proper("prior", vi.Normal(x, x)), 1.0)
-    with pytest.raises(ValueError, match=r"^prior\['a'\]: "):
-        require_proper("prior", Product({"a": vi.Normal(jnp.array(0.0), jnp.array(1.0))}))
+    one = vi.Normal.from_mean_variance(0.0, 1.0)
+    jax.eval_shape(lambda x: require_proper("prior", {"a": one, "b": vi.Normal(x, x)}), 1.0)
 
 
 def test_priors_and_templates_are_checked_where_they_are_given():
     coin = lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None)
     with pytest.raises(ValueError, match=r"^prior\['bias'\]: .*Beta\.from_alpha_beta\(-1\.0, 1\.0\)"):
         vi.model({"bias": vi.Beta(-1.0, 1.0)}, coin)
+    with pytest.raises(ValueError, match=r"^prior\['a'\]: .*from_mean_variance"):
+        vi.model(Product({"a": vi.Normal(jnp.array(0.0), jnp.array(1.0))}), coin)
+    with pytest.raises(ValueError, match=r"^prior\['w'\]: .*arrays, got .*from_concentration"):
+        vi.model({"w": vi.Dirichlet([1.0, 1.0])}, coin)
+    with pytest.raises(ValueError, match=r"^globals\['w'\]: .*arrays, got .*from_concentration"):
+        vi.energy_model(globals={"w": vi.Dirichlet([1.0, 1.0])}, energy=lambda s, y: s["w"].log[0], example=0.0)
     with pytest.raises(ValueError, match=r"^template: .*from_mean_variance"):
         vi.conditional(vi.Normal(0.0, 1.0))
     with pytest.raises(ValueError, match=r"^prior: expected a mapping of named families, got Beta"):

@@ -33,7 +33,7 @@ Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natu
     if not isinstance(q, Family) or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(q)):
         return
     arrays = all(isinstance(value, _NUMERIC) for value in _values(q, static=False))
-    if arrays and _inside_jitted(jax.tree.map(as_float, q)):
+    if arrays and _is_inside(q):
         return
     expected = "natural parameters inside their domain" if arrays else "natural parameters that are arrays"
     raise ValueError(
@@ -43,6 +43,11 @@ Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natu
 
 
 _NUMERIC = (jax.Array, np.ndarray, np.generic, int, float)
+
+
+def _is_inside(q: Family) -> bool:
+    with jax.ensure_compile_time_eval():  # inside a trace too, where a prior of constants may be made
+        return bool(_inside_jitted(jax.tree.map(as_float, q)))
 
 
 def _inside(q: Family) -> Bool[Array, ""]:

@@ -277,6 +277,7 @@ def _prior(globals: Any, hyper: Hyper) -> tuple[Callable[[Hyper], Product], dict
     def prior(hyper: Hyper) -> Product:
         return Product({n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()})
 
+    require_proper("globals", {n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()})
     references = {n: p.template for n, p in given(hyper).items() if isinstance(p, Conditional)}
     return prior, references
 

@@ -47,7 +47,6 @@ def check_families(prior: Product, local: Mapping[str, Any]) -> None:
     require(not both, "locals", "names that are not those of globals", both)
     for name, q in local.items():
         require(isinstance(q, Local), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
-    require_proper("globals", prior)
     require_proper("locals", local)
 
 
