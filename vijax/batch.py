@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -85,3 +86,32 @@ def is_whole(batch: Minibatch) -> bool:
 
 def _is_documents(x: Any) -> bool:
     return isinstance(x, Documents)
+
+
+def weighted_sum(weights: Float[Array, " groups"], values: Float[Array, " groups"]) -> Float[Array, ""]:
+    """<weights, values>, rows of weight 0 left out whatever they hold: 0 times NaN is NaN.
+
+    >>> float(weighted_sum(jnp.array([1.0, 0.0]), jnp.array([2.0, jnp.nan])))
+    2.0
+    """
+    return jnp.vdot(weights, jnp.where(weights > 0, values, 0.0))
+
+
+def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
+    """`data` with a copy of a row that counts in the place of each row of weight 0. So nothing that padding holds
+    reaches a bound or its gradient: the logarithm of a padded 0 is -inf, and 0 times that is NaN in both. Leaves
+    without the axis of groups stay as they are.
+
+    >>> print(fill_padding(jnp.array([0.0, 3.0, 4.0]), jnp.array([0.0, 1.0, 1.0])))
+    [3. 3. 4.]
+    """
+    counts = weights > 0
+    row = jnp.argmax(counts)
+
+    def fill(leaf: Any) -> Any:
+        if jnp.shape(leaf)[:1] != weights.shape:
+            return leaf
+        leaf = jnp.asarray(leaf)
+        return jnp.where(counts.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, leaf[row])
+
+    return jax.tree.map(fill, data)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.batch import Minibatch
+from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.families import Categorical, Family, Product
 from vijax.families.base import require, require_integers, require_positive
 
@@ -36,13 +36,15 @@ class Context(NamedTuple):
     batch: Minibatch | None
 
     def data(self) -> Minibatch:
-        """The data. Raises ValueError where there are none."""
+        """The data, padding filled in with a row that counts. Raises ValueError where there are none."""
         if self.batch is None:
             raise ValueError(
                 "batch: this model's start depends on the data: expected them as alg.init(key, batch), got none. "
                 "vijax.fit gives them; or choose init=vijax.init.prior()."
             )
-        return self.batch
+        if self.batch.weights is None:
+            return self.batch
+        return self.batch._replace(data=fill_padding(self.batch.data, jnp.asarray(self.batch.weights)))
 
     def templates(self) -> dict[str, Family]:
         """The local families of one group."""
@@ -59,7 +61,7 @@ class Context(NamedTuple):
 
         def total(stats: PyTree) -> Float[Array, ""]:
             each = jax.vmap(lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper))(batch.data, local_stats)
-            return jnp.vdot(jnp.asarray(weights, each.dtype), each)
+            return weighted_sum(jnp.asarray(weights, each.dtype), each)
 
         scale = 1.0 if batch.num_groups is None else batch.num_groups / jnp.sum(weights)
         message = tree.scale(scale, proper.with_naturals(jax.grad(total)(stats)))

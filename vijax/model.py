@@ -19,8 +19,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import describe
-from vijax.batch import Minibatch
+from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.families import Family, Point, Product
+from vijax.families.base import require
+from vijax.families.domain import require_proper
 
 Hyper = Mapping[str, Array]
 Estimates = Mapping[str, Family | Point]
@@ -31,7 +33,8 @@ class LocalElbo(NamedTuple):
     """What a model says of a minibatch.
 
     Attributes:
-      total: sum of the groups' bounds; differentiable in the statistics and the hyperparameters.
+      total: sum of the groups' bounds; differentiable in the statistics and the hyperparameters. Under an E-step that
+        samples it is an estimate (`vijax.estep.gibbs` says of what), and its gradient that of the message.
       num_groups: S, how many groups the minibatch holds (padding excluded).
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
@@ -97,7 +100,7 @@ class Model:
 
 
 def model(
-    prior: Product | Callable[[Hyper], Product],
+    prior: Mapping[str, Family] | Callable[[Hyper], Mapping[str, Family]],
     local_elbo: Callable[[PyTree, PyTree, PRNGKeyArray], tuple[Float[Array, " groups"], PyTree]],
     init: Callable[[PRNGKeyArray, Product], Product] | None = None,
     hyper: Hyper | None = None,
@@ -105,12 +108,16 @@ def model(
     """A model from a hand-written local bound (level 3 of the design).
 
     Args:
-      prior: the globals' prior, or a function from `hyper` to it.
+      prior: the globals' priors by name (a `Product`, or a dict), or a function from `hyper` to them.
       local_elbo: (stats, data, key) -> (bound of each group, shape (S,); locals). Take `jax.lax.stop_gradient` of
         locals found by iteration; a maximum in closed form (a logsumexp) may be differentiated as it is.
       init: (key, prior) -> starting posterior; by default the prior itself, which suits models without symmetric
         components.
       hyper: positive hyperparameters that `prior` reads.
+
+    Raises:
+      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` that returns
+        anything but such a pair.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -126,14 +133,41 @@ def model(
 
     def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
         del hyper, estep
-        per_group, local = local_elbo(stats, batch.data, key)
-        weights = jnp.ones_like(per_group) if batch.weights is None else batch.weights
+        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+        per_group, local = _pair(local_elbo(stats, data, key))
+        weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
+        expected = f"a bound of each of the {weights.size} groups"
+        require(weights.shape == per_group.shape, "local_elbo", expected, f"shape {per_group.shape}")
         constant = jax.lax.stop_gradient((per_group, local))
-        return LocalElbo(jnp.sum(weights * per_group), jnp.sum(weights), *constant)
+        return LocalElbo(weighted_sum(weights, per_group), jnp.sum(weights), *constant)
 
     return Model(
         hyper=dict(hyper or {}),
-        prior=prior if callable(prior) else lambda _: prior,
+        prior=_prior(prior, dict(hyper or {})),
         local_elbo=bound,
         init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
     )
+
+
+def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
+    """What a hand-written bound returned, checked."""
+    remedy = "Return (bounds, None) where there are no locals, and one bound for each group, not their sum."
+    got = f"a tuple of {len(said)}" if isinstance(said, tuple) else type(said).__name__
+    require(isinstance(said, tuple) and len(said) == 2, "local_elbo", "a pair (bounds, locals)", got, remedy)
+    shape = jnp.shape(said[0])
+    require(len(shape) == 1, "local_elbo", "bounds of shape (groups,)", f"shape {shape}", remedy)
+    return said
+
+
+def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
+    """hyper -> the prior; a mapping of families is as good as a `Product`. Checked once, at `hyper`."""
+    given = prior if callable(prior) else lambda _: prior
+
+    def product(hyper: Hyper) -> Product:
+        made = given(hyper)
+        return Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
+
+    made = given({name: jnp.asarray(value) for name, value in hyper.items()})
+    require(isinstance(made, Mapping), "prior", "a mapping of named families", type(made).__name__)
+    require_proper("prior", made)
+    return product

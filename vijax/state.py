@@ -55,7 +55,8 @@ class Info(NamedTuple):
 
     Attributes:
       elbo: the objective, maximised: (N_t/S) sum of the groups' bounds, plus what couples the globals, minus the
-        penalty. Exact for mean field on full data, else an unbiased estimate of it.
+        penalty. Exact for mean field on full data, else an unbiased estimate of it; of what under an E-step that
+        samples, `vijax.estep.gibbs` says.
       local_elbo: sum of the batch's bounds, unscaled.
       per_group: the bounds group by group, in the layout of the batch.
       num_groups: S, groups in the batch.

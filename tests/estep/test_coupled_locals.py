@@ -111,7 +111,7 @@ def test_coordinate_ascent_visits_blocks_in_turn():
         np.testing.assert_allclose(local[second].probs, [sigmoid(own[second] + C * p)], rtol=1e-5)
 
 
-# --- the models of the library whose locals are coupled -----------------------------------------------------------------
+# --- the models of the library whose locals are coupled ---------------------------------------------------------------
 @functools.cache
 def factorial():
     """Two chains of two states over two steps, and log p(y, path) of the sixteen joint paths, by the energy itself at

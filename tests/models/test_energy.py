@@ -189,6 +189,24 @@ def test_one_step_is_the_update_of_the_review():
     np.testing.assert_allclose(state.posterior["weights"].concentration, 1.0 + phi.sum(0), rtol=1e-5)
 
 
+def test_blocks_that_conflict_are_updated_one_after_the_other():
+    """Location, then precision at the new location, by hand; the objective reported is that of the state as it was."""
+    model, y = location_and_precision(), np.asarray(Y, np.float64)
+    alg = vi.cavi(model)
+    state, info = jax.jit(alg.step)(jax.random.key(1), alg.init(jax.random.key(0)), Y)
+    tau = 2.0 / 3.0
+    variance = 1 / (1 / 4.0 + 4 * tau)
+    mean = variance * tau * y.sum()
+    rate = 3.0 + 0.5 * np.sum((y - mean) ** 2 + variance)
+    np.testing.assert_allclose(
+        [state.posterior["mu"].mean(), state.posterior["mu"].variance], [mean, variance], rtol=1e-5
+    )
+    np.testing.assert_allclose([state.posterior["tau"].shape, state.posterior["tau"].rate], [4.0, rate], rtol=1e-5)
+    log_tau = special.digamma(2.0) - np.log(3.0)
+    before = 0.5 * np.sum(log_tau - tau * (y**2 + 4.0) - np.log(2 * np.pi))
+    np.testing.assert_allclose(info.elbo, before, rtol=1e-5)
+
+
 def test_gibbs_agrees_with_quadrature():
     """Posterior mean and variance of location and precision against a grid."""
     draws = reference.gibbs(location_and_precision(), Y, key=jax.random.key(3), num_samples=20_000, burn_in=100).globals

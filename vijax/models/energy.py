@@ -17,24 +17,33 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
-from vijax.batch import Minibatch
+from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 from vijax.estep import Conditionals, mean_field
 from vijax.families import Family, Product
 from vijax.families.base import require
+from vijax.families.domain import require_proper
 from vijax.model import Estimates, Hyper, LocalElbo, Model
+from vijax.models.energy_checks import check_families, find_blocks, readable, zeros
+from vijax.models.examples import check_finite, check_groups, shapes
 from vijax.models.joint import keep_joint
-from vijax.models.multilinear import coupled_variables, update_order
 
 EnergyFn = Callable[..., Float[Array, ""]]
 Stats = Mapping[str, Any]
+
+
+class Shown(NamedTuple):
+    """Shapes that an energy was shown: of one group, and of the statistics of the globals."""
+
+    example: PyTree
+    stats: PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +57,7 @@ def conditional(template: Family) -> Conditional:
     """Marks a global whose density given other globals is a term of `prior_energy` (a hierarchy), base measure
     included; `template`, a proper member of its family, gives its shape, and is where its posterior starts."""
     require(isinstance(template, Family), "template", "a family (vijax.families)", type(template).__name__)
+    require_proper("template", template)
     return Conditional(template)
 
 
@@ -60,6 +70,7 @@ class Energy:
       prior: hyper -> prior of the globals; for hierarchical ones a reference that `prior_fn` takes out again.
       prior_fn: (stats, hyper) -> scalar, terms of globals alone; None where there are none.
       locals: group -> templates of its local families, by name.
+      shown: shapes of the example and of the globals' statistics.
       global_blocks, local_blocks: names that may be updated at once, in order.
     """
 
@@ -67,6 +78,7 @@ class Energy:
     prior: Callable[[Hyper], Product]
     prior_fn: Callable[[Stats, Hyper], Float[Array, ""]] | None
     locals: Callable[[PyTree], dict[str, Family]]
+    shown: Shown
     global_blocks: tuple[tuple[str, ...], ...]
     local_blocks: tuple[tuple[str, ...], ...]
 
@@ -76,6 +88,16 @@ class Energy:
         naturals = jax.grad(lambda part: self.fn({**stats, **part}, group, hyper))(part)
         templates = self.locals(group)
         return {name: templates[name].with_naturals(naturals[name]) for name in block}
+
+    def check_groups(self, data: PyTree, hyper: Hyper) -> None:
+        """ValueError unless data are groups like the example; only shapes are looked at, so that they may be traced."""
+        at = lambda group: self.fn({**zeros(self.shown.stats), **zero_stats(self.locals(group))}, group, hyper)
+        check_groups(self.shown.example, data, at)
+
+    def check_values(self, data: PyTree, hyper: Hyper) -> None:
+        """ValueError at data that are not finite, where the energy is not either."""
+        at = lambda group: {**self.prior(hyper).expected_stats(), **_means(self.locals(group))}
+        check_finite(data, lambda group: bool(jnp.isfinite(self.fn(at(group), group, hyper))))
 
 
 def energy_model(
@@ -100,8 +122,10 @@ def energy_model(
         whose prior depends on other globals.
       energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
         sufficient statistics of each global and local, `group` the data of one group. Written for one group: batching
-        is ours. With `hyper`, it is called with (stats, group, hyper).
-      example: the data of one group, for shapes, and for the check that the energy is multilinear.
+        is ours. With `hyper`, it is called with (stats, group, hyper). An impossible event gets a large negative
+        number such as -1e6 in place of -inf, which times a statistic of 0 is NaN.
+      example: data of one group: for their shapes and types. Their values do not matter: that the energy is
+        multilinear, and which variables it couples, is found at the example and at random values like it.
       locals: the families of the group's local variables by name; the values of their natural parameters are where
         iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others; with `hyper`, (stats, hyper).
@@ -113,15 +137,17 @@ def energy_model(
         members, the last one's value running fastest: `.probs.reshape(K1, K2)` is its table.
       init: where the posterior starts (`vijax.init`); by default at the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
-      check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once.
+      check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once. That data are groups like the
+        example, and finite where the energy needs it, is checked after it.
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
 
     Returns:
       A `Model`, for every algorithm.
 
     Raises:
-      ValueError: a name that is both global and local, an energy that is no scalar or not multilinear, an `order` that
-        is not a permutation of the names, a `joint` group that is not of discrete locals.
+      ValueError: a name that is both global and local, a family that is improper, an energy that is no scalar, not
+        multilinear, not finite, or that reads what there is not, an `order` that is not a permutation of the names, a
+        `joint` group that is not of discrete locals; later, data unlike the example.
 
     A Gaussian mixture, y ~ N(mu_z, 1):
 
@@ -141,14 +167,23 @@ def energy_model(
     hyper, given = dict(hyper or {}), locals or {}
     local = lambda group: dict(given(group) if callable(given) else given)
     prior, references = _prior(globals, hyper)
-    _check_names(prior(hyper), local(example), fixed=not callable(given))
-    fn: Any = (lambda s, y, h: energy(s, y, h)) if hyper else (lambda s, y, h: energy(s, y))
+    data = jax.tree.map(jnp.asarray, example)
+    check_families(prior(hyper), local(data))
+    read = readable(energy, "energy")
+    fn: Any = read if hyper else (lambda s, y, h: read(s, y))
     if joint:
-        fn, local = keep_joint(fn, local, joint, example)
+        fn, local = keep_joint(fn, local, joint, data)
     prior_fn = _prior_fn(prior_energy, references, bool(hyper))
-    blocks = _blocks(fn, prior_fn, prior(hyper), local(example), example, hyper, order)
-    spec = Energy(fn, prior, prior_fn, local, *blocks)
+    blocks = find_blocks(fn, prior_fn, prior(hyper), local(data), data, hyper, order)
+    spec = Energy(fn, prior, prior_fn, local, Shown(shapes(data), shapes(zero_stats(prior(hyper)))), *blocks)
     start = init or starts.prior()
+
+    def check(data: PyTree) -> None:
+        if check_data is not None:
+            check_data(data)
+        spec.check_groups(data, hyper)
+        spec.check_values(data, hyper)
+
     return Model(
         hyper=hyper,
         prior=prior,
@@ -159,24 +194,27 @@ def energy_model(
         blocks=spec.global_blocks,
         init_local=None if len(spec.local_blocks) < 2 else lambda h, batch: initial_locals(spec, batch),
         energy=spec,
-        check_data=check_data,
+        check_data=check,
         score=score,
     )
 
 
 def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     """The bound of each group, its locals found by the E-step and held constant."""
+    spec.check_groups(batch.data, hyper)
     size = jax.tree.leaves(batch.data)[0].shape[0]
     weights = jnp.ones(size) if batch.weights is None else jnp.asarray(batch.weights, jnp.result_type(float))
+    data = jax.tree.map(jnp.asarray, batch.data)
+    batch = batch._replace(data=data if batch.weights is None else fill_padding(data, weights))
     start = initial_locals(spec, batch) if batch.local is None else batch.local
-    groups = (jax.tree.map(jnp.asarray, batch.data), start, jax.random.split(key, size))
+    groups = (batch.data, start, jax.random.split(key, size))
     bound: Callable[..., Any] = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
     one = lambda shared, group: bound(spec, *shared, *group, estep)
 
     def chunk_bound(shared: tuple[Hyper, Stats], chunk: PyTree) -> tuple[Float[Array, ""], PyTree]:
         weights, groups = chunk
         per_group, local = jax.vmap(lambda group: one(shared, group))(groups)
-        return jnp.vdot(weights, per_group), (per_group, local)
+        return weighted_sum(weights, per_group), (per_group, local)
 
     shared = dict(hyper), dict(stats)
     most = groups_per_chunk(one, shared, jax.tree.map(lambda x: x[0], groups))
@@ -208,9 +246,12 @@ def _independent_locals(
 
 
 def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
-    """Statistics of nought, where an affine energy is its constant; those of the families are not computed."""
-    shapes = jax.eval_shape(lambda: {name: q.expected_stats() for name, q in families.items()})
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    """Statistics of zero, where an affine energy is its constant; those of the families are not computed."""
+    return zeros(jax.eval_shape(lambda: _means(families)))
+
+
+def _means(families: Mapping[str, Family]) -> dict[str, Any]:
+    return {name: q.expected_stats() for name, q in families.items()}
 
 
 def _coupled_locals(
@@ -236,6 +277,7 @@ def _prior(globals: Any, hyper: Hyper) -> tuple[Callable[[Hyper], Product], dict
     def prior(hyper: Hyper) -> Product:
         return Product({n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()})
 
+    require_proper("globals", {n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()})
     references = {n: p.template for n, p in given(hyper).items() if isinstance(p, Conditional)}
     return prior, references
 
@@ -252,39 +294,11 @@ def _prior_fn(
         )
     if prior_energy is None:
         return None
+    read = readable(prior_energy, "prior_energy")
 
     def terms(stats: Stats, hyper: Hyper) -> Float[Array, ""]:
-        own = prior_energy(stats, hyper) if takes_hyper else prior_energy(stats)
+        own = read(stats, hyper) if takes_hyper else read(stats)
         reference = [jnp.sum(p.dot(stats[name]) - p.log_normalizer()) for name, p in references.items()]
         return own - sum(reference, jnp.zeros(()))
 
     return terms
-
-
-def _check_names(prior: Product, local: Mapping[str, Family], fixed: bool) -> None:
-    both = sorted(set(prior) & set(local))
-    require(not both, "locals", "names that are not those of globals", both)
-    for name, q in local.items() if fixed else ():  # a function may return what acts like a family
-        require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
-
-
-def _blocks(
-    fn: Callable,
-    prior_fn: Callable | None,
-    prior: Product,
-    local: Mapping[str, Family],
-    example: PyTree,
-    hyper: Hyper,
-    order: Sequence[str] | None,
-) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
-    """Checks the energies and finds who may be updated with whom: blocks of globals, blocks of locals."""
-    order = [*prior, *local] if order is None else list(order)
-    require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
-    stats = zero_stats({**prior, **local})  # only their shapes count
-    data = jax.tree.map(jnp.asarray, example)
-    shape = jnp.shape(jax.eval_shape(lambda s: fn(s, data, hyper), stats))
-    require(shape == (), "energy", "a scalar for one group", f"shape {shape}", "Sum over the axes of the group.")
-    coupled = coupled_variables(lambda s: fn(s, data, hyper), stats)
-    if prior_fn is not None:
-        coupled |= coupled_variables(lambda s: prior_fn(s, hyper), {name: stats[name] for name in prior})
-    return tuple(update_order([n for n in order if n in group], coupled) for group in (prior, local))  # type: ignore[return-value]

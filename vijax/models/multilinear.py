@@ -25,33 +25,45 @@ Field = tuple[str, int]
 _TOLERANCE = 1e-3  # of the largest term; rounding in float32 stays a hundred times below, a real product far above
 
 
-def coupled_variables(fn: Callable[[Statistics], Float[Array, ""]], stats: Statistics) -> set[frozenset[str]]:
-    """The pairs of variables that share a term of `fn`, after checking that it is multilinear.
+class NowhereFiniteError(ValueError):
+    """At random statistics no value is finite: a logarithm, root or quotient of one is taken."""
+
+
+def coupled_variables(
+    fn: Callable[[Statistics], Float[Array, " places"]], stats: Statistics
+) -> tuple[set[frozenset[str]], np.ndarray]:
+    """The pairs of variables that share a term of `fn`, after checking that it is multilinear; and at which data it is
+    finite.
 
     Args:
-      fn: statistics by variable -> scalar.
+      fn: statistics by variable -> its value at each of several data. Data at which it is not finite say
+        nothing, as long as there are others; a term at any of the others counts.
       stats: statistics of the right shapes; the values do not matter.
 
     Raises:
-      ValueError: a term is not linear in the statistics of one variable, which is named with its fields; or `fn` is
-        not finite everywhere, so no polynomial.
+      ValueError: a term is not linear in the statistics of one variable, which is named with its fields.
+      NowhereFiniteError: `fn` is finite nowhere, so no polynomial.
     """
     fields = [(name, i) for name in stats for i in range(len(stats[name]))]
     value, rng = jax.jit(fn), np.random.default_rng(0)
     base = _random(rng, stats)
-    if not np.isfinite(value(base)):
-        raise ValueError(
+    at_base = np.asarray(value(base), np.float64)
+    known = np.isfinite(at_base)
+    if not known.any():
+        raise NowhereFiniteError(
             "energy: expected a polynomial in the sufficient statistics, but at arbitrary real values of them "
             "it is not finite: it takes a logarithm, root or quotient of one. Declare that as a statistic of its own."
         )
+    at = lambda *moves: np.asarray(value(_sum(base, *moves)), np.float64)[known]
     pairs: set[frozenset[str]] = set()
     for first, second in itertools.combinations_with_replacement(fields, 2):
-        gap = _second_difference(value, base, _moved(rng, base, first), _moved(rng, base, second))
+        a, b = _moved(rng, base, first), _moved(rng, base, second)
+        gap = _is_gap(np.stack([at(a, b), at(a), at(b), at_base[known]]))
         if gap and first[0] == second[0]:
             raise ValueError(_nonlinear(stats, first, second))
         if gap:
             pairs.add(frozenset((first[0], second[0])))
-    return pairs
+    return pairs, known
 
 
 def update_order(names: Sequence[str], coupled: Iterable[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
@@ -75,24 +87,26 @@ def update_order(names: Sequence[str], coupled: Iterable[frozenset[str]]) -> tup
 
 def _random(rng: np.random.Generator, tree: Any) -> Any:
     """Standard normal values in the place of every leaf; 1-float leaves of the working precision."""
-    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=jnp.shape(x)), jnp.result_type(float)), tree)
+    return jax.tree.map(lambda x: np.asarray(rng.normal(size=jnp.shape(x)), jnp.result_type(float)), tree)
 
 
 def _moved(rng: np.random.Generator, stats: Statistics, field: Field) -> Statistics:
     """A perturbation: random in one field of one variable, zero elsewhere."""
-    zeros = jax.tree.map(jnp.zeros_like, dict(stats))
+    zeros = jax.tree.map(np.zeros_like, dict(stats))
     name, i = field
     leaves, structure = jax.tree.flatten(zeros[name])
     leaves[i] = _random(rng, leaves[i])
     return {**zeros, name: jax.tree.unflatten(structure, leaves)}
 
 
-def _second_difference(value: Callable, base: Statistics, a: Statistics, b: Statistics) -> bool:
-    """Whether it differs from zero by more than rounding, or is not even a number."""
-    add = lambda *trees: jax.tree.map(lambda *xs: sum(xs), *trees)
-    terms = np.array([float(value(s)) for s in (add(base, a, b), add(base, a), add(base, b), base)])
-    gap = terms @ np.array([1.0, -1.0, -1.0, 1.0])
-    return not np.abs(gap) <= _TOLERANCE * np.max(np.abs(terms))
+def _sum(*trees: Statistics) -> Statistics:
+    return jax.tree.map(lambda *xs: sum(xs), *trees)
+
+
+def _is_gap(terms: Float[np.ndarray, "4 places"]) -> bool:
+    """Whether a second difference differs from zero by more than rounding anywhere, or is not even a number."""
+    gap = np.array([1.0, -1.0, -1.0, 1.0]) @ terms
+    return bool(np.any(~(np.abs(gap) <= _TOLERANCE * np.max(np.abs(terms), axis=0))))
 
 
 def _nonlinear(stats: Statistics, first: Field, second: Field) -> str:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.batch import weighted_sum
 from vijax.likelihood import Moments
 from vijax.model import Hyper
 from vijax.proximal.batch import Batch
@@ -38,4 +39,4 @@ def penalty(spec: Spec, state: PGState, factor: Factor) -> Float[Array, ""]:
 
 def local(batch: Batch, moments: Moments) -> Float[Array, ""]:
     """Sum of the batch's terms, padding left out whatever it holds."""
-    return batch.weights @ jnp.where(batch.weights > 0, moments.value, 0.0)
+    return weighted_sum(batch.weights, moments.value)

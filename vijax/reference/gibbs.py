@@ -65,6 +65,7 @@ def gibbs(
     True
     """
     require(model.energy is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
+    model.energy.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)
     return _chain(model, num_samples, burn_in, thin, keep_locals, data, key)

@@ -47,6 +47,7 @@ def log_joint(model: Model, data: PyTree, sampled: Sequence[str] = ()) -> Callab
     require(sum(map(bool, rest)) <= 1, "sampled", "all but one block of the locals", list(sampled), remedy)
     hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
     data = jax.tree.map(jnp.asarray, data)
+    spec.check_groups(data, hyper)
 
     def density(values: Values, local: Values) -> Float[Array, ""]:
         prior = spec.prior(hyper)

@@ -1,0 +1,55 @@
+"""Families that are no densities are refused where they are handed in, with the constructor that was meant."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vijax as vi
+from vijax.families import InverseGamma, MultivariateNormal, Product, Wishart
+from vijax.families.domain import require_proper
+
+
+@pytest.mark.parametrize(
+    ("q", "meant"),
+    [
+        (vi.Normal(0.0, 1.0), r"Normal\(0\.0, 1\.0\)\. Did you mean Normal\.from_mean_variance\(0\.0, 1\.0\)\?"),
+        (vi.Gamma(2.0, 3.0), r"Did you mean Gamma\.from_shape_rate\(2\.0, 3\.0\)\?"),
+        (InverseGamma(2.0, 3.0), r"Did you mean InverseGamma\.from_shape_scale\(2\.0, 3\.0\)\?"),
+        (vi.Dirichlet([1.0, 1.0]), r"arrays, got .*Did you mean Dirichlet\.from_concentration\(\[1\.0, 1\.0\]\)\?"),
+        (vi.Beta(-1.0, 2.0), r"Did you mean Beta\.from_alpha_beta\(-1\.0, 2\.0\)\?"),
+        (
+            MultivariateNormal(np.zeros(3), np.eye(3)),
+            r"from_mean_precision\(mean, precision\) or MultivariateNormal\.from_mean_cov\(mean, cov\)\?",
+        ),
+        (Wishart(np.eye(2), 3.0), r"Did you mean Wishart\.from_degrees_scale\("),
+        (vi.Normal(np.zeros(2), np.array([-1.0, np.nan])), r"Did you mean Normal\.from_mean_variance"),
+    ],
+)
+def test_the_constructor_that_was_meant_is_shown(q, meant):
+    with pytest.raises(ValueError, match=r"^prior: expected natural parameters .*" + meant):
+        require_proper("prior", q)
+
+
+def test_what_is_proper_or_traced_passes():
+    require_proper("prior", vi.Normal(0.0, -0.5))
+    require_proper("prior", {"a": vi.Gamma.from_shape_rate(2.0, 3.0)})
+    jax.eval_shape(lambda x: require_proper("prior", vi.Normal(x, x)), 1.0)
+    one = vi.Normal.from_mean_variance(0.0, 1.0)
+    jax.eval_shape(lambda x: require_proper("prior", {"a": one, "b": vi.Normal(x, x)}), 1.0)
+
+
+def test_priors_and_templates_are_checked_where_they_are_given():
+    coin = lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None)
+    with pytest.raises(ValueError, match=r"^prior\['bias'\]: .*Beta\.from_alpha_beta\(-1\.0, 1\.0\)"):
+        vi.model({"bias": vi.Beta(-1.0, 1.0)}, coin)
+    with pytest.raises(ValueError, match=r"^prior\['a'\]: .*from_mean_variance"):
+        vi.model(Product({"a": vi.Normal(jnp.array(0.0), jnp.array(1.0))}), coin)
+    with pytest.raises(ValueError, match=r"^prior\['w'\]: .*arrays, got .*from_concentration"):
+        vi.model({"w": vi.Dirichlet([1.0, 1.0])}, coin)
+    with pytest.raises(ValueError, match=r"^globals\['w'\]: .*arrays, got .*from_concentration"):
+        vi.energy_model(globals={"w": vi.Dirichlet([1.0, 1.0])}, energy=lambda s, y: s["w"].log[0], example=0.0)
+    with pytest.raises(ValueError, match=r"^template: .*from_mean_variance"):
+        vi.conditional(vi.Normal(0.0, 1.0))
+    with pytest.raises(ValueError, match=r"^prior: expected a mapping of named families, got Beta"):
+        vi.model(vi.Beta.from_alpha_beta(1.0, 1.0), coin)

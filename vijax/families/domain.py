@@ -1,0 +1,80 @@
+"""Is a family that was handed in a density at all? Its raw constructor takes natural parameters and checks nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from vijax.families.base import Family, as_float, brief
+
+
+def require_proper(argument: str, q: Any) -> None:
+    """Raises ValueError unless the natural parameters of a family are arrays inside their domain; traced values pass,
+    and so does what is no `Family`. Of a mapping of families, each.
+
+    >>> from vijax.families import Normal
+    >>> require_proper("prior", Normal(0.0, 1.0))
+    Traceback (most recent call last):
+    ...
+    ValueError: prior: expected natural parameters inside their domain, got Normal(0.0, 1.0). Did you mean \
+Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natural parameters.
+    """
+    if isinstance(q, Mapping):
+        for name, factor in q.items():
+            require_proper(f"{argument}[{name!r}]", factor)
+        return
+    if not isinstance(q, Family) or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(q)):
+        return
+    arrays = all(isinstance(value, _NUMERIC) for value in _values(q, static=False))
+    if arrays and _is_inside(q):
+        return
+    expected = "natural parameters inside their domain" if arrays else "natural parameters that are arrays"
+    raise ValueError(
+        f"{argument}: expected {expected}, got {_shown(q)}. Did you mean {_meant(q)}? "
+        "A family called by its bare name takes natural parameters."
+    )
+
+
+_NUMERIC = (jax.Array, np.ndarray, np.generic, int, float)
+
+
+def _is_inside(q: Family) -> bool:
+    with jax.ensure_compile_time_eval():  # inside a trace too, where a prior of constants may be made
+        return bool(_inside_jitted(jax.tree.map(as_float, q)))
+
+
+def _inside(q: Family) -> Bool[Array, ""]:
+    return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
+
+
+_inside_jitted = jax.jit(_inside)
+
+
+def _values(q: Family, static: bool) -> list[Any]:
+    return [getattr(q, f.name) for f in dataclasses.fields(q) if static or not f.metadata.get("static")]  # type: ignore[arg-type]
+
+
+def _meant(q: Family) -> str:
+    """The constructors that take as many parameters as were given; all of them where none does."""
+    found = inspect.getmembers(type(q), inspect.ismethod)
+    makers = [name for name, method in found if name.startswith("from_") and name in vars(type(q))]
+    makers.sort(key=list(vars(type(q))).index)
+    values = [brief(value) for value in _values(q, static=True)]
+    fitting = {name: list(inspect.signature(getattr(type(q), name)).parameters) for name in makers}
+    same = {name: names for name, names in fitting.items() if len(names) == len(values)} or fitting
+    calls = []
+    for name, names in same.items():
+        short = len(names) == len(values) and all(len(value) <= 30 for value in values)
+        calls.append(f"{type(q).__name__}.{name}({', '.join(values if short else names)})")
+    return " or ".join(calls)
+
+
+def _shown(q: Family) -> str:
+    return f"{type(q).__name__}({', '.join(map(brief, _values(q, static=True)))})"

@@ -1,0 +1,153 @@
+"""What `energy_model` looks at once: names, families, and the energy itself at random statistics and data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from vijax.families import Product
+from vijax.families.base import require
+from vijax.families.domain import require_proper
+from vijax.families.product import unknown_name
+from vijax.models.examples import POSITIVE, values_like
+from vijax.models.multilinear import NowhereFiniteError, coupled_variables, update_order
+
+Blocks = tuple[tuple[str, ...], ...]
+
+
+@runtime_checkable
+class Local(Protocol):
+    """What a local must be: a family, or what acts like one (`PolyaGamma` has no density in closed form)."""
+
+    def with_naturals(self, leaves: PyTree) -> Any:
+        """Other natural parameters."""
+
+    def log_normalizer(self) -> Any:
+        """A."""
+
+    def dot(self, stats: Any) -> Any:
+        """Natural parameters times statistics."""
+
+    def expected_stats(self) -> Any:
+        """Mean statistics."""
+
+    def sample_stats(self, key: PRNGKeyArray) -> Any:
+        """Statistics of a draw."""
+
+
+def check_families(prior: Product, local: Mapping[str, Any]) -> None:
+    """ValueError for a name that is global and local, a local that is no family, or a family that is improper."""
+    both = sorted(set(prior) & set(local))
+    require(not both, "locals", "names that are not those of globals", both)
+    for name, q in local.items():
+        require(isinstance(q, Local), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
+    require_proper("locals", local)
+
+
+def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
+    """The energy; a name that it reads in vain, of a variable or of a statistic, is an error that says which there
+    are."""
+
+    @functools.wraps(energy)
+    def read(stats: Mapping[str, Any], *rest: Any) -> Any:
+        try:
+            return energy(stats, *rest)
+        except KeyError as error:
+            key = error.args[0] if error.args else None
+            if not isinstance(key, str) or key in stats:
+                raise
+            data = f" (the data: {list(rest[0])})" if rest and isinstance(rest[0], Mapping) else ""
+            text = unknown_name(key, stats).replace("factor named", "variable named", 1)
+            raise ValueError(f"{argument}: expected the name of a variable, but there is {text}{data}") from error
+        except AttributeError as error:
+            of = [name for name, t in stats.items() if t is error.obj]
+            if not of:
+                raise
+            known = list(getattr(error.obj, "_fields", ()))
+            raise ValueError(
+                f"{argument}: expected a statistic of {of[0]!r}, {known}, got stats[{of[0]!r}].{error.name}."
+            ) from error
+
+    return read
+
+
+def find_blocks(
+    fn: Callable,
+    prior_fn: Callable | None,
+    prior: Product,
+    local: Mapping[str, Any],
+    example: PyTree,
+    hyper: Mapping[str, Any],
+    order: Sequence[str] | None,
+) -> tuple[Blocks, Blocks]:
+    """Checks the energies and finds who may be updated with whom: blocks of globals, blocks of locals.
+
+    Args:
+      fn: (stats, group, hyper) -> scalar, the energy.
+      prior_fn: (stats, hyper) -> scalar, the terms of globals alone, or None.
+      prior: of the globals.
+      local: templates of the locals.
+      example: the data of one group.
+      hyper: hyperparameters.
+      order: the order of the names; None: as given.
+    """
+    order = [*prior, *local] if order is None else list(order)
+    require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
+    families = {**prior, **local}
+    stats = jax.eval_shape(lambda: {name: q.expected_stats() for name, q in families.items()})
+    shape = jnp.shape(jax.eval_shape(lambda s: fn(s, example, hyper), stats))
+    require(shape == (), "energy", "a scalar for one group", f"shape {shape}", "Sum over the axes of the group.")
+    groups = values_like(example)
+    everywhere = lambda s: jax.vmap(lambda y: fn(s, y, hyper))(groups)
+    coupled = _couplings(everywhere, stats, families, "energy")
+    if prior_fn is not None:
+        of_globals = {name: stats[name] for name in prior}
+        coupled |= _couplings(lambda s: prior_fn(s, hyper)[None], of_globals, prior, "prior_energy")
+    return tuple(update_order([n for n in order if n in group], coupled) for group in (prior, local))  # type: ignore[return-value]
+
+
+def _couplings(
+    fn: Callable, stats: Mapping[str, Any], families: Mapping[str, Any], argument: str
+) -> set[frozenset[str]]:
+    """`coupled_variables`, told apart: an energy that needs what is no statistic, and one that is infinite or NaN at
+    the mean statistics too."""
+    try:
+        coupled, finite = coupled_variables(fn, zeros(stats))
+    except NowhereFiniteError:
+        _refuse_infinite(fn, families, argument, every=True)
+        raise
+    if len(finite) > 1 and not finite[list(POSITIVE)].any():
+        _refuse_infinite(fn, families, argument, every=False)
+    return coupled
+
+
+def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
+    """ValueError where the energy is -inf, or NaN, at mean statistics: wherever the data are (`every`), or wherever
+    they are positive."""
+    values = np.asarray(jax.jit(fn)({name: q.expected_stats() for name, q in families.items()}))
+    values = values if every else values[list(POSITIVE)]
+    if np.isfinite(values).any():
+        return
+    if np.isneginf(values).all() or (every and np.isneginf(values).any()):
+        raise ValueError(
+            f"{argument}: expected a finite number, got -inf. Where an event is impossible use a large negative number "
+            "such as -1e6 in the place of -inf: in jnp.where(possible, log_probability, -1e6), before it is multiplied "
+            "by a statistic, for 0 times -inf is NaN."
+        )
+    if every:
+        raise ValueError(
+            f"{argument}: expected a finite number, got {values[0]} at the mean statistics of its variables, at the "
+            "values of the example and at random values of its shapes. Look for the logarithm or root of a negative "
+            "number, a division by 0, or 0 times infinity."
+        )
+
+
+def zeros(shapes: PyTree) -> PyTree:
+    """Zeros of these shapes."""
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
