@@ -16,8 +16,8 @@ def log_gamma_kernel(
 ) -> Float[Array, "*shape"]:
     """(a - 1) log x - b x + a log(b / a) + a of shape a and rate b, given (b x - a) / a without cancellation.
 
-    It is -a (m - 1 - log m) - log x with m = b x / a (the deviance form), where no two terms of size a meet. At x = 0 it
-    is the limit: infinite for a < 1, 1 + log b for a = 1, -inf for a > 1. It is -inf at x < 0 and at infinity. No
+    It is -a (m - 1 - log m) - log x with m = b x / a (the deviance form), where no two terms of size a meet. At x = 0
+    it is the limit: infinite for a < 1, 1 + log b for a = 1, -inf for a > 1. It is -inf at x < 0 and at infinity. No
     derivative is NaN."""
     inside = (x > 0) & jnp.isfinite(x)
     safe = jnp.where(inside, x, 1.0)

@@ -4,9 +4,10 @@ With C = sum c, p = c / C, and R the Bregman divergence of Stirling's remainder 
 
     KL(c || c') = C' KL(p' || p)  +  sum_v R(c_v, c'_v)  -  R(C, C'),
 
-where C' KL(p' || p) = sum_v c'_v (m_v - 1 - log m_v), m_v = p_v / p'_v. The last difference is not negative either: R(x, t x) falls with x and is convex in t, so that
-R(C, C') <= sum_v p_v R(c_v, c'_v), and by this what cancels is at most the share of the largest component. Where that
-is more than half, its own R and that of the total are subtracted on paper (`_of_the_largest`).
+where C' KL(p' || p) = sum_v c'_v (m_v - 1 - log m_v), m_v = p_v / p'_v. The last difference
+is not negative either: R(x, t x) falls with x and is convex in t, so that R(C, C') <= sum_v p_v R(c_v, c'_v), and by
+this what cancels is at most the share of the largest component. Where that is more than half, its own R and that of
+the total are subtracted on paper (`_of_the_largest`).
 """
 
 from __future__ import annotations
