@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from vijax.families import special
 from vijax.families.base import Family, as_float, family, require
 from vijax.families.densities import log_gamma_kernel, total_log_density
-from vijax.families.dirichlet_divergence import dirichlet_divergence
+from vijax.families.dirichlet_divergence import dirichlet_divergence, expected_log
 from vijax.families.elasticity import elasticity_minus_one
 from vijax.families.excess import product_difference
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
@@ -168,12 +168,6 @@ def log_multivariate_beta(concentration: Float[Array, "*batch v"]) -> Float[Arra
 def _log_multivariate_beta_jvp(primals: tuple, tangents: tuple) -> tuple:
     (c,), (dc,) = primals, tangents
     return log_multivariate_beta(c), jnp.sum(expected_log(c) * dc, axis=-1)
-
-
-def expected_log(concentration: Float[Array, "*batch v"]) -> Float[Array, "*batch v"]:
-    """E[log x] under the Dirichlet: psi(c) - psi(C)."""
-    total = jnp.sum(concentration, axis=-1, keepdims=True)
-    return special.digamma(concentration) - special.digamma(total)
 
 
 def normalized_gammas(c: Float[Array, "*batch v"], offset: Float[Array, "*batch v"]) -> tuple[Array, Array]:

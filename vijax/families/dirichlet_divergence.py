@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from vijax.families import special
@@ -30,19 +32,23 @@ def dirichlet_divergence(c: Float[Array, "*batch v"], c2: Float[Array, "*batch v
     0.000002
     """
     c, c2 = jnp.broadcast_arrays(c, c2)
-    largest = c > 0.5 * jnp.sum(c, axis=-1, keepdims=True)  # one component at most
-    lead, rest = _split(c, largest)
-    change_of_lead, change_of_rest = _split(c2 - c, largest)
-    lead2, rest2 = _split(c2, largest)
-    total, total2, change = lead + rest, lead2 + rest2, change_of_lead + change_of_rest
+    total, total2, change = (jnp.sum(x, axis=-1) for x in (c, c2, c2 - c))
+    largest = c > 0.5 * total[..., None]  # one component at most
     shares = c2 * _share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
     remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
+    of_total = -special.stirling_divergence(total, total2)
+    # The branch without them saves the sums apart: of many thousands of components none is as large.
+    totals = lax.cond(jnp.any(largest), _with_largest, lambda c, c2, of_total: of_total, c, c2, of_total)
+    return without_rounding_below_zero(jnp.sum(shares + remainders, axis=-1) + totals)
+
+
+def _with_largest(c: Array, c2: Array, of_total: Array) -> Array:
+    """R of the largest component less that of the total; `of_total` where no component is the larger half."""
+    largest = c > 0.5 * jnp.sum(c, axis=-1, keepdims=True)
+    (lead, rest), (lead2, rest2), (change, change_of_rest) = (_split(x, largest) for x in (c, c2, c2 - c))
     has_lead = lead > 0
     one = lambda x: jnp.where(has_lead, x, 1.0)
-    of_largest = _of_the_largest(one(lead), rest, one(lead2), rest2, change_of_lead, change_of_rest)
-    of_total = -special.stirling_divergence(total, total2)
-    totals = jnp.where(has_lead, of_largest, of_total)
-    return without_rounding_below_zero(jnp.sum(shares + remainders, axis=-1) + totals)
+    return jnp.where(has_lead, _of_the_largest(one(lead), rest, one(lead2), rest2, change, change_of_rest), of_total)
 
 
 def _split(x: Array, largest: Array) -> tuple[Array, Array]:
@@ -56,7 +62,8 @@ def _share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
         (c / c') (C' - C) / C - (c' - c) / c'  =  (C' - C) / C - ((c' - c) / c') C' / C,
 
     the one whose terms are of the size of 1 or m."""
-    ratio, of_part = c / c2, (c2 - c) / c2
+    inverse = 1.0 / c2
+    ratio, of_part = c * inverse, (c2 - c) * inverse
     excess = jnp.where(growth > 1.0, ratio * of_total - of_part, of_total - of_part * growth)
     return log_excess(excess, jnp.log(ratio) + jnp.log(growth))
 
@@ -68,18 +75,29 @@ def _of_the_largest(x: Array, r: Array, x2: Array, r2: Array, dx: Array, dr: Arr
     return gaps + dx * special.log_minus_digamma_drop(x, r) - dr * special.log_minus_digamma(total)
 
 
-@dirichlet_divergence.defjvp
 def _dirichlet_divergence_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """F(c) (c - c') in c, and mu' - mu in c'."""
+    """F(c) (c - c') in c, and mu' - mu in c'; of the one that moves, where only one does."""
     (c, c2), (dc, dc2) = primals, tangents
-    gap = c - c2
-    of_total = _fisher_term(jnp.sum(c, axis=-1), jnp.sum(gap, axis=-1))
-    slope = _fisher_term(c, gap) - of_total[..., None]
-    of_totals = special.digamma_change(jnp.sum(c, axis=-1), jnp.sum(c2, axis=-1))
-    slope2 = special.digamma_change(c, c2) - of_totals[..., None]
-    return dirichlet_divergence(c, c2), jnp.sum(slope * dc + slope2 * dc2, axis=-1)
+    value = dirichlet_divergence(c, c2)
+    slope = jnp.zeros_like(value)
+    if not isinstance(dc, SymbolicZero):
+        gap = c - c2
+        of_total = _fisher_term(jnp.sum(c, axis=-1), jnp.sum(gap, axis=-1))
+        slope = slope + jnp.sum((_fisher_term(c, gap) - of_total[..., None]) * dc, axis=-1)
+    if not isinstance(dc2, SymbolicZero):
+        slope = slope + jnp.sum((expected_log(c2) - expected_log(c)) * dc2, axis=-1)
+    return value, slope
+
+
+dirichlet_divergence.defjvp(_dirichlet_divergence_jvp, symbolic_zeros=True)
 
 
 def _fisher_term(x: Array, gap: Array) -> Array:
     """psi'(x) gap."""
     return (1.0 + special.trigamma_excess(x)) * (gap / x)
+
+
+def expected_log(concentration: Float[Array, "*batch v"]) -> Float[Array, "*batch v"]:
+    """E[log x] under the Dirichlet: psi(c) - psi(C)."""
+    total = jnp.sum(concentration, axis=-1, keepdims=True)
+    return special.digamma(concentration) - special.digamma(total)

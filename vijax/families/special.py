@@ -122,19 +122,6 @@ def stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -
     return _fast_stirling_divergence(x, x2)
 
 
-@jax.jit
-def digamma_change(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """psi(x') - psi(x), in float32 from the logarithms that `stirling_divergence` takes. It has no rule for
-    derivatives."""
-    if x.dtype == jnp.float64:
-        return digamma(x2) - digamma(x)
-    y, y2 = 1.0 / (1.0 + x), 1.0 / (1.0 + x2)
-    of_logs = (_half_step_log(x2) - _half_step_log(x)) - jnp.log(x / x2)
-    of_inverses = 1.0 / x - 1.0 / x2
-    tail = lambda y: y * y * horner(coefficients.DIGAMMA, y)
-    return of_logs + of_inverses + (tail(y2) - tail(y))
-
-
 def log_minus_digamma_drop(x: Float[Array, "*shape"], r: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """e(x) - e(x + r), e = log - psi, for r >= 0 however small beside x. It has no rule for derivatives."""
     x2 = x + r
@@ -210,25 +197,25 @@ def _fast_stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return (x + 0.5) * jnp.log1p(0.5 / x) - 0.5 * jnp.log(x) + remainder
 
 
-def _half_step_log(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _half_step_log(x: Float[Array, "*shape"], inverse: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log(1 + 1 / 2x): the logarithm as it stands for x < 1, else by log(1 + h) = 2 artanh(s), s = 1 / (4x + 1)."""
     s = 1.0 / (4.0 * x + 1.0)
     series = 2.0 * s * horner((1.0, 1 / 3, 1 / 5, 1 / 7, 1 / 9), s * s)
-    return jnp.where(x < 1.0, jnp.log(1.0 + 0.5 / x), series)
+    return jnp.where(x < 1.0, jnp.log(1.0 + 0.5 * inverse), series)
 
 
 def _fast_stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """With S as in `_fast_stirling_gap` and e as in `_fast_log_minus_digamma`; near, log(1 + h) by Taylor's series."""
-    change, y, y2 = x2 - x, 1.0 / (1.0 + x), 1.0 / (1.0 + x2)
-    step = change / x
+    change, inverse, inverse2 = x2 - x, 1.0 / x, 1.0 / x2
+    y, y2, step = 1.0 / (1.0 + x), 1.0 / (1.0 + x2), change * inverse
     remainder = lambda y: y * horner(coefficients.LOG_GAMMA, y)
-    gaps = (x2 + 0.5) * (_half_step_log(x2) - _half_step_log(x)) + 0.5 * jnp.log(x / x2)
-    far = gaps + (remainder(y2) - remainder(y)) + step - change * (y * y * horner(coefficients.DIGAMMA, y))
+    of_logs = (x2 + 0.5) * (_half_step_log(x2, inverse2) - _half_step_log(x, inverse)) + 0.5 * jnp.log(x * inverse2)
+    far = of_logs + (remainder(y2) - remainder(y)) + step - change * (y * y * horner(coefficients.DIGAMMA, y))
     near = jnp.abs(step) < 0.1
     h = jnp.where(near, step, 0.0)
-    centre = x * (1.0 + h / 3.0)
-    z = 1.0 / (1.0 + centre)
-    curvature = 1.0 - centre * z * horner(coefficients.TRIGAMMA, z)
+    shift = (1.0 - y) * h / 3.0
+    z = y * (1.0 - shift * (1.0 - shift * (1.0 - shift)))  # 1 / (1 + centre), centre = x (1 + h / 3)
+    curvature = 1.0 - (1.0 - z) * horner(coefficients.TRIGAMMA, z)
     return jnp.where(near, curvature * h * h * horner([(-1) ** k / (k + 2) for k in range(7)], h), far)
 
 
