@@ -413,8 +413,8 @@ def test_v_has_mean_identity(case: Case) -> None:
 
 @runs_on([case for case in CONTINUOUS if not case.extreme])
 def test_v_is_right_for_a_curved_function(case: Case) -> None:
-    """E[F V grad f(t)] = E[J' grad f(t)], the derivative of E[f(t)], along v: a V whose mean alone is right fails. Where
-    V is autodiff's own the two differ by rounding, hence the hundredth."""
+    """E[F V grad f(t)] = E[J' grad f(t)], the derivative of E[f(t)], along v: a V whose mean alone is right fails.
+    Where V is autodiff's own the two differ by rounding, hence the hundredth."""
     directly, by_v = (drawn_slopes(case.name)[key] for key in ("curved", "curved_by_v"))
     gap = by_v - directly
     within_six_errors(gap, np.zeros(1), gap.std(0) + 0.01 * directly.std(0))
