@@ -574,7 +574,7 @@ FAMILIES = [
         has_flat=False,
         invalid=(
             (Multinomial.from_probs, {"probs": [0.5, 0.6], "total": 3}, "probs"),
-            (Multinomial.from_probs, {"probs": [0.5, 0.5], "total": 0}, "total"),
+            (Multinomial.from_probs, {"probs": [0.5, 0.5], "total": -1}, "total"),
             (Multinomial.from_logits, {"logits": [0.0, 0.0], "total": 1.5}, "total"),
             (Multinomial.from_logits, {"logits": [0.0, NAN], "total": 1}, "logits"),
         ),

@@ -47,6 +47,9 @@ def plus(absolute: float) -> Callable[[Rng, Member], Member]:
     return lambda rng, params: {name: jitter(rng, value) for name, value in params.items()}
 
 
+WITHIN_A_THOUSANDTH = times(1e-3)
+
+
 @dataclasses.dataclass(frozen=True)
 class Oracle:
     """What is known of a family, and where. Arrays of members have one leading axis."""
@@ -61,7 +64,7 @@ class Oracle:
     kl: Callable[[Member, Member], Any]
     entropy: Callable[[Member], Any]
     log_prob: Callable[[Any, Member], Any]
-    near: Callable[[Rng, Member], Member] = times(1e-3)
+    near: Callable[[Rng, Member], Member] = WITHIN_A_THOUSANDTH
     stored: Callable[[Family], Member] | None = None
     """The member that float32 natural parameters stand for, where a change of one unit in their last place changes
     the answers by more than the tolerance; else the formulas are taken at the arguments as given to the constructor."""
@@ -289,7 +292,7 @@ ORACLES: dict[str, Oracle] = {
         Gamma.from_shape_rate,
         "shape and rate from 1e-4 to 1e8",
         members=named(shape=WIDE, rate=WIDE),
-        values=lambda rng, q: gamma_draws(rng, q["shape"]) / q["rate"],
+        values=lambda rng, q: np.maximum(gamma_draws(rng, q["shape"]) / q["rate"], 1e-30),
         kl=gamma_kl,
         entropy=gamma_entropy,
         log_prob=gamma_log_prob,
@@ -298,7 +301,7 @@ ORACLES: dict[str, Oracle] = {
         InverseGamma.from_shape_scale,
         "shape and scale from 1e-4 to 1e8",
         members=named(shape=WIDE, scale=WIDE),
-        values=lambda rng, q: np.minimum(q["scale"] / gamma_draws(rng, q["shape"]), 1e30),
+        values=lambda rng, q: np.clip(q["scale"] / gamma_draws(rng, q["shape"]), 1e-30, 1e30),
         kl=lambda q, p: gamma_kl(of_reciprocal(q), of_reciprocal(p)),
         entropy=lambda q: gamma_entropy(of_reciprocal(q)) - 2 * (mp.digamma(q["shape"]) - mp.log(q["scale"])),
         log_prob=lambda x, q: gamma_log_prob(1 / x, of_reciprocal(q)) - 2 * mp.log(x),

@@ -197,6 +197,14 @@ def test_small_eta_makes_no_denormals_and_no_nan(rng):
     assert np.all(np.isfinite(log_scale))
 
 
+def test_likelihoods_are_right_down_to_the_floor():
+    """A topic 1e-6 or 1e-26 times as likely as a word's best keeps its likelihood."""
+    from vijax.models.lda import likelihood_table
+
+    table, _ = likelihood_table(jnp.array([[-2.0], [-15.0], [-62.0], [-300.0]]))
+    np.testing.assert_allclose(table[0], [1.0, np.exp(-13.0), np.exp(-60.0), 1e-30], rtol=1e-2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

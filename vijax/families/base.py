@@ -143,8 +143,11 @@ class Family(abc.ABC):
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x)."""
-        t = self.stats(x)
-        return self.dot(t) + self.log_base_measure(t) - self.log_normalizer()
+        return self.log_prob_of_stats(self.stats(x))
+
+    def log_prob_of_stats(self, stats: Statistics) -> Float[Array, "*batch"]:
+        """log q(x) from t(x) as defined, finite wherever t is: logarithms in it are floored at x = 0."""
+        return self.dot(stats) + self.log_base_measure(stats) - self.log_normalizer()
 
     def entropy(self) -> Float[Array, "*batch"]:
         """H[q] = A(lambda) - <lambda, mu> - E_q[log h]."""
@@ -245,6 +248,12 @@ def as_floats(*values: Any) -> list[Float[Array, ...]]:
     arrays = [jnp.asarray(x) for x in values]
     dtype = jnp.result_type(float, *arrays)
     return [jnp.asarray(x, dtype) for x in arrays]
+
+
+def ratio_or_zero(x: Float[Array, "*shape"], y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """x / y of a y >= 0; 0 where y has underflowed."""
+    normal = y >= jnp.finfo(y.dtype).tiny
+    return jnp.where(normal, x / jnp.where(normal, y, 1.0), 0.0)
 
 
 def event_size(shape: tuple[int, ...], event_ndim: int) -> int:

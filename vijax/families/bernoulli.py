@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, domain_mask, family, require
+from vijax.families.base import Family, as_float, domain_mask, family, ratio_or_zero, require
+from vijax.families.categorical import relative_entropy_terms
 
 
 class BernoulliStats(NamedTuple):
@@ -86,26 +87,28 @@ class Bernoulli(Family):
         return BernoulliStats(self.probs)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers."""
+        """log q(x), with no difference of large numbers; minus infinity where x is neither 0 nor 1."""
         (x,) = self.stats(x)
-        return x * jax.nn.log_sigmoid(self.logit) + (1 - x) * jax.nn.log_sigmoid(-self.logit)
+        log_prob = jnp.where(x == 1, jax.nn.log_sigmoid(self.logit), jax.nn.log_sigmoid(-self.logit))
+        return jnp.where((x == 0) | (x == 1), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """-p log p - (1-p) log(1-p), in nats."""
         return self.probs * jax.nn.softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * jax.nn.softplus(self.logit)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other)."""
-        gap = lambda sign: jax.nn.log_sigmoid(sign * self.logit) - jax.nn.log_sigmoid(sign * other.logit)
-        return self.probs * gap(1) + jax.nn.sigmoid(-self.logit) * gap(-1)
+        """KL(self || other), as a sum of two terms that are not negative (`relative_entropy_terms`)."""
+        log_prob = jax.nn.log_sigmoid
+        terms = lambda sign: relative_entropy_terms(log_prob(sign * self.logit), log_prob(sign * other.logit))
+        return terms(1) + terms(-1)
 
     def fisher_product(self, tangent: Self) -> BernoulliStats:
         """p (1-p) v."""
         return BernoulliStats(self._variance() * tangent.logit)
 
     def fisher_solve(self, cotangent: BernoulliStats) -> Self:
-        """g / (p (1-p)), the variance floored at the smallest normal number."""
-        return type(self)(cotangent.value / jnp.maximum(self._variance(), jnp.finfo(self._variance().dtype).tiny))
+        """g / (p (1-p)); 0 where the variance underflows, and F with it."""
+        return type(self)(ratio_or_zero(cotangent.value, self._variance()))
 
     def _variance(self) -> Float[Array, "*batch"]:
         return self.probs * jax.nn.sigmoid(-self.logit)

@@ -14,7 +14,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.densities import log_gamma_kernel, total_log_density
 from vijax.families.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
+from vijax.families.excess import product_difference
 
 
 class BetaStats(NamedTuple):
@@ -98,6 +100,17 @@ class Beta(Family):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL(self || other)."""
         return self.as_dirichlet().kl(other.as_dirichlet())
+
+    def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """log q(x), right in float32 at all parameters; -inf outside of [0, 1], at its ends the limits."""
+        x, a, b = as_float(x), self.alpha, self.beta
+        y = 1.0 - x
+        lost = (1.0 - y) - x  # what rounding 1 - x has taken
+        gap = product_difference(x, b, y, a) - lost * a  # x (a + b) - a
+        n = a + b
+        kernels = jnp.stack([log_gamma_kernel(x, a, n, gap / a), log_gamma_kernel(y, b, n, -gap / b)], axis=-1)
+        gaps = special.stirling_gap(a) + special.stirling_gap(b) - special.stirling_gap(n)
+        return total_log_density(kernels) - gaps
 
     def fisher_solve(self, cotangent: BetaStats) -> Self:
         """F^-1 g."""

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, domain_mask, family, require
+from vijax.families.base import Family, as_float, domain_mask, family, ratio_or_zero, require
+from vijax.families.special import expm1_minus_identity
 
 
 class CategoricalStats(NamedTuple):
@@ -111,16 +112,17 @@ class Categorical(Family):
         return CategoricalStats(self.probs)
 
     def log_prob(self, x: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """log q(x)."""
-        return jnp.sum(self.stats(x).one_hot * self.log_probs, -1)
+        """log q(x), minus infinity where x is none of 0..K-1."""
+        (one_hot,) = self.stats(x)
+        return jnp.where(jnp.any(one_hot > 0, -1), jnp.sum(one_hot * self.log_probs, -1), -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """-sum_k p_k log p_k, in nats."""
         return -jnp.sum(self.probs * self.log_probs, -1)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """sum_k p_k (log p_k - log p'_k)."""
-        return jnp.sum(self.probs * (self.log_probs - other.log_probs), -1)
+        """sum_k p_k (log p_k - log p'_k), as a sum of terms that are not negative (`relative_entropy_terms`)."""
+        return jnp.sum(relative_entropy_terms(self.log_probs, other.log_probs), -1)
 
     def fisher_product(self, tangent: Self) -> CategoricalStats:
         """p (v - <p, v>)."""
@@ -128,10 +130,18 @@ class Categorical(Family):
         return CategoricalStats(self.probs * (v - jnp.sum(self.probs * v, -1, keepdims=True)))
 
     def fisher_solve(self, cotangent: CategoricalStats) -> Self:
-        """g / p - sum(g), probabilities floored at the smallest normal float. A gradient in the logits sums to
-        zero; the part of `g` that does not is outside of the range of F, and is dropped."""
-        g, p = cotangent.one_hot, self.probs
-        return type(self)(g / jnp.maximum(p, jnp.finfo(p.dtype).tiny) - jnp.sum(g, -1, keepdims=True))
+        """g / p - sum(g), 0 for g / p where p underflows: F is zero there too. A gradient in the logits sums to zero;
+        the part of `g` that does not is outside of the range of F, and is dropped."""
+        g = cotangent.one_hot
+        return type(self)(ratio_or_zero(g, self.probs) - jnp.sum(g, -1, keepdims=True))
+
+
+def relative_entropy_terms(log_p: Float[Array, "*shape"], log_p2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """p (e^d - 1 - d) = p' - p - p d with d = log p' - log p: over all classes they sum to KL(p || p'), and none is
+    negative."""
+    d, p = log_p2 - log_p, jnp.exp(log_p)
+    near = jnp.abs(d) < 0.5
+    return jnp.where(near, p * expm1_minus_identity(jnp.where(near, d, 0.0)), jnp.exp(log_p2) - p - p * d)
 
 
 def _require_axis(argument: str, x: Array) -> None:

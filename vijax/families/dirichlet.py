@@ -17,7 +17,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from vijax.families import special
 from vijax.families.base import Family, as_float, family, require
+from vijax.families.densities import log_gamma_kernel, total_log_density
+from vijax.families.dirichlet_divergence import dirichlet_divergence
 from vijax.families.elasticity import elasticity_minus_one
+from vijax.families.excess import product_difference
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
 
 
@@ -100,11 +103,23 @@ class Dirichlet(Family):
         return jnp.sum(each, axis=-1) - special.legendre_gap(total)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """sum_v k(c_v, c'_v) - k(C, C'), with k(c, c') = g(c') - g(c) + c' (psi(c') - psi(c)): the terms of size C
-        that a difference of log-normalisers would leave to rounding have cancelled."""
-        c, c2 = self.concentration, other.concentration
-        of_totals = special.legendre_divergence(jnp.sum(c, axis=-1), jnp.sum(c2, axis=-1))
-        return jnp.sum(special.legendre_divergence(c, c2), axis=-1) - of_totals
+        """KL(self || other), right in float32 at any mixture of sizes, never negative: see `dirichlet_divergence`."""
+        return dirichlet_divergence(self.concentration, other.concentration)
+
+    def log_prob(self, x: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
+        """log q of x / sum(x), since float32 numbers seldom sum to one; right in float32 at all concentrations.
+
+        -inf off the simplex: where an x is negative, or the sum is not within 1e-4 of one. At x_v = 0 the limit, which
+        is infinite for c_v < 1."""
+        x, c = as_float(x), self.concentration
+        ratio = jnp.sum(x, axis=-1, keepdims=True)
+        on_simplex = jnp.abs(ratio - 1.0) <= 1e-4
+        ratio = jnp.where(on_simplex, ratio, 1.0)
+        total = jnp.sum(c, axis=-1, keepdims=True)
+        excess = product_difference(x, total, c, ratio) / (c * ratio)
+        kernels = log_gamma_kernel(x / ratio, c, total, excess)
+        gaps = jnp.sum(special.stirling_gap(c), axis=-1) - special.stirling_gap(total[..., 0])
+        return jnp.where(on_simplex[..., 0], total_log_density(kernels) - gaps, -jnp.inf)
 
     def fisher_solve(self, cotangent: DirichletStats) -> Self:
         """F^-1 g = w g + w (sum w g) / D with w = 1 / psi'(c) (Sherman-Morrison); see `_curvature` for D."""

@@ -14,8 +14,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.densities import log_gamma_kernel
 from vijax.families.dirichlet import floored_log, positive_and_finite, scaled_derivative_minus_one
 from vijax.families.elasticity import elasticity_minus_one
+from vijax.families.excess import log_excess, product_difference
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
 
 
@@ -94,12 +96,21 @@ class Gamma(Family):
         return special.legendre_gap(self.shape) + special.digamma(self.shape) - jnp.log(self.rate)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """g(a') - g(a) + a' [e(a) - e(a') + m - 1 - log m], m = (a/b) / (a'/b') the ratio of the means and
-        e(a) = log a - psi(a): no difference of log-gammas of large shapes."""
-        a, a2 = self.shape, other.shape
-        spread = special.log_minus_digamma(a) - special.log_minus_digamma(a2)
-        scale = special.excess_over_log(self.mean() / other.mean())
-        return special.legendre_gap(a2) - special.legendre_gap(a) + a2 * (spread + scale)
+        """a' (m - 1 - log m) + R(a, a'), m = (a / b) / (a' / b') the ratio of the means, R the Bregman divergence of
+        what Stirling's formula leaves of log Gamma (`special.stirling_divergence`). Neither is ever negative."""
+        a, b, a2, b2 = self.shape, self.rate, other.shape, other.rate
+        larger = a > a2  # of the two ways to write m - 1 the one whose terms are of the size of m
+        of_shapes, of_rates = (a - a2) / a2, (b2 - b) / b
+        excess = jnp.where(larger, of_shapes * (b2 / b) + of_rates, of_shapes + of_rates * (a / a2))
+        scale = log_excess(excess, jnp.log(a / a2) + jnp.log(b2 / b))
+        return a2 * scale + special.stirling_divergence(a, a2)
+
+    def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """log q(x), with no difference of large numbers: right in float32 at every shape. -inf where x is negative; at
+        0 the limit (infinite for a < 1, log b for a = 1)."""
+        x, a, b = as_float(x), self.shape, self.rate
+        excess = product_difference(b, x, a, jnp.ones_like(a)) / a
+        return log_gamma_kernel(x, a, b, excess) - special.stirling_gap(a)
 
     def fisher_solve(self, cotangent: GammaStats) -> Self:
         """F^-1 g in closed form: det F = r / (w b^2), with w = 1 / psi'(a) and r = a - w."""

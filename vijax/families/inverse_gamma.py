@@ -8,8 +8,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, family, require
 from vijax.families.dirichlet import floored_log, positive_and_finite
+from vijax.families.excess import log_excess, product_difference
 from vijax.families.gamma import Gamma, GammaStats
 
 
@@ -100,6 +102,16 @@ class InverseGamma(Family):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """That of the gammas."""
         return self.as_gamma().kl(other.as_gamma())
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(x), right in float32 at every shape; -inf where x is not positive."""
+        x, a, b = as_float(x), self.shape, self.scale
+        inside = (x > 0) & jnp.isfinite(x)
+        safe = jnp.where(inside, x, 1.0)
+        excess = product_difference(b, jnp.ones_like(b), a, safe) / (a * safe)
+        log_x = jnp.log(safe)
+        inner = -a * log_excess(excess, jnp.log(b / a) - log_x) - log_x - special.stirling_gap(a)
+        return jnp.where(inside, inner, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
     def fisher_solve(self, cotangent: InverseGammaStats) -> Self:
         """F^-1 g."""

@@ -19,10 +19,15 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
+from scipy.special import zeta
 
 from vijax.families import special
+from vijax.families.excess import log_excess
+from vijax.families.polynomial import horner
 
+_POWERS = np.arange(2, 50)
+_SERIES = [1.0 - np.euler_gamma, *((-1.0) ** _POWERS * (zeta(_POWERS) - 1.0) / _POWERS)]
 _STEP = 0.1
 _TAU = np.arange(-3.0, 5.95, _STEP)
 _NODES = np.exp(_TAU - np.exp(-_TAU))
@@ -36,15 +41,26 @@ def log_factorial_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     (7.82669, 0.0)
     """
     small, large = jnp.clip(x, jnp.finfo(x.dtype).tiny, 1.0), jnp.maximum(x, 1.0)
-    below = special.log_gamma(1.0 + small) - small * jnp.log(small) + small
+    below = _log_factorial_below_one(small) - small * jnp.log(small) + small
     above = special.legendre_gap(large) - large * special.log_minus_digamma(large) + jnp.log(large)
     return jnp.where(x > 0, jnp.where(x < 1.0, below, above), 0.0)
 
 
+def _log_factorial_below_one(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log Gamma(1 + x) of 0 <= x <= 1, right relative to x: -log(1 + x) + (1 - gamma) x + sum_k (-1)^k (zeta(k) - 1)
+    x^k / k, k from 2 (Abramowitz and Stegun 1964, 6.1.33)."""
+    return x * horner(_SERIES, x) - jnp.log1p(x)
+
+
 def deviance(x: Float[Array, "*shape"], log_mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """x log(x / m) - x + m for counts x and means m = exp(log_mean), without a difference of large terms."""
-    count = jnp.maximum(x, 1.0)
-    return jnp.where(x > 0, count * special.expm1_minus_identity(log_mean - jnp.log(count)), jnp.exp(log_mean))
+    count, mean = jnp.maximum(x, 1.0), jnp.exp(log_mean)
+    return jnp.where(x > 0, count * log_excess((mean - count) / count, log_mean - jnp.log(count)), mean)
+
+
+def is_count(x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
+    """Whether x is 0, 1, 2, ..."""
+    return (x >= 0) & (x == jnp.floor(x)) & jnp.isfinite(x)
 
 
 def poisson_gap(mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -16,7 +16,7 @@ from jax import lax
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
-_SWITCH = 1.0
+SWITCH = 1.0
 
 
 def mills_tails(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
@@ -25,7 +25,7 @@ def mills_tails(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
     >>> [round(float(t), 4) for t in mills_tails(jnp.float32(40.0))]
     [0.025, 0.0499, 0.0748, 0.0997]
     """
-    far = jnp.maximum(a, _SWITCH)
+    far = jnp.maximum(a, SWITCH)
     num_terms = 180 if a.dtype == jnp.float64 else 50
 
     def step(i: Array, tail: Array) -> Array:
@@ -35,17 +35,17 @@ def mills_tails(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
     backward = [fifth]
     for k in (4.0, 3.0, 2.0, 1.0):
         backward.insert(0, k / (far + backward[0]))
-    near = jnp.minimum(a, _SWITCH)
+    near = jnp.minimum(a, SWITCH)
     forward = [jnp.exp(-0.5 * near * near - 0.5 * math.log(2 * math.pi) - log_ndtr(-near)) - near]
     for k in (1.0, 2.0, 3.0):
         forward.append(k / forward[-1] - near)
-    t1, t2, t3, t4 = (jnp.where(a > _SWITCH, b, f) for b, f in zip(backward[:4], forward, strict=True))
+    t1, t2, t3, t4 = (jnp.where(a > SWITCH, b, f) for b, f in zip(backward[:4], forward, strict=True))
     return t1, t2, t3, t4
 
 
 def log_mills(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log R(a)."""
-    near = jnp.minimum(a, _SWITCH)
+    near = jnp.minimum(a, SWITCH)
     body = log_ndtr(-near) + 0.5 * near * near + 0.5 * math.log(2 * math.pi)
-    far = jnp.maximum(a, _SWITCH)
-    return jnp.where(a > _SWITCH, -jnp.log(far + mills_tails(far)[0]), body)
+    far = jnp.maximum(a, SWITCH)
+    return jnp.where(a > SWITCH, -jnp.log(far + mills_tails(far)[0]), body)

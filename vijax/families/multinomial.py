@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family, domain_mask, family, require, static_field
 from vijax.families.categorical import Categorical, CategoricalStats
-from vijax.families.log_factorial import binomial_gap, deviance, log_factorial_gap
+from vijax.families.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.special import log_gamma
 
 
@@ -49,13 +50,14 @@ class Multinomial(Family):
         """From probabilities along the last axis, as `Categorical.from_probs`, and the number of draws.
 
         Raises:
-          ValueError: a probability is negative, they do not sum to one, or `total` is no positive integer.
+          ValueError: a probability is negative, they do not sum to one, or `total` is no integer >= 0.
         """
         return cls(Categorical.from_probs(probs).logits, _checked(total))
 
     @classmethod
     def from_logits(cls, logits: Any, total: int) -> Self:
-        """From unnormalised log probabilities. Raises ValueError unless they are finite and `total` is positive."""
+        """From unnormalised log probabilities. Raises ValueError unless they are finite and `total` is an
+        integer >= 0."""
         return cls(Categorical.from_logits(logits).logits, _checked(total))
 
     @property
@@ -119,12 +121,13 @@ class Multinomial(Family):
         return MultinomialStats(self.mean())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers; minus infinity where the counts do not sum to the total."""
+        """log q(x), with no difference of large numbers; minus infinity unless x are counts that sum to the total."""
         (x,) = self.stats(x)
-        log_mean = jax.nn.log_softmax(self.logits) + jnp.log(jnp.asarray(self.total, x.dtype))
+        log_mean = jax.nn.log_softmax(self.logits) + math.log(max(self.total, 1e-30))
         each = jnp.sum(deviance(x, log_mean) + log_factorial_gap(x), -1)
         log_prob = log_factorial_gap(jnp.asarray(self.total, x.dtype)) - each
-        return jnp.where(jnp.sum(x, -1) == self.total, log_prob, -jnp.inf)
+        possible = jnp.all(is_count(x), -1) & (jnp.sum(x, -1) == self.total)
+        return jnp.where(possible, log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """sum_k [E log x_k! - m_k log m_k + m_k] - [log n! - n log n + n], m = n p, in nats."""
@@ -140,8 +143,8 @@ class Multinomial(Family):
         return MultinomialStats(self.total * self.as_categorical().fisher_product(tangent.as_categorical()).one_hot)
 
     def fisher_solve(self, cotangent: MultinomialStats) -> Self:
-        """The categorical's solution of F x = g / n, for which <p, x> = 0."""
-        g = CategoricalStats(cotangent.counts / self.total)
+        """The categorical's solution of F x = g / n, for which <p, x> = 0; zero where n is."""
+        g = CategoricalStats(cotangent.counts * (1.0 / self.total if self.total else 0.0))
         return type(self)(self.as_categorical().fisher_solve(g).logits, self.total)
 
     def _log_total_factorial(self) -> Array:
@@ -152,6 +155,6 @@ def _checked(total: Any) -> int:
     try:
         n = operator.index(total)
     except TypeError:
-        n = 0
-    require(n > 0, "total", "a positive integer", total, "It is static; for totals that are data see the class.")
+        n = -1
+    require(n >= 0, "total", "an integer >= 0", total, "It is static; for totals that are data see the class.")
     return n

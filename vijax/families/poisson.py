@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, domain_mask, family, require
-from vijax.families.log_factorial import deviance, log_factorial_gap, poisson_gap
+from vijax.families.base import Family, as_float, domain_mask, family, ratio_or_zero, require
+from vijax.families.log_factorial import deviance, is_count, log_factorial_gap, poisson_gap
 from vijax.families.special import expm1_minus_identity, log_gamma
 
 
@@ -98,9 +98,9 @@ class Poisson(Family):
         return PoissonStats(self.rate)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers."""
+        """log q(x), with no difference of large numbers; -inf where x is no count."""
         (x,) = self.stats(x)
-        return -deviance(x, self.log_rate) - log_factorial_gap(x)
+        return jnp.where(is_count(x), -deviance(x, self.log_rate) - log_factorial_gap(x), -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """log(2 pi e rate) / 2 + O(1 / rate), in nats."""
@@ -115,5 +115,5 @@ class Poisson(Family):
         return PoissonStats(self.rate * tangent.log_rate)
 
     def fisher_solve(self, cotangent: PoissonStats) -> Self:
-        """g / rate, the rate floored at the smallest normal number."""
-        return type(self)(cotangent.value / jnp.maximum(self.rate, jnp.finfo(self.rate.dtype).tiny))
+        """g / rate; 0 where the rate underflows, so that no number can have told anything of it."""
+        return type(self)(ratio_or_zero(cotangent.value, self.rate))

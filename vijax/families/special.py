@@ -22,20 +22,14 @@ from jaxtyping import Array, Float
 
 from vijax.families import coefficients
 from vijax.families.base import as_float
+from vijax.families.excess import log_excess, log_excess_series
+from vijax.families.polynomial import horner, horner_slope
 
 _HALF_LOG_TWO_PI = 0.9189385332046727
 _SERIES_FROM = 12.0
 """Arguments from which the float64 asymptotic series below are exact to rounding."""
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 """B_2, B_4, ..., of Stirling's series."""
-
-
-def horner(coefficients: Sequence[float], x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The polynomial with these coefficients, constant first, in the dtype of `x`."""
-    total = jnp.full_like(x, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        total = total * x + jnp.asarray(c, x.dtype)
-    return total
 
 
 # --- log-gamma and its derivatives ------------------------------------------------------------------------------------
@@ -107,6 +101,50 @@ def legendre_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -
     return legendre_gap(x2) - legendre_gap(x) + x2 * (digamma(x2) - digamma(x))
 
 
+@jax.custom_jvp
+@jax.jit
+def stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """S(x) = log Gamma(x) - x log x + x = -log(x) / 2 + O(1): what Stirling's main term leaves of log-gamma. Convex
+    and decreasing, with S' = psi(x) - log x."""
+    return _by_dtype(_fast_stirling_gap, _stirling_gap64, x)
+
+
+@jax.custom_jvp
+@jax.jit
+def stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """R(x, x') = S(x') - S(x) - (x' - x) S'(x) with S = `stirling_gap`: the Bregman divergence of S, never negative.
+
+    With x = s, x' = t s it is int_1^t (t - u) v(u s) / u^2 du, v = s^2 S'' = s u(s) (`trigamma_excess`), which goes
+    from 1 for small s to 1/2 for large. Near t = 1 v is taken at the weight's centre, a third of the way: what is left
+    out is of relative order (t - 1)^2 / 100."""
+    if x.dtype == jnp.float64:
+        return _stirling_divergence64(x, x2)
+    return _fast_stirling_divergence(x, x2)
+
+
+@jax.jit
+def digamma_change(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """psi(x') - psi(x), in float32 from the logarithms that `stirling_divergence` takes. It has no rule for
+    derivatives."""
+    if x.dtype == jnp.float64:
+        return digamma(x2) - digamma(x)
+    y, y2 = 1.0 / (1.0 + x), 1.0 / (1.0 + x2)
+    of_logs = (_half_step_log(x2) - _half_step_log(x)) - jnp.log(x / x2)
+    of_inverses = 1.0 / x - 1.0 / x2
+    tail = lambda y: y * y * horner(coefficients.DIGAMMA, y)
+    return of_logs + of_inverses + (tail(y2) - tail(y))
+
+
+def log_minus_digamma_drop(x: Float[Array, "*shape"], r: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """e(x) - e(x + r), e = log - psi, for r >= 0 however small beside x. It has no rule for derivatives."""
+    x2 = x + r
+    if x.dtype == jnp.float64:
+        return log_minus_digamma(x) - log_minus_digamma(x2)
+    y, y2 = 1.0 / (1.0 + x), 1.0 / (1.0 + x2)
+    slope = horner_slope((0.0, 0.0, *coefficients.DIGAMMA), y, y2)
+    return r / x / x2 - jnp.log1p(0.5 * r / x / (x2 + 0.5)) - r * y * y2 * slope
+
+
 def expm1_minus_identity(y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """exp(y) - 1 - y, which is not negative, accurate for small y too."""
     near = jnp.clip(y, -0.5, 0.5)
@@ -117,8 +155,7 @@ def expm1_minus_identity(y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 def excess_over_log(m: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """m - 1 - log m, which is not negative, for m near 1 and for m that vanishes beside 1."""
-    near = jnp.abs(m - 1.0) < 0.5
-    return m - 1.0 - jnp.where(near, jnp.log1p(jnp.where(near, m - 1.0, 0.0)), jnp.log(m))
+    return log_excess(m - 1.0, jnp.log(m))
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------
@@ -128,6 +165,11 @@ digamma.defjvps(lambda dx, _, x: trigamma(x) * dx)
 trigamma.defjvps(lambda dx, _, x: jsp.polygamma(2, x) * dx)
 legendre_gap.defjvps(lambda dx, _, x: -trigamma_excess(x) * dx)
 log_minus_digamma.defjvps(lambda dx, _, x: -trigamma_excess(x) / x * dx)
+stirling_gap.defjvps(lambda dx, _, x: -log_minus_digamma(x) * dx)
+stirling_divergence.defjvps(
+    lambda dx, _, x, x2: (x - x2) / x * trigamma_excess(x) * dx,
+    lambda dx2, _, x, x2: (log_minus_digamma(x) - log_minus_digamma(x2)) * dx2,
+)
 
 
 # --- the float32 route ------------------------------------------------------------------------------------------------
@@ -161,6 +203,35 @@ def _fast_log_minus_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]
     return inverse - jnp.log1p(0.5 * inverse) - y * y * horner(coefficients.DIGAMMA, y)
 
 
+def _fast_stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    # log Gamma as above, less x log x - x, with log(x + 1/2) = log x + log1p(1 / 2x).
+    y = 1.0 / (1.0 + x)
+    remainder = _HALF_LOG_TWO_PI - 0.5 + y * horner(coefficients.LOG_GAMMA, y)
+    return (x + 0.5) * jnp.log1p(0.5 / x) - 0.5 * jnp.log(x) + remainder
+
+
+def _half_step_log(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log(1 + 1 / 2x): the logarithm as it stands for x < 1, else by log(1 + h) = 2 artanh(s), s = 1 / (4x + 1)."""
+    s = 1.0 / (4.0 * x + 1.0)
+    series = 2.0 * s * horner((1.0, 1 / 3, 1 / 5, 1 / 7, 1 / 9), s * s)
+    return jnp.where(x < 1.0, jnp.log(1.0 + 0.5 / x), series)
+
+
+def _fast_stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """With S as in `_fast_stirling_gap` and e as in `_fast_log_minus_digamma`; near, log(1 + h) by Taylor's series."""
+    change, y, y2 = x2 - x, 1.0 / (1.0 + x), 1.0 / (1.0 + x2)
+    step = change / x
+    remainder = lambda y: y * horner(coefficients.LOG_GAMMA, y)
+    gaps = (x2 + 0.5) * (_half_step_log(x2) - _half_step_log(x)) + 0.5 * jnp.log(x / x2)
+    far = gaps + (remainder(y2) - remainder(y)) + step - change * (y * y * horner(coefficients.DIGAMMA, y))
+    near = jnp.abs(step) < 0.1
+    h = jnp.where(near, step, 0.0)
+    centre = x * (1.0 + h / 3.0)
+    z = 1.0 / (1.0 + centre)
+    curvature = 1.0 - centre * z * horner(coefficients.TRIGAMMA, z)
+    return jnp.where(near, curvature * h * h * horner([(-1) ** k / (k + 2) for k in range(7)], h), far)
+
+
 def _fast_trigamma_excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     y = 1.0 / (1.0 + x)
     return 1.0 / x - y * horner(coefficients.TRIGAMMA, y)
@@ -185,6 +256,25 @@ def _legendre_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         jsp.gammaln(small) - small * jsp.digamma(small) + small,
         0.5 - 0.5 * jnp.log(large) + _HALF_LOG_TWO_PI + series,
     )
+
+
+def _stirling_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
+    series = _bernoulli_series([b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_BERNOULLI)], large)
+    return jnp.where(
+        x < _SERIES_FROM,
+        jsp.gammaln(small) - small * jnp.log(small) + small,
+        _HALF_LOG_TWO_PI - 0.5 * jnp.log(large) + series,
+    )
+
+
+def _stirling_divergence64(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    change = x2 - x
+    step = change / x
+    near = jnp.abs(step) < 1e-3
+    centre = x + jnp.where(near, change, 0.0) / 3.0
+    close = centre * trigamma_excess(centre) * log_excess_series(jnp.where(near, step, 0.0))
+    return jnp.where(near, close, stirling_gap(x2) - stirling_gap(x) + change * log_minus_digamma(x))
 
 
 def _log_minus_digamma64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

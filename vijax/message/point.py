@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Product
@@ -36,6 +37,7 @@ def maximum_a_posteriori() -> MessageRule:
     """grad_s l at the posterior mode, with respect to Lebesgue measure on the mean-value scale of each variable."""
 
     def minus_log_prior(q: Product, prior: Product) -> Float[Array, ""]:
-        return -prior.log_prob(q.mode())
+        log_prob, floored = prior.log_prob(q.mode()), prior.log_prob_of_stats(prior.stats(q.mode()))
+        return -jnp.where(jnp.isinf(log_prob), floored, log_prob)  # a mode at the edge keeps a finite penalty
 
     return _at_modes(lambda p: p, minus_log_prior, "map")

@@ -1,0 +1,85 @@
+"""The divergence of two Dirichlets as a sum of three parts, none of them ever negative.
+
+With C = sum c, p = c / C, and R the Bregman divergence of Stirling's remainder (`special.stirling_divergence`),
+
+    KL(c || c') = C' KL(p' || p)  +  sum_v R(c_v, c'_v)  -  R(C, C'),
+
+where C' KL(p' || p) = sum_v c'_v (m_v - 1 - log m_v), m_v = p_v / p'_v. The last difference
+is not negative either: R(x, t x) falls with x and is convex in t, so that R(C, C') <= sum_v p_v R(c_v, c'_v), and by
+this what cancels is at most the share of the largest component. Where that is more than half, its own R and that of
+the total are subtracted on paper (`_of_the_largest`).
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vijax.families import special
+from vijax.families.excess import log_excess, without_rounding_below_zero
+
+
+@jax.custom_jvp
+@jax.jit
+def dirichlet_divergence(c: Float[Array, "*batch v"], c2: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
+    """KL(Dirichlet(c) || Dirichlet(c')), over the last axis.
+
+    >>> c = jnp.array([1e-4, 1.0, 1e4, 1e8, 1.0])
+    >>> print(f"{dirichlet_divergence(c, 1.001 * c):.6f}")
+    0.000002
+    """
+    c, c2 = jnp.broadcast_arrays(c, c2)
+    largest = c > 0.5 * jnp.sum(c, axis=-1, keepdims=True)  # one component at most
+    lead, rest = _split(c, largest)
+    change_of_lead, change_of_rest = _split(c2 - c, largest)
+    lead2, rest2 = _split(c2, largest)
+    total, total2, change = lead + rest, lead2 + rest2, change_of_lead + change_of_rest
+    shares = c2 * _share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
+    remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
+    has_lead = lead > 0
+    one = lambda x: jnp.where(has_lead, x, 1.0)
+    of_largest = _of_the_largest(one(lead), rest, one(lead2), rest2, change_of_lead, change_of_rest)
+    of_total = -special.stirling_divergence(total, total2)
+    totals = jnp.where(has_lead, of_largest, of_total)
+    return without_rounding_below_zero(jnp.sum(shares + remainders, axis=-1) + totals)
+
+
+def _split(x: Array, largest: Array) -> tuple[Array, Array]:
+    """The largest component (0 where there is none), and the sum of the others."""
+    return jnp.sum(jnp.where(largest, x, 0.0), axis=-1), jnp.sum(jnp.where(largest, 0.0, x), axis=-1)
+
+
+def _share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
+    """m - 1 - log m, m = p / p', given (C' - C) / C and C' / C. Of the two ways to write m - 1,
+
+        (c / c') (C' - C) / C - (c' - c) / c'  =  (C' - C) / C - ((c' - c) / c') C' / C,
+
+    the one whose terms are of the size of 1 or m."""
+    ratio, of_part = c / c2, (c2 - c) / c2
+    excess = jnp.where(growth > 1.0, ratio * of_total - of_part, of_total - of_part * growth)
+    return log_excess(excess, jnp.log(ratio) + jnp.log(growth))
+
+
+def _of_the_largest(x: Array, r: Array, x2: Array, r2: Array, dx: Array, dr: Array) -> Array:
+    """R(x, x') - R(x + r, x' + r'), of which only the third term may be large, and that is right to rounding."""
+    gap, total = special.stirling_gap, x + r
+    gaps = (gap(x2) - gap(x2 + r2)) - (gap(x) - gap(total))
+    return gaps + dx * special.log_minus_digamma_drop(x, r) - dr * special.log_minus_digamma(total)
+
+
+@dirichlet_divergence.defjvp
+def _dirichlet_divergence_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """F(c) (c - c') in c, and mu' - mu in c'."""
+    (c, c2), (dc, dc2) = primals, tangents
+    gap = c - c2
+    of_total = _fisher_term(jnp.sum(c, axis=-1), jnp.sum(gap, axis=-1))
+    slope = _fisher_term(c, gap) - of_total[..., None]
+    of_totals = special.digamma_change(jnp.sum(c, axis=-1), jnp.sum(c2, axis=-1))
+    slope2 = special.digamma_change(c, c2) - of_totals[..., None]
+    return dirichlet_divergence(c, c2), jnp.sum(slope * dc + slope2 * dc2, axis=-1)
+
+
+def _fisher_term(x: Array, gap: Array) -> Array:
+    """psi'(x) gap."""
+    return (1.0 + special.trigamma_excess(x)) * (gap / x)
