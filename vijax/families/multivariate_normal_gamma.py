@@ -224,7 +224,10 @@ class MultivariateNormalGamma(Family):
         return solve_upper(factor, solve_lower(factor, self.strength_times_location))
 
     def _rate(self, factor: Float[Array, "*batch D D"]) -> Float[Array, "*batch"]:
-        return -self.negative_raw_rate - 0.5 * jnp.sum(self._location(factor) * self.strength_times_location, -1)
+        """b, from m and the residual r = L m - L m^ of what rounding makes of m: m' L m = m^' (L m + r) + O(r^2)."""
+        m, linear = self._location(factor), self.strength_times_location
+        residual = linear - matvec(self.strength, m)
+        return -self.negative_raw_rate - 0.5 * jnp.sum(m * (linear + residual), -1)
 
 
 def _lost_rate(b: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
