@@ -123,9 +123,7 @@ def hierarchical_probit_regression(
         return -0.5 * stats["size"].square - 0.5 * math.log(0.5 * math.pi)
 
     half = lambda n: {"size": TruncatedNormal.from_mean_variance(jnp.zeros(n), 1.0)}
-    model = _regression(
-        dim, covariance, hyperprior, fits, half, _signs, "labels -1 and +1 (2 * y - 1 makes them of 0 and 1)", filler
-    )
+    model = _regression(dim, covariance, hyperprior, fits, half, _signs, "labels -1 and +1", filler)
     return model()
 
 
@@ -166,9 +164,7 @@ def multilevel_logistic_regression(
         return 0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
 
     weight = lambda n: {"weight": PolyaGamma(jnp.zeros(n, jnp.result_type(float)))}
-    return _regression(
-        dim, covariance, hyperprior, fits, weight, _signs, "labels -1 and +1 (2 * y - 1 makes them of 0 and 1)"
-    )()
+    return _regression(dim, covariance, hyperprior, fits, weight, _signs, "labels -1 and +1")()
 
 
 # --- what the three have in common ------------------------------------------------------------------------------------
