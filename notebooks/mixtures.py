@@ -83,7 +83,7 @@ model = vi.energy_model(
 # %% [markdown]
 # ## Ten starts of coordinate ascent
 #
-# The bound never falls, and where it ends depends on where it began (seed 002, figure 2). `vi.fit(restarts=10)` would run
+# The bound never falls, and where it ends depends on where it began (Blei, Kucukelbir and McAuliffe 2017, figure 2). `vi.fit(restarts=10)` would run
 # all of them side by side in one program and keep the best; here we look at each.
 
 # %%

@@ -97,7 +97,8 @@ def run(a: argparse.Namespace, eta: float, seed: int, train: data.Corpus, test: 
 
 
 def polished(a: argparse.Namespace, eta: float, state: vi.State, train: data.Corpus, test: data.Corpus) -> dict:
-    """Which local optimum of the mean-field ELBO the solution lies at (seed 000, Figure 3), by coordinate ascent."""
+    """Which local optimum of the mean-field ELBO the solution lies at (Hoffman and Blei 2015, Figure 3), by coordinate
+    ascent."""
     alg = vi.cavi(vi.models.lda(a.topics, train.vocab_size, alpha=a.alpha, eta=eta), estep=vi.estep.mean_field())
     start = alg.init(jax.random.key(0))._replace(posterior=state.posterior)
     fit = vi.fit(alg, train, key=jax.random.key(0), num_steps=a.then_cavi, state=start, steps_per_chunk=5)

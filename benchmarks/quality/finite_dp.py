@@ -1,4 +1,5 @@
-"""A finite approximation to a Dirichlet-process mixture of Bernoullis: who finds the components (seed 000, 4.2)?
+"""A finite approximation to a Dirichlet-process mixture of Bernoullis: who finds the components (Hoffman and Blei 2015,
+section 4.2)?
 
     python benchmarks/quality/finite_dp.py --figure benchmarks/figures/finite_dp.svg
 

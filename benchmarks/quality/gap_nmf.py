@@ -1,4 +1,4 @@
-"""GaP-KL-NMF: how many spectra made a spectrogram, and which (seed 000, section 4.3, figures 4 and 5).
+"""GaP-KL-NMF: how many spectra made a spectrogram, and which (Hoffman and Blei 2015, section 4.3, figures 4 and 5).
 
     python benchmarks/quality/gap_nmf.py synthetic --figure benchmarks/figures/gap_nmf.png     # twelve minutes of CPU
     python benchmarks/quality/gap_nmf.py fsdd --figure benchmarks/figures/gap_nmf_fsdd.png     # spoken digits

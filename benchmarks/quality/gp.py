@@ -1,4 +1,5 @@
-"""GP classification by proximal-gradient SVI and by stochastic gradients (seed 001, section 7.1, Figures 1 and 2).
+"""GP classification by proximal-gradient SVI and by stochastic gradients (Khan et al. 2016, section 7.1, Figures 1 and
+2).
 
     python benchmarks/quality/gp.py                        # Ionosphere and Sonar, every method of ours
     python benchmarks/quality/gp.py --baselines --figures out   # optax on (m, Cholesky) too, and the two figures

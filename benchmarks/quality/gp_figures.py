@@ -1,4 +1,5 @@
-"""Figures 1 and 2 of seed 001, section 7.1: GP classification by proximal gradients and by stochastic gradients.
+"""Figures 1 and 2 of Khan et al. 2016, section 7.1: GP classification by proximal gradients and by stochastic
+gradients.
 
     python benchmarks/quality/gp_figures.py --data ionosphere sonar --out benchmarks/figures
 

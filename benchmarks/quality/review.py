@@ -1,4 +1,5 @@
-"""The experiments of "Variational inference: a review for statisticians" (seed 002): Figures 1, 2, 3 and 6.
+"""The experiments of "Variational inference: a review for statisticians" (Blei, Kucukelbir and McAuliffe 2017): Figures
+1, 2, 3 and 6.
 
     python benchmarks/quality/review.py [--out benchmarks/figures] [--only correlated starts ellipses histograms nuts]
 

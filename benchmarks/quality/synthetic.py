@@ -1,4 +1,5 @@
-"""Is structured SVI insensitive to eta? A large synthetic corpus with known topics (seed 000, section 4.1, Figure 2).
+"""Is structured SVI insensitive to eta? A large synthetic corpus with known topics (Hoffman and Blei 2015, section 4.1,
+Figure 2).
 
     python benchmarks/quality/synthetic.py --documents 100000 --passes 2.5 --batch 500 --eta 0.1 1.0
 

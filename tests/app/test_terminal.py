@@ -144,3 +144,15 @@ def test_a_silence_is_explained_and_no_more_than_once(capsys):
     with printer.announcing(after_s=5.0):
         pass
     assert capsys.readouterr().err == ""
+
+
+# --- the map of topics ------------------------------------------------------------------------------------------------
+def test_topics_that_lie_close_together_are_all_named_on_the_map():
+    from vijax.app.svg import Bubble, bubble_map
+
+    names = ["software use code", "use software file", "com red html"]
+    close = [Bubble(0.02 * i, 0.01 * i, 1.0 - 0.1 * i, name, "#", name) for i, name in enumerate(names)]
+    shown = bubble_map(close)
+    assert shown.count('class="name"') == 3
+    for name in names:
+        assert name in shown or f">{name.partition(' ')[0]}<" in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -164,7 +164,8 @@ def _band(series: Series, keep: list[int], x: Axis, y: Axis, i: int) -> str:
 
 
 def bubble_map(bubbles: Sequence[Bubble], num_labels: int = 18) -> str:
-    """Discs at their places, largest first, so that small ones stay on top; labels where they do not collide."""
+    """Discs at their places, largest first, so that small ones stay on top; labels where they do not collide, beside
+    their disc or shortened to a word where they must be."""
     side, reach = 460.0, 190.0
     centre = side / 2
     covered = 0.14 * side**2 / max(sum(b.size for b in bubbles), 1e-12)
@@ -178,15 +179,24 @@ def bubble_map(bubbles: Sequence[Bubble], num_labels: int = 18) -> str:
             f'<a href="{escape(b.href)}"><circle class="bubble" cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}">'
             f"<title>{escape(b.title)}</title></circle></a>"
         )
-        box = _label_box(b.label, cx, cy if radius > 16 else cy + radius + 9, side)
-        if len(labels) < num_labels and not any(_overlap(box, other) for other in taken):
-            taken.append(box)
-            x, y = 0.5 * (box[0] + box[2]), box[1] + 13
-            labels.append(f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(b.label)}</text>')
+        for label, box in _places(b.label, cx, cy, radius, side):
+            if len(labels) < num_labels and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                x, y = 0.5 * (box[0] + box[2]), box[1] + 13
+                labels.append(f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(label)}</text>')
+                break
     return (
         f'<svg class="map" viewBox="0 0 {side:.0f} {side:.0f}" role="img" aria-label="map of topics">'
         f"{''.join(drawn)}{''.join(labels)}</svg>"
     )
+
+
+def _places(label: str, cx: float, cy: float, radius: float, side: float) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """Where a label may go, best first: within a large disc, below it, above it; then its first word alone."""
+    beside = [cy + radius + 9, cy - radius - 9]
+    for text in dict.fromkeys([label, label.partition(" ")[0]]):
+        for y in [cy, *beside] if radius > 16 else beside:
+            yield text, _label_box(text, cx, y, side)
 
 
 def _label_box(label: str, cx: float, cy: float, side: float) -> tuple[float, float, float, float]:

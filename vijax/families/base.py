@@ -233,22 +233,25 @@ def require_positive(**values: Any) -> None:
     ValueError: alpha: expected a positive number, got the string '0.1'. Write the number without quotes.
     """
     for name, value in values.items():
-        if isinstance(value, jax.core.Tracer):
-            continue
-        numbers = _as_numbers(np.asarray, value, name, "a positive number")
-        require((numbers > 0) & np.isfinite(numbers), name, "a positive number", value)
+        require_numbers(name, value, expected="a positive number")
+        if not isinstance(value, jax.core.Tracer):
+            numbers = np.asarray(value)
+            require((numbers > 0) & np.isfinite(numbers), name, "a positive number", value)
 
 
-def _as_numbers(make: Callable[[Any], Any], value: Any, argument: str, expected: str) -> Any:
-    """`make(value)`, an array; ValueError where `value` is not made of numbers: a string above all."""
-    remedy = "Write the number without quotes." if isinstance(value, str | bytes) else ""
-    got = f"the string {value!r}" if isinstance(value, str | bytes) else repr(value)
-    try:
-        made = make(value)
-    except (TypeError, ValueError):
-        made = None
-    require(made is not None and made.dtype.kind not in "USO", argument, expected, got, remedy)
-    return made
+def require_numbers(argument: str, *values: Any, expected: str = "numbers") -> None:
+    """Raises ValueError on what is not made of numbers: a string above all, None, and lists that hold such."""
+    for value in values:
+        if isinstance(value, str | bytes):
+            remedy = "Write the number without quotes."
+            require(False, argument, expected, f"the string {value!r}", remedy)
+        leaves = [value] if hasattr(value, "dtype") else jax.tree.leaves(value, is_leaf=lambda x: x is None)
+        require(all(map(_is_numeric, leaves)), argument, expected, repr(value))
+
+
+def _is_numeric(leaf: Any) -> bool:
+    kind = getattr(getattr(leaf, "dtype", None), "kind", "f")
+    return leaf is not None and not isinstance(leaf, str | bytes) and kind not in "USO"
 
 
 def brief(x: Any) -> str:
@@ -279,7 +282,8 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
     ...
     ValueError: parameter: expected numbers, got the string '2'. Write the number without quotes.
     """
-    known = [x if isinstance(x, int | float) else _as_numbers(_array, x, argument, "numbers") for x in values]
+    require_numbers(argument, *values)
+    known = [x if isinstance(x, int | float) else _array(x) for x in values]
     dtype = jnp.result_type(float, *known)
     return [jnp.asarray(x if isinstance(x, jax.Array) else np.asarray(x, dtype), dtype) for x in known]
 
