@@ -98,8 +98,8 @@ def fit(
         returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
         shape (steps, restarts). It takes so many times the memory.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the numbers, nor
-        where `tol` stops a run.
+      steps_per_chunk: steps in one compiled call, between which progress is seen. Another number is another program,
+        which may round the last digit otherwise; nothing else of a run depends on it, nor where `tol` stops it.
       tol: stop when the objective changes by no more than this, relatively, over 50 steps. It is compared at steps 50,
         100, 150, ..., also by a run that goes on from `state`; a run that has converged takes no step more. On full
         data: with minibatches the objective of one step is noise. A change of the last digit counts as none, so in
@@ -144,8 +144,9 @@ def fit(
     runs = alg if restarts == 1 else many(alg, restarts)
     # Chunks donate their state: the caller keeps his, and no two leaves may share a buffer.
     state = jax.tree.map(jnp.copy, _start(runs, loader, key_init) if state is None else state)
-    length = min(total, steps_per_chunk or (50 if loader.steps_per_epoch == 1 else 10))
-    chunks = _Chunks(runs, loader, key_run, max(1, length), total, to_checks=tol is not None)
+    usual = 50 if loader.steps_per_epoch == 1 else 10  # not fewer for a short run: it shares the long one's program
+    length = min(steps_per_chunk or usual, max(total, usual))
+    chunks = _Chunks(runs, loader, key_run, length, total, to_checks=tol is not None)
     status, traces = _run(chunks, state, callbacks, tol, max_bad_steps)
     alone, trace = _view(chunks.state, _joined(traces))
     result = Fit(alg, alone, trace, _after_skips(status, alone))
@@ -226,7 +227,7 @@ class _Chunks:
             first += count
 
     def _trace(self, infos: Info, done: int, count: int) -> dict[str, np.ndarray]:
-        scalars = infos._replace(per_group=None)._asdict()
+        scalars = infos._asdict()
         # Copies: a view would keep the device's buffer of every scalar and chunk alive.
         trace = {k: np.array(np.asarray(v)[:count]) for k, v in scalars.items() if v is not None}
         share = 1 / trace["num_groups"][0].size  # restarts read the same groups

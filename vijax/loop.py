@@ -26,7 +26,7 @@ def run_chunk(
     """`num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
     The trip count is dynamic, so chunks of any number of steps share one executable: nothing recompiles at the end of a
-    run, and where a run is cut into chunks cannot change its numbers.
+    run, and where a run is stopped and goes on cannot change its numbers.
 
     Args:
       step: an `Algorithm.step`: one algorithm, one executable, which lives as long as that function does.
@@ -37,7 +37,8 @@ def run_chunk(
       num_steps: how many to run.
 
     Returns:
-      The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`.
+      The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`; without
+      the groups' own bounds.
     """
     return _compiled(step)(length, key, state, batches, num_steps)
 
@@ -64,7 +65,8 @@ def _chunk(
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
-        return step(jax.random.fold_in(key, state.step), state, batch)
+        state, info = step(jax.random.fold_in(key, state.step), state, batch)
+        return state, info._replace(per_group=None)  # as large as the data, and nobody's
 
     def body(i: Array, carry: tuple[State, Info]) -> tuple[State, Info]:
         state, infos = carry
