@@ -236,7 +236,8 @@ def test_non_finite_steps_are_skipped_counted_and_stop_the_fit():
     broken = vi.model(prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}), local_elbo=local_elbo)
     data = jnp.array([1.0, -1.0])
     alg = vi.svi(broken)
-    fit = vi.fit(alg, data, key=jax.random.key(0), num_steps=40, steps_per_chunk=5, throw=False)
+    with pytest.warns(vi.SkippedStepsWarning, match="10 of 10 steps"):
+        fit = vi.fit(alg, data, key=jax.random.key(0), num_steps=40, steps_per_chunk=5, throw=False)
     assert fit.status is vi.Status.DIVERGED
     assert np.all(fit.trace["result"] == vi.Result.SKIPPED)
     assert len(fit.trace["elbo"]) == 10

@@ -30,7 +30,7 @@ def fit(alg, **more):
 def test_algorithms_that_are_let_go_of_take_their_programs_with_them():
     gc.collect()
     before, steps, models = len(loop._programs), [], []
-    for i in range(30):
+    for i in range(12):
         model = coin(1.0 + i)
         alg = vi.cavi(model)
         assert float(fit(alg).posterior["bias"].alpha) == 4.0 + i

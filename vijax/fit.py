@@ -98,8 +98,8 @@ def fit(
         returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
         shape (steps, restarts). It takes so many times the memory.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call, between which progress is seen. Another number is another program,
-        which may round the last digit otherwise; nothing else of a run depends on it, nor where `tol` stops it.
+      steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the posterior. (The
+        reported objective it may change in its last digit, for another number is another program.)
       tol: stop when the objective changes by no more than this, relatively, over 50 steps. It is compared at steps 50,
         100, 150, ..., also by a run that goes on from `state`; a run that has converged takes no step more. On full
         data: with minibatches the objective of one step is noise. A change of the last digit counts as none, so in

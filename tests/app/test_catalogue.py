@@ -12,7 +12,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app.assemble import load_data, make_algorithm, state_like
+from vijax.app.assemble import FULL_DATA, load_data, make_algorithm, state_like
 from vijax.app.catalogue import LISTINGS
 from vijax.app.config import load_config
 from vijax.app.sections import DocumentData
@@ -37,7 +37,8 @@ def short(path, corpus):
     config = load_config(path)
     values = ["num_epochs=2", "evaluate_every=0", "held_out=0.3", f"restarts={min(config.fit.restarts, 2)}"]
     if isinstance(config.data, DocumentData):
-        return [*values, "batch_size=10"] + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
+        values += [] if config.algorithm.name in FULL_DATA else ["batch_size=10"]
+        return values + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
     if not config.data.path.startswith("sklearn"):  # its rows are sorted by class
         values.append(f"num_rows={400 if config.data.group else 40}")
     if config.fit.batch_size:

@@ -139,7 +139,8 @@ def test_skipped_steps_are_in_the_last_lines(inputs, capsys):
     assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "wild"), *data, *svi]) == 0
     assert "Warning: 4 of 12 steps were not finite and were skipped." in capsys.readouterr().out
     assert json.loads((inputs / "wild" / "result.json").read_text())["skipped"] == 4
-    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "lost"), *data, "num_epochs=3"]) == 3
+    lost = ["num_epochs=3", "init.name=prior"]  # where no data are read
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "lost"), *data, *lost]) == 3
     out = capsys.readouterr().out
     assert "Warning: 3 of 3 steps were not finite and were skipped." in out
     assert "The run failed" in out

@@ -57,7 +57,11 @@ def test_probit_tails(x64):
 @pytest.mark.parametrize(
     ("lik", "y", "message"),
     [
-        (likelihood.bernoulli_logit(), [1, -1, 0], r"y: bernoulli_logit expects labels -1 or \+1, got 0 at site 2"),
+        (
+            likelihood.bernoulli_logit(),
+            [1, -1, 0],
+            r"y: bernoulli_logit expects labels -1 or \+1 .*2\*y - 1.*, got 0 at site 2",
+        ),
         (likelihood.bernoulli_probit(), [2, -1], "got 2 at site 0"),
         (likelihood.poisson_log(), [1.0, -1.0], "counts 0, 1, 2, .*got -1.0 at site 1"),
         (likelihood.negative_binomial(1.0), [1.0, 1.5], "got 1.5 at site 1"),

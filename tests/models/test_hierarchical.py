@@ -287,7 +287,7 @@ def broken(index, value, what=1):
     [
         (X2, r"a triple \(x, y, mask\), got ndarray. See vijax.models.group_rows"),
         (data_of("logistic", 1), r"x of shape \(J, n, 2\), y and mask of shape \(J, n\), got \(4, 6, 1\)"),
-        (broken((3, 2), 0.0), r"labels -1 and \+1, got 1 rows that are not, the first row 2 of group 3"),
+        (broken((3, 2), 0.0), r"labels -1 and \+1 .*2\*y - 1.*, got 1 rows that are not, the first row 2 of group 3"),
         (broken((1, 0, 1), np.nan, 0), r"finite inputs, got 1 rows that are not, the first row 0 of group 1"),
         (broken((2, 0, 1), np.nan, 0), r"finite numbers in padded rows too"),
         (broken((...,), False, 2), r"at least one row"),

@@ -261,7 +261,8 @@ def test_hyperparameter_gradient_is_that_of_the_optimised_bound():
 def test_a_likelihood_that_is_nan_at_some_site_is_named_and_skipped():
     own = lambda y, z: jnp.where(y > 2, jnp.log(-1.0 - z**2), -0.5 * (y - z) ** 2)
     model = vi.models.gp(X, np.array([0.0, 1.0, 0.0, 1.0, 3.0, 1.0]), rbf, own, jitter=1e-2)
-    fit = run(vi.pg_svi(model), model, 12, throw=False)
+    with pytest.warns(vi.SkippedStepsWarning, match="12 of 12 steps"):
+        fit = run(vi.pg_svi(model), model, 12, throw=False)
     assert fit.status is vi.Status.DIVERGED
     assert set(fit.trace["bad_site"].tolist()) == {4}
     assert set(fit.trace["result"].tolist()) == {int(vi.Result.SKIPPED)}
