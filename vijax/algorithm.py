@@ -173,7 +173,7 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         ok = (non_finite == 0) & tree.all_finite((moved.posterior, hyper))
         info = _info(moved, penalty, rho, non_finite, ok)
         new = _advance(ok, state, moved.posterior, moved.local, hyper, opt_state)
-        return counted(ok, state, new._replace(penalty=penalty), info.elbo), info
+        return counted(ok, state, new._replace(penalty=penalty)), info
 
     return step
 

@@ -20,7 +20,7 @@ from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
 from vijax.restarts import Many, best, many, of_run
 from vijax.result import Fit
-from vijax.state import CHECK_EVERY
+from vijax.state import CHECK_EVERY, recorded
 from vijax.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 
 
@@ -192,7 +192,7 @@ class _Chunks:
     ):
         self.alg, self.loader, self.key, self.length, self.total = alg, loader, key, length, total
         self.to_checks = to_checks  # whether a chunk ends where convergence is judged
-        self.state: State
+        self.state: Any  # State, PGState or Many
         self.groups_seen = self.words_seen = 0.0
 
     def run(self, state: State) -> Iterator[tuple[dict[str, np.ndarray], int]]:
@@ -205,7 +205,11 @@ class _Chunks:
                     self.alg.step, self.length, self.key, self.state, batches, jnp.int32(count)
                 )
                 done += count
-                yield self._trace(infos, done, count), done
+                trace = self._trace(infos, done, count)
+                runs = self.state.states if isinstance(self.state, Many) else self.state
+                runs = recorded(runs, trace["elbo"], done)
+                self.state = self.state._replace(states=runs) if isinstance(self.state, Many) else runs
+                yield trace, done
 
     def _inputs(self, start: int) -> Iterator[tuple[Any, int]]:
         """Stacked batches of each chunk; full data are put on the device once."""

@@ -6,6 +6,7 @@ import enum
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from vijax.families import Product
@@ -37,6 +38,7 @@ class State(NamedTuple):
       bad_steps: steps skipped in a row.
       num_skipped: steps skipped since step 0.
       checked: the objective at the last two steps that are multiples of `CHECK_EVERY`, the latest last; NaN before.
+        `vijax.fit` fills it in.
     """
 
     posterior: Product
@@ -90,16 +92,29 @@ def fresh_counts(dtype: Any) -> dict[str, Array]:
     return {**zeros, "checked": jnp.full(2, jnp.nan, dtype)}
 
 
-def counted(ok: Bool[Array, ""], old: Any, new: Any, elbo: Float[Array, ""]) -> Any:
-    """The new state, with the step counted: of an old state at which the objective was `elbo`."""
-    due = (old.step + 1) % CHECK_EVERY == 0
-    latest = jnp.stack([old.checked[1], elbo.astype(old.checked.dtype)])
+def counted(ok: Bool[Array, ""], old: Any, new: Any) -> Any:
+    """The new state, with the step counted."""
     return new._replace(
         step=old.step + 1,
         bad_steps=jnp.where(ok, 0, old.bad_steps + 1),
         num_skipped=old.num_skipped + jnp.where(ok, 0, 1),
-        checked=jnp.where(due, latest, old.checked),
     )
+
+
+def recorded(state: Any, elbo: Float[np.ndarray, steps * restarts], done: int) -> Any:
+    """A state at step `done`, with the last steps' objectives at which convergence is judged in `checked`. (Not by the
+    step: a second use of the objective inside it would compile to another rounding of the one that is reported.)
+
+    >>> class Counts(NamedTuple):
+    ...     checked: Any
+    >>> recorded(Counts(np.array([-9.0, -5.0], np.float32)), np.arange(20.0), 110).checked.tolist()
+    [-5.0, 9.0]
+    """
+    steps = done - len(elbo) + 1 + np.arange(len(elbo))
+    due, old = elbo[steps % CHECK_EVERY == 0], np.asarray(state.checked)
+    if not len(due):
+        return state
+    return state._replace(checked=jnp.asarray(np.concatenate([old.T, due])[-2:].T.astype(old.dtype)))
 
 
 def check_state(key: Any, state: Any, kind: type) -> None:

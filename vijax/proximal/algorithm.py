@@ -175,7 +175,7 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         info = _info(batch, moments, penalty, trial, backtracks, non_finite, ok)
         next_rho = jnp.where(ok, next_rho, state.step_size)
         new = _advance(spec, state, ok, trial, learnt)
-        return counted(ok, state, new._replace(step_size=next_rho, penalty=penalty), info.elbo), info
+        return counted(ok, state, new._replace(step_size=next_rho, penalty=penalty)), info
 
     return step
 
