@@ -15,6 +15,7 @@ from vijax.app.listing import Seen
 from vijax.app.recorder import Recorder
 from vijax.app.run_folder import read_json, write_json
 from vijax.cli import main
+from vijax.fit import Status
 from vijax.result import Fit
 
 CONFIG = """
@@ -93,11 +94,11 @@ def test_an_earlier_end_is_not_shown_as_that_of_a_run_that_went_on(folder, monke
     assert main(["summary", str(folder)]) == 0
     assert capsys.readouterr().out.startswith(f"Unfinished: as of its last checkpoint. Go on: vijax resume {folder}\n")
     assert main(["report", str(folder)]) == 0
-    assert "The run is not whole: unfinished" in (folder / "report.html").read_text()
+    assert "Unfinished: as of its last checkpoint" in (folder / "report.html").read_text()
     assert (folder / "summary.txt").read_text().startswith("Unfinished")
     assert main(["resume", str(folder)]) == 0
     assert read_json(folder / "result.json")["step"] == 6
-    assert "not whole" not in (folder / "report.html").read_text()
+    assert "Unfinished" not in (folder / "report.html").read_text()
 
 
 def test_a_run_that_failed_says_so_above_what_it_found(folder, capsys):
@@ -107,6 +108,17 @@ def test_a_run_that_failed_says_so_above_what_it_found(folder, capsys):
     assert capsys.readouterr().out == "Not whole: diverged: \\x1b[31mtoo far\n"
     assert main(["report", str(folder)]) == 0
     assert (folder / "summary.txt").read_text() == "Not whole: diverged: \\x1b[31mtoo far\n"
+
+
+def test_an_interrupted_run_says_how_to_go_on_in_words_of_the_command_line(folder, capsys):
+    result = read_json(folder / "result.json")
+    write_json(folder / "result.json", result | {"status": str(Status.INTERRUPTED)})
+    assert main(["summary", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith(f"Not whole: interrupted. Go on: vijax resume {folder}\n\n")
+    assert main(["report", str(folder)]) == 0
+    page = (folder / "report.html").read_text()
+    assert f"Not whole: interrupted. Go on: vijax resume {folder}." in page
+    assert "fit.state" not in page
 
 
 def test_other_versions_are_named_once_and_kept(folder, capsys):

@@ -173,7 +173,7 @@ def test_an_unfinished_run_can_be_read(inputs, run, capsys):
         assert main(["summary", str(run)]) == 0
         assert "Components" in capsys.readouterr().out
         assert main(["report", str(run)]) == 0
-        assert "not whole" in (run / "report.html").read_text()
+        assert "Unfinished: as of its last checkpoint" in (run / "report.html").read_text()
     finally:
         (run / "kept.json").rename(run / "result.json")
 

@@ -160,11 +160,15 @@ def found_text(run: Run) -> str:
 
 
 def _unfinished(run: Run) -> str:
-    """How a run stands that has not come to its end; empty of one that has."""
+    """How a run stands that has not come to its end, and how to go on; empty of one that has."""
     status = run.result.get("status")
     if status is None:
         return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
-    return "" if status.startswith(("finished", "converged")) else f"Not whole: {status}"
+    if status.startswith(("finished", "converged")):
+        return ""
+    why = status.partition(";")[0]  # what follows speaks of Python
+    more = f". Go on: vijax resume {run.folder}" if status.startswith(("interrupted", "stopped")) else ""
+    return f"Not whole: {why}{more}"
 
 
 def _title(run: Run) -> str:
@@ -187,8 +191,8 @@ def _lead(run: Run) -> str:
     estep = f" with {chosen.estep.name}" if hasattr(chosen, "estep") else ""
     title = run.config.listing.title
     method = f"{title[0].upper()}{title[1:]}, by {chosen.name}{estep}, on {data}."
-    status = run.result.get("status", "unfinished; shown as of its last checkpoint")
-    return method if status.startswith(("finished", "converged")) else f"{method} The run is not whole: {status}."
+    how = _unfinished(run)
+    return f"{method} {how}{'' if how.endswith('.') or not how else '.'}".strip()
 
 
 def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
