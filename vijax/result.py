@@ -110,7 +110,8 @@ class Fit(NamedTuple):
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
         """The optimised locals of data at the posterior: for models made by `energy_model` their factors by name, one
-        for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's responsibilities).
+        for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's responsibilities). Under a Gibbs E-step of
+        locals that depend on each other they are the conditionals of its last sweep, not marginals.
 
         Args:
           data: as `vijax.fit` takes it (arrays with one leading axis of groups).

@@ -137,8 +137,8 @@ def energy_model(
         members, the last one's value running fastest: `.probs.reshape(K1, K2)` is its table.
       init: where the posterior starts (`vijax.init`); by default at the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
-      check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once. That data are groups like the
-        example, and finite where the energy needs it, is checked after it.
+      check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once. Without it data must be finite
+        where the energy needs it. That data are groups like the example is checked in any case.
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
 
     Returns:
@@ -182,7 +182,8 @@ def energy_model(
         if check_data is not None:
             check_data(data)
         spec.check_groups(data, hyper)
-        spec.check_values(data, hyper)
+        if check_data is None:
+            spec.check_values(data, hyper)
 
     return Model(
         hyper=hyper,
