@@ -173,6 +173,17 @@ def test_kl_entropy_and_log_normalizer_keep_their_digits(total: float) -> None:
         assert np.max(np.abs(x - y)) <= 3e-6 * np.max(np.abs(y))
 
 
+def test_slopes_of_the_divergence_are_those_of_its_definition() -> None:
+    """With a component that holds nearly all, and without one; in each of the two laws, and in both."""
+    with jax.enable_x64(True):
+        c = jnp.array([[0.3, 50.0, 2.0, 1e-2], [1.0, 2.0, 1.5, 0.7], [3e3, 0.2, 0.1, 1.0]])
+        kl = lambda f: jax.grad(lambda c, c2: jnp.sum(f(Dirichlet(c), Dirichlet(c2))), (0, 1))
+        for got, want in zip(kl(Dirichlet.kl)(c, c[::-1]), kl(Family.kl)(c, c[::-1]), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+        alone = jax.grad(lambda c2: jnp.sum(Dirichlet(c).kl(Dirichlet(c2))))(c[::-1])
+        np.testing.assert_allclose(alone, kl(Family.kl)(c, c[::-1])[1], rtol=1e-8, atol=1e-10)
+
+
 def test_kl_of_a_law_to_itself_is_nought() -> None:
     q = Dirichlet(jnp.asarray(topics(1e6)))
     assert np.all(q.kl(q) == 0)

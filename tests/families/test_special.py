@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vijax.families import special
+from vijax.families.excess import log_excess, product_difference
 
 mpmath.mp.dps = 40
 ARGUMENTS = np.float32(np.r_[10.0 ** np.linspace(-3, 8, 60), np.linspace(0.5, 3, 30)])
@@ -16,13 +17,14 @@ EXACT = {
     "digamma": mpmath.digamma,
     "trigamma": lambda x: mpmath.psi(1, x),
     "legendre_gap": lambda x: mpmath.loggamma(x) - x * mpmath.digamma(x) + x,
+    "stirling_gap": lambda x: mpmath.loggamma(x) - x * mpmath.log(x) + x,
     "log_minus_digamma": lambda x: mpmath.log(x) - mpmath.digamma(x),
     "trigamma_excess": lambda x: x * mpmath.psi(1, x) - 1,
     "inverse_trigamma": lambda x: 1 / mpmath.psi(1, x),
     "trigamma_deficit": lambda x: x - 1 / mpmath.psi(1, x),
     "relative_trigamma_deficit": lambda x: 1 - 1 / (x * mpmath.psi(1, x)),
 }
-HAVE_ROOTS = ("log_gamma", "digamma", "legendre_gap")
+HAVE_ROOTS = ("log_gamma", "digamma", "legendre_gap", "stirling_gap")
 """Functions that cross nought: there the error is absolute."""
 
 
@@ -80,6 +82,41 @@ def test_outside_the_domain_is_nan_and_does_not_spread(name: str) -> None:
     got = getattr(special, name)(jnp.array([-1.5, jnp.nan, -0.25, 2.0]))
     assert np.isnan(got[:3]).all()
     assert np.isfinite(got[3])
+
+
+NEARNESS = 10.0 ** np.arange(-5.0, 0.0)
+
+
+@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+def test_the_divergence_of_stirlings_remainder(double: bool) -> None:
+    """From 1e-5 apart to 1e12 times: relative errors, smaller than the divergence itself however near."""
+    x = np.tile(10.0 ** np.arange(-4.0, 9.0), 2 * len(NEARNESS) + 2)
+    factors = np.r_[1 + NEARNESS, 1 - NEARNESS, 1e-4, 1e4]
+    x2 = x * np.repeat(factors, 13)
+    with jax.enable_x64(double):
+        x, x2 = jnp.asarray(x, float), jnp.asarray(x2, float)
+        got = np.asarray(jax.jit(special.stirling_divergence)(x, x2))
+    gap = EXACT["stirling_gap"]
+    exactly = lambda a: mpmath.mpf(float(a))
+    slope = lambda a: mpmath.digamma(a) - mpmath.log(a)
+    with mpmath.workdps(60):
+        pairs = [(exactly(a), exactly(b)) for a, b in zip(np.asarray(x), np.asarray(x2), strict=True)]
+        want = np.array([float(gap(b) - gap(a) - (b - a) * slope(a)) for a, b in pairs])
+    tolerance = 1e-3 if not double else 1e-5
+    np.testing.assert_allclose(got, want, rtol=tolerance)
+    np.testing.assert_allclose(got, want, atol=1e-6 if not double else 1e-14, rtol=1e-5 if not double else 1e-11)
+
+
+def test_differences_of_products_and_excesses_keep_their_digits() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = np.float32(rng.uniform(1, 9, (3, 200)))
+    d = np.float32(a.astype(float) * b / c)
+    want = a.astype(float) * b - c.astype(float) * d
+    assert np.max(np.abs(want)) > 1e-6  # what rounding one product would leave
+    np.testing.assert_allclose(product_difference(a, b, c, d), want, rtol=1e-6, atol=3e-8)
+    e = np.float32([1e-7, -1e-3, 0.3, -0.49, 0.51, -0.9, 1e6])
+    want = [float(mpmath.mpf(float(x)) - mpmath.log1p(float(x))) for x in e]
+    np.testing.assert_allclose(log_excess(e, np.log1p(np.float64(e)).astype(np.float32)), want, rtol=1e-6)
 
 
 def test_python_numbers_integers_and_half_precision_are_taken() -> None:

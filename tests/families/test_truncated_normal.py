@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from vijax.families import Beta, TruncatedNormal
+from vijax.families import Beta, Family, TruncatedNormal
 from vijax.families.mills import log_mills, mills_tails
 from vijax.families.stick_breaking import dirichlet_process, log_weight_of_the_rest, log_weights, mean_weights
 
@@ -57,6 +57,17 @@ def test_probit_signs_are_data() -> None:
     q = TruncatedNormal(jnp.asarray(y * f), jnp.full(4, -0.5))
     want = f + y * np.exp(scipy.stats.norm.logpdf(f) - scipy.stats.norm.logcdf(y * f))
     np.testing.assert_allclose(y * q.mean(), want, rtol=1e-5)
+
+
+def test_the_divergence_and_its_slopes_are_those_of_the_definition() -> None:
+    """In float64, on both sides of the switch between the kept normal and the tail."""
+    with jax.enable_x64(True):
+        q = TruncatedNormal.from_mean_variance(jnp.array([-3.0, -0.9, 0.5, 4.0, -1.5, 2.0]), 1.3)
+        p = TruncatedNormal.from_mean_variance(jnp.array([-2.0, 1.0, -2.5, 3.0, -1.1, -4.0]), 0.8)
+        for f, generic in ((TruncatedNormal.kl, Family.kl), (lambda q, p: q.entropy(), lambda q, p: Family.entropy(q))):
+            both = [jax.value_and_grad(lambda q, p, f=f: jnp.sum(f(q, p)), (0, 1))(q, p) for f in (f, generic)]
+            for got, want in zip(*map(jax.tree.leaves, both), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-9)
 
 
 # --- sticks -----------------------------------------------------------------------------------------------------------
