@@ -114,3 +114,15 @@ def lost(wanted: Any, got: Any) -> float:
         return float(np.max(np.abs(got - wanted)) / np.max(np.abs(wanted)))
     root = np.linalg.inv(np.linalg.cholesky(wanted))
     return float(np.linalg.norm(root @ (got - wanted) @ root.T, 2))
+
+
+@pytest.mark.parametrize("name", ["wishart", "inverse_wishart", "normal_wishart"])
+def test_a_matrix_that_is_not_positive_definite_has_density_zero(name: str) -> None:
+    """And no gradient, in the law or in the matrix."""
+    given = {"location": np.zeros(2), "strength": 1.0} if name == "normal_wishart" else {}
+    q = GAUSSIAN[name].constructor(**given, degrees=4.0, scale=np.eye(2))
+    indefinite = np.float32([[1.0, 2.0], [2.0, 1.0]])
+    x = (np.float32([0.1, 0.2]), indefinite) if given else indefinite
+    value, slopes = jax.value_and_grad(lambda q, x: q.log_prob(x), (0, 1))(q, x)
+    assert value == -np.inf
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))

@@ -3,6 +3,11 @@
 One Cholesky factor L of the precision L L' serves every formula. The matrix parameter is read through its symmetric
 part, so a gradient in `stats.outer` that is not symmetric (x' B x has gradient B) may be added to it as it is; what
 the methods return is always symmetric. On the antisymmetric matrices F is zero, and `fisher_solve` gives zero.
+
+In float32 the precision form holds variances to 3e-8 times the condition number of the correlations, and means to 6e-8
+|mean| / sd times it, in standard deviations. Divergences, entropies and densities are right to 1e-3 where the
+condition number, and its product with |mean| / sd, are up to 1e4; constructors raise where more than 1e-3 of a
+variance, or of a standard deviation in the mean, goes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 
 The conjugate prior of y ~ N(w' x, 1 / tau) (seed 002, appendix A): an observation adds (y x, -x x' / 2, -y^2 / 2, 1/2).
 In the coordinates (m, L, a, b) the Fisher matrix is block diagonal, which makes `fisher_solve` a closed form. b is a
-difference of natural parameters: centre y where it is far from zero.
+difference of natural parameters, which in float32 loses 6e-8 m' L m / 2 of it: centre y where it is far from zero. The
+constructor raises where more than 1e-3 goes.
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ class SitePosterior(Family):
         return SiteStats(m, -0.5 * (v + m**2))
 
     def kl(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other), both on the same prior; other sites are usually the prior's, all zero."""
+        """KL(self || other), both on the same prior; other sites are usually the prior's, all zero.
+
+        In float32 within 1e-3 of it where the data leave 1e-4 of the prior variance or more."""
         factor = self.condition()
         m, v = self.prior.marginals(factor, jnp.arange(self.prior.num_sites))
         to_prior = kl_to_prior(factor, self.sites, v)
@@ -67,7 +69,10 @@ class SitePosterior(Family):
         return SiteStats(dm, 0.5 * cov**2 @ tangent.sites.precision - m * dm)
 
     def fisher_solve(self, cotangent: SiteStats) -> Self:
-        """dg = 2 (V o V)^-1 (ds + m dm),   da = V^-1 dm + m dg."""
+        """dg = 2 (V o V)^-1 (ds + m dm),   da = V^-1 dm + m dg.
+
+        In float32 V o V is good to 6e-8 of the prior variance squared, its inverse no better than that over its least
+        eigenvalue: 0.5 % with condition number 1e4, 10 % where the data leave 1e-4 of the prior variance."""
         m, cov = self._mean_cov()
         dm, ds = cotangent
         dg = 2.0 * jnp.linalg.solve(cov**2, ds + m * dm)
