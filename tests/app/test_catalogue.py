@@ -55,7 +55,7 @@ def test_a_configuration_makes_an_algorithm_for_its_data(path, corpus):
 
 
 QUICK = ("lda", "mixture", "hierarchical_regression", "logistic_regression")
-"""Of these models one configuration is fitted in the fast suite, and of pLSA below: all kinds of data and algorithms."""
+"""Of these models, and of pLSA below, one configuration is fitted in the fast suite: all kinds of data and methods."""
 
 
 def slow_unless_quick(path):
