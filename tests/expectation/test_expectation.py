@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +77,9 @@ def adaptive(function, m, v, bends):
     rings = np.concatenate([-np.geomspace(0.5, 3e4, 10)[::-1], [0.0], np.geomspace(0.5, 3e4, 10)])
     cuts = np.concatenate([m + sd * np.linspace(-10, 10, 9), *(np.asarray(bends)[:, None] + rings)])
     cuts = np.unique(np.clip(cuts, m - 10 * sd, m + 10 * sd))
-    density = stats.norm(m, sd).pdf
+    density = lambda z: (
+        math.exp(-0.5 * ((z - m) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
+    )  # SciPy's takes 20 times as long
 
     def piece(a, b):
         return integrate.quad(lambda z: function(z) * density(z), a, b, epsabs=1e-13, epsrel=1e-11)[0]

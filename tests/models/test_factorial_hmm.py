@@ -147,6 +147,7 @@ def test_maximum_likelihood_is_refused_where_only_sums_of_contributions_are_know
     vi.compose(vi.models.factorial_hmm(1, 2, 2), message=some, step_size=vi.step_size.constant(1.0))
 
 
+@pytest.mark.slow
 def test_degenerate_data():
     """In float32: constant columns, fewer points than states, one step and none."""
     alg = vi.cavi(vi.models.factorial_hmm(2, 2, 3))
