@@ -9,10 +9,6 @@ from tests.cost import Meter
 from tests.memory import Memory
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cost", metavar="FILE", help="write CPU seconds and peak memory of every test to FILE")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Before any backend exists; commands that tests start inherit it. The slow checks run more than they compile, and
     run what users run; `XLA_FLAGS= pytest` has the fast suite do so too."""

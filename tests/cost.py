@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+TABLE = "VIJAX_TEST_COSTS"  # a file to which every test's cost is written (an option would have to reach the workers)
 BOUND = "VIJAX_TEST_GB"  # a run fails in which a test process comes to hold more; without it, it is only printed
 BYTES = 1 if sys.platform == "darwin" else 1024  # the unit of ru_maxrss
 
@@ -36,7 +37,7 @@ class Meter:
     def __init__(self, config: pytest.Config):
         self.config, self.tests, self.processes = config, [], []
         self.most = float(os.environ.get(BOUND, "inf")) * 1e9
-        path = config.getoption("--cost")
+        path = os.environ.get(TABLE)
         self.table = Path(path) if path and not hasattr(config, "workerinput") else None
         if self.table:
             self.table.write_text("")
