@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from tests import dear
 from tests.compilation import XLA_FLAGS, keep_programs
 from tests.cost import Meter
 from tests.memory import Memory
@@ -17,6 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
     keep_programs(config)
     config.pluginmanager.register(Meter(config))
     config.pluginmanager.register(Memory())
+    config.pluginmanager.register(dear)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
