@@ -60,6 +60,14 @@ def test_damping_fades_with_the_step_size(control_variate):
     assert np.max(np.abs(np.array(jax.tree.leaves(structured)) - np.array(jax.tree.leaves(plain)))) > 0.1
 
 
+def test_a_step_whose_size_is_a_beta_above_one_is_not_damped_backwards():
+    """A full step of `symmetric_kl` is beta = 2: nothing of the old posterior is left, and so no weight for V."""
+    full = {"geometry": vi.geometry.symmetric_kl, "step_size": vi.step_size.beta(2.0)}
+    alg = vi.ssvi(COIN, damping=1.0, num_groups=8, **full)
+    state, _ = alg.step(KEY, alg.init(KEY), Y)
+    np.testing.assert_allclose(numbers(state.posterior), [2 + 6, 3 + 2], rtol=1e-6)
+
+
 def test_the_score_function_is_unbiased_at_two_draws():
     """Of a bound linear in the statistics the natural gradient is its coefficients. Averaged over 20,000 pairs of
     draws: a baseline of n in place of n - 1 others halves them; the standard error is below .05."""
