@@ -18,6 +18,7 @@ from vijax.families import (
     InverseWishart,
     MultivariateNormal,
     MultivariateNormalGamma,
+    Normal,
     NormalGamma,
     NormalWishart,
     Wishart,
@@ -182,6 +183,26 @@ def normal_kl(q: Member, p: Member) -> Any:
     return normal_divergence(q["cov"], inverse(p["cov"]), minus(q["mean"], p["mean"]))
 
 
+def scalars(rng: Rng, size: int) -> Member:
+    variance = log_uniform(1e-4, 1e8)(rng, size)
+    spreads = rng.choice([-1.0, 1.0], size) * log_uniform(1e-2, 1e3)(rng, size)
+    return {"mean": spreads * np.sqrt(variance), "variance": variance}
+
+
+def near_scalars(rng: Rng, q: Member) -> Member:
+    sd = np.sqrt(np.float64(q["variance"]))
+    return {"mean": q["mean"] + 0.03 * sd, "variance": q["variance"] * (1 + 1e-3 * rng.uniform(-1, 1, len(sd)))}
+
+
+def scalar_values(rng: Rng, q: Member) -> np.ndarray:
+    return q["mean"] + np.sqrt(q["variance"]) * rng.normal(size=len(q["mean"]))
+
+
+def scalar_kl(q: Member, p: Member) -> Any:
+    ratio = q["variance"] / p["variance"]
+    return (ratio - 1 - mp.log(ratio) + (q["mean"] - p["mean"]) ** 2 / p["variance"]) / 2
+
+
 def wishart_parts(q: Member) -> tuple:
     """n, P, A, E[X] and E[log|X|]."""
     n, scale = q["degrees"] / 2, mp.matrix(q["scale"])
@@ -272,6 +293,16 @@ def coefficients_log_prob(x: Any, q: Member) -> Any:
 
 
 GAUSSIAN: dict[str, Oracle] = {
+    "normal": Oracle(
+        Normal.from_mean_variance,
+        "variance from 1e-4 to 1e8, |mean| up to 1e3 standard deviations",
+        members=scalars,
+        values=scalar_values,
+        kl=scalar_kl,
+        entropy=lambda q: (1 + mp.log(2 * mp.pi * q["variance"])) / 2,
+        log_prob=lambda x, q: -(mp.log(2 * mp.pi * q["variance"]) + (x - q["mean"]) ** 2 / q["variance"]) / 2,
+        near=near_scalars,
+    ),
     "multivariate_normal": Oracle(
         MultivariateNormal.from_mean_cov,
         "condition number of the correlations, and |mean| / sd times it, up to 1e4",

@@ -34,7 +34,7 @@ WITHOUT = {
             "NormalWishart",
             "Wishart",
         ),
-        "a row is due",
+        "test_float32_gaussian.py, which has their rows",
     ),
 }
 """Families that are checked elsewhere, and where."""

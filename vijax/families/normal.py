@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, require
+from vijax.families.excess import log_excess
 
 
 class NormalStats(NamedTuple):
@@ -97,13 +98,10 @@ class Normal(Family):
         return 0.5 * (1 + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """(r - log(1 + r) + (m - m')^2 / v') / 2 with r = v / v' - 1."""
-        r = (other.precision - self.precision) / self.precision
-        near = jnp.abs(r) < 0.5  # there log1p keeps the digits of a small divergence; elsewhere r may round to -1
-        log_ratio = jnp.where(
-            near, jnp.log1p(jnp.where(near, r, 0.0)), jnp.log(other.precision) - jnp.log(self.precision)
-        )
-        return 0.5 * (r - log_ratio + other.precision * (self.mean() - other.mean()) ** 2)
+        """(r - 1 - log r + (m - m')^2 / v') / 2 with r = v / v', a sum of terms that are not negative."""
+        gap = other.precision * (self.mean() - other.mean()) ** 2
+        excess = (other.precision - self.precision) / self.precision
+        return 0.5 * (log_excess(excess, jnp.log(other.precision) - jnp.log(self.precision)) + gap)
 
     def fisher_product(self, tangent: Self) -> NormalStats:
         """(dm, 2 m dm + dv), the differential of the mean parameters."""
