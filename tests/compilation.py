@@ -28,7 +28,7 @@ MOST_KEPT = 1e9
 def keep_programs(config: pytest.Config) -> None:
     """A persistent compilation cache beside pytest's own, shared by the test processes, by the commands that tests
     start, and by the next run. A JAX_COMPILATION_CACHE_DIR of the user's is left as it is (test processes find that of
-    the first here); JAX_ENABLE_COMPILATION_CACHE=0 has everything compiled anew."""
+    the first here); JAX_ENABLE_COMPILATION_CACHE=0 has everything compiled again."""
     # Two processes may write one program: whoever reads it half written says so, and compiles it.
     config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent compilation cache entry")
     if "JAX_COMPILATION_CACHE_DIR" in os.environ or not hasattr(config, "cache"):

@@ -106,7 +106,8 @@ def best_beta():
 
 
 def test_ssvi_converges_to_the_optimum_of_the_structured_elbo():
-    """Seed 000, eq. 3: V makes the fixed point the maximiser of the ELBO; without it, or at the mean, it is another."""
+    """Hoffman and Blei 2015, eq. 3: V makes the fixed point the maximiser of the ELBO; without it, or at the mean, it
+    is another."""
     schedule = vi.step_size.robbins_monro(kappa=0.9)
     exact = best_beta()
     q = {}

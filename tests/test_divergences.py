@@ -1,4 +1,4 @@
-"""Every row of the table of divergences solves its own proximal problem, eq. 9 of seed 001, in float64.
+"""Every row of the table of divergences solves its own proximal problem, eq. 9 of Khan et al. 2016, in float64.
 
 <grad f, lambda> + h(lambda) + D(lambda || lambda_t) / beta      minimised numerically, by SciPy
 """

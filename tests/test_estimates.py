@@ -65,7 +65,7 @@ def test_a_dirichlet_process_mixture_has_a_mode(truncation):
 
 
 def test_topics_of_em_are_scored_smoothed():
-    """At the mode a word that no training document holds has probability nought."""
+    """At the mode a word that no training document holds has probability zero."""
     documents = vi.data.Corpus.from_counts(np.array([[5, 3, 0, 0], [0, 4, 6, 0]]))
     fit = vi.fit(vi.em(vi.models.lda(2, 4)), documents, num_steps=5, key=KEY)
     assert float(np.asarray(fit.estimates["topics"].mean())[:, 3].max()) < 1e-6

@@ -18,7 +18,8 @@ def problem():
 
 
 def proximal_objective(q, current, target, rho):
-    """<-grad_mu ELBO, mu(q)> + D(q || current) (1 - rho) / rho, grad_mu ELBO = target - lambda: seed 001, eq. 9."""
+    """<-grad_mu ELBO, mu(q)> + D(q || current) (1 - rho) / rho, grad_mu ELBO = target - lambda: Khan et al. 2016, eq.
+    9."""
     r = (1 - rho) / rho
     # h = KL(q || prior + message) is the linearised objective, up to a constant.
     return q.kl(target) + r * q.kl(current)

@@ -1,4 +1,4 @@
-"""One step, composed of independent choices: E-step, message, geometry, step size (DESIGN section 1).
+"""One step, composed of independent choices: E-step, message, geometry, step size.
 
     lambda <- prox_rho(lambda, eta + (N_t / S) sum_n m_n)
 

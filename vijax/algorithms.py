@@ -25,7 +25,7 @@ from vijax.step_size import Ramp, Schedule, constant, ramp, robbins_monro
 
 
 def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
-    """Expectation maximisation: maximum likelihood in the globals, whose priors are ignored (seed 003, section 2).
+    """Expectation maximisation: maximum likelihood in the globals, whose priors are ignored (Pei 2019, section 2).
 
     Step size 1 on full data never decreases the bound; with minibatches give a decreasing `step_size` (online EM).
     Models with symmetric components must not start at the prior: see the model's `init`.
@@ -35,7 +35,7 @@ def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **
 
 
 def map(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
-    """Variational EM to the posterior mode of the globals (seed 000, section 2.5)."""
+    """Variational EM to the posterior mode of the globals (Hoffman and Blei 2015, section 2.5)."""
     rule = message.maximum_a_posteriori()
     return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
 
@@ -43,7 +43,8 @@ def map(model: Model, *, estep: Any = None, step_size: Schedule | None = None, *
 def cavi(
     model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
 ) -> Algorithm:
-    """Coordinate-ascent mean-field variational inference (seed 002, Algorithm 1): step size 1 on full data.
+    """Coordinate-ascent mean-field variational inference (Blei, Kucukelbir and McAuliffe 2017, Algorithm 1): step size
+    1 on full data.
 
     Args:
       model: what is inferred.
@@ -59,7 +60,8 @@ def cavi(
 def svi(
     model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
 ) -> Algorithm:
-    """Stochastic variational inference: mean-field natural gradients from minibatches (seed 002, Algorithm 3).
+    """Stochastic variational inference: mean-field natural gradients from minibatches (Blei, Kucukelbir and McAuliffe
+    2017, Algorithm 3).
 
     The default schedule is (t + 1)^-0.75; `points` as for `cavi`.
     """
@@ -69,7 +71,7 @@ def svi(
 
 
 def ssvi_a(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
-    """Structured SVI with V approximated by the identity (seed 000, eq. 10).
+    """Structured SVI with V approximated by the identity (Hoffman and Blei 2015, eq. 10).
 
     The default schedule is (t + 1)^-0.6. SSVI-A needs hundreds of updates and keeps improving while steps are large: on
     AP (K = 100, eta = 0.1) it scores -7.753, -7.719 after 12, 35 passes, against -7.781, -7.745 with (t + 1)^-0.75. On
@@ -91,7 +93,7 @@ def ssvi(
     sweeps_of_ramp: float = 0.0,
     **choices: Any,
 ) -> Algorithm:
-    """Structured SVI (seed 000, Algorithm 1): restores the dependence between globals and locals.
+    """Structured SVI (Hoffman and Blei 2015, Algorithm 1): restores the dependence between globals and locals.
 
     Args:
       model: what is inferred.

@@ -146,7 +146,7 @@ def latest(
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
     found = f"none of the {len(files)} files is readable" if files else "there is none"
-    raise CheckpointError(f"{folder}: no checkpoint to go on from: {found}; start anew with `vijax fit`")
+    raise CheckpointError(f"{folder}: no checkpoint to go on from: {found}; start again with `vijax fit`")
 
 
 # --- files --------------------------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ Then
 
     vijax summary runs/mine                       what was found, in words and numbers
     vijax topics runs/mine                        the topics, in words
-    vijax evaluate runs/mine --data other.jsonl   how well it foretells other data
-    vijax report runs/mine                        write report.html and figures anew
+    vijax evaluate runs/mine --data other.jsonl   how well it predicts other data
+    vijax report runs/mine                        write report.html and figures again
     vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit
     vijax settings                                the models, and every setting of the first
     vijax settings --model hmm                    every setting of another, its default and its meaning
@@ -101,7 +101,7 @@ def topics(run: Path, /, *, num_words: int = 10, num_topics: int | None = None) 
 
 
 def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0) -> int:
-    """Scores a run on other data: how well the first half of each document foretells the other half (document
+    """Scores a run on other data: how well the first half of each document predicts the other half (document
     completion); of other models the log predictive density.
 
     Args:
@@ -118,7 +118,7 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
 
 
 def report(run: Path, /) -> int:
-    """Writes report.html, summary.txt and the figures anew, also of a run that has not ended.
+    """Writes report.html, summary.txt and the figures again, also of a run that has not ended.
 
     Args:
       run: its folder.

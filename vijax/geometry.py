@@ -1,4 +1,4 @@
-"""The proximal step, by divergence, and the retraction that keeps it inside the domain (seed 001, eq. 9).
+"""The proximal step, by divergence, and the retraction that keeps it inside the domain (Khan et al. 2016, eq. 9).
 
     lambda' = argmin <grad f, lambda> + h(lambda) + D(lambda || lambda_t) / beta,    -ELBO = f + h
 

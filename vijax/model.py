@@ -5,7 +5,7 @@ For a group of observations y_n with local variables z_n, `local_elbo` is
     l_n(s) = max over q(z_n) of  E[log p(y_n, z_n | beta) - log q(z_n)]  <=  log p(y_n | beta),
 
 written in s = t(beta), its optimised locals held constant. By the envelope theorem its gradient in s is the expected
-sufficient statistic of the group: the message of every algorithm (DESIGN section 1; seed 000, eq. 4 to 6).
+sufficient statistic of the group: the message of every algorithm (Hoffman and Blei 2015, eq. 4 to 6).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Several runs of one algorithm from different starts, side by side in one program; the best by its objective is kept.
 
-The objective of a mixture has many optima (seed 002, section 2.5); restarts are the customary remedy.
+The objective of a mixture has many optima (Blei, Kucukelbir and McAuliffe 2017, section 2.5); restarts are the
+customary remedy.
 """
 
 from __future__ import annotations

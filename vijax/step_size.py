@@ -102,7 +102,8 @@ def no_ramp() -> Ramp:
 
 
 def ramp(sweeps: float = 1.0) -> Ramp:
-    """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of seed 000, Algorithm 1.
+    """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of Hoffman and Blei 2015,
+    Algorithm 1.
 
     Args:
       sweeps: passes over the data until N_t = N.
@@ -112,7 +113,8 @@ def ramp(sweeps: float = 1.0) -> Ramp:
 
 
 def proximal(beta: float | Schedule) -> Schedule:
-    """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (seed 001, eq. 9), for KL geometry.
+    """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (Khan et al. 2016, eq. 9), for KL
+    geometry.
 
     Proposition 1 takes beta = alpha / L, for a divergence of strong convexity alpha and an f whose gradient has
     Lipschitz constant L.

@@ -158,7 +158,7 @@ def of_pair(q: Member) -> Member:
 
 
 def beta_draws(rng: Rng, q: Member) -> np.ndarray:
-    """Within the floats strictly between nought and one."""
+    """Within the floats strictly between zero and one."""
     return np.clip(rng.beta(q["alpha"], q["beta"]), 1e-30, 1 - 2.0**-24)
 
 

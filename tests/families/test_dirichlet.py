@@ -70,7 +70,7 @@ def test_v_in_float32_against_float64(name: str) -> None:
 
 @pytest.mark.parametrize("total", [1e2, 1e6, 1e8])
 def test_v_of_the_same_small_count_on_every_rare_word(total: float) -> None:
-    """V eta is here w sum(h rho) / D, thousands of terms of mean nought and size 0.3, whose sum in some draws is nought
+    """V eta is here w sum(h rho) / D, thousands of terms of mean zero and size 0.3, whose sum in some draws is zero
     by chance (0.04 where 26 is usual): there 1e-4 of that draw's own V eta would ask for an h good to 1e-9, and float32
     gives 1e-7. The error is held against the size of V eta over draws."""
     c = np.full((8, 8000), 0.01)
@@ -184,7 +184,7 @@ def test_slopes_of_the_divergence_are_those_of_its_definition() -> None:
         np.testing.assert_allclose(alone, kl(Family.kl)(c, c[::-1])[1], rtol=1e-8, atol=1e-10)
 
 
-def test_kl_of_a_law_to_itself_is_nought() -> None:
+def test_kl_of_a_law_to_itself_is_zero() -> None:
     q = Dirichlet(jnp.asarray(topics(1e6)))
     assert np.all(q.kl(q) == 0)
 

@@ -406,7 +406,7 @@ def test_pathwise_derivative_of_a_moment(case: Case) -> None:
 
 @runs_on([case for case in CONTINUOUS if not case.extreme])
 def test_v_has_mean_identity(case: Case) -> None:
-    """E[V eta] = eta (seed 000, eq. 8), here for eta = v."""
+    """E[V eta] = eta (Hoffman and Blei 2015, eq. 8), here for eta = v."""
     within_six_errors(flat(drawn_slopes(case.name)["v_eta"], 2), flat(exact(case.name)["v"]))
 
 

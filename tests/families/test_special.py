@@ -25,7 +25,7 @@ EXACT = {
     "relative_trigamma_deficit": lambda x: 1 - 1 / (x * mpmath.psi(1, x)),
 }
 HAVE_ROOTS = ("log_gamma", "digamma", "legendre_gap", "stirling_gap")
-"""Functions that cross nought: there the error is absolute."""
+"""Functions that cross zero: there the error is absolute."""
 
 
 def exact(name: str, order: int = 0) -> np.ndarray:

@@ -64,7 +64,7 @@ def test_nothing_is_at_infinity() -> None:
         assert np.isnan(q.log_prob(np.nan))
 
 
-def test_a_truncated_normal_has_no_mass_below_nought() -> None:
+def test_a_truncated_normal_has_no_mass_below_zero() -> None:
     q = TruncatedNormal.from_mean_variance(jnp.array([-3.0, 0.5, 40.0]), 1.0)
     for x in (-0.1, INF):
         assert np.all(q.log_prob(x) == -INF)
@@ -99,7 +99,7 @@ def test_what_is_no_count_and_no_class_is_impossible() -> None:
 
 
 def test_no_draw_is_a_law_too() -> None:
-    """As in SciPy: a total of nought."""
+    """As in SciPy: a total of zero."""
     q, p = Multinomial.from_probs([0.3, 0.7], 0), Multinomial.from_probs([0.5, 0.5], 0)
     none = jnp.zeros(2, int)
     assert abs(float(q.log_prob(none))) < 1e-20

@@ -138,7 +138,7 @@ QUICK = vi.estep.proximal_gradient(vi.expectation.vector_monte_carlo(16, antithe
 
 @pytest.fixture
 def one_bucket(monkeypatch):
-    """Documents of all lengths padded to one: every bucket is compiled anew, and buckets are tested elsewhere."""
+    """Documents of all lengths padded to one: every bucket is compiled again, and buckets are tested elsewhere."""
     for module in ("vijax.data.minibatch", "vijax.evaluate.tokens"):
         several = importlib.import_module(module).length_buckets
         alone = lambda lengths, tokens, num, *more, several=several: several(lengths, tokens, 1, *more)

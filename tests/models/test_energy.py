@@ -173,7 +173,7 @@ def test_blocks_follow_the_couplings():
 
 
 def test_one_step_is_the_update_of_the_review():
-    """Seed 002, Algorithm 2 (and eq. 33, 34), by hand in NumPy."""
+    """Blei, Kucukelbir and McAuliffe 2017, Algorithm 2 (and eq. 33, 34), by hand in NumPy."""
     model, y = mixture(), np.asarray(Y, np.float64)
     alg = vi.cavi(model)
     state = alg.init(jax.random.key(0))

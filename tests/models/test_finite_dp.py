@@ -1,4 +1,5 @@
-"""The finite approximation to a Dirichlet-process mixture (seed 000, section 4.2): who finds the components."""
+"""The finite approximation to a Dirichlet-process mixture (Hoffman and Blei 2015, section 4.2): who finds the
+components."""
 
 import jax
 import numpy as np

@@ -141,7 +141,7 @@ def test_every_algorithm_finds_the_two_spectra(name):
     with jax.enable_x64(name == "cavi"):
         point = fit.alg.spec.message.point(fit.posterior)
     found = np.asarray(point["dictionary"].value) * np.asarray(point["gains"].value)
-    found = found[:, found.std(0) > 0]  # at the mode a component that is not needed is nought
+    found = found[:, found.std(0) > 0]  # at the mode a component that is not needed is zero
     best = [max(np.corrcoef(part, found[:, k])[0, 1] for k in range(found.shape[1])) for part in PARTS]
     assert min(best) > 0.98
     assert np.all(np.isfinite(fit.trace["elbo"]))
@@ -192,7 +192,7 @@ def test_single_precision_at_realistic_scale(where):
 
 
 @pytest.mark.parametrize("name", ["cavi", "map", "ssvi_a"])
-def test_columns_and_rows_of_noughts(name):
+def test_columns_and_rows_of_zeros(name):
     y = SMALL.copy()
     y[:2], y[:, 3] = 0, 0
     for data in (y, np.zeros_like(y)):

@@ -18,7 +18,7 @@ COUNTS = np.array([[3.0, 0, 1], [2, 1, 0], [0, 4, 5], [1, 5, 4]])
 BINARY = np.array([[1.0, 1, 0], [1, 1, 0], [0, 0, 1], [0, 1, 1]])
 REAL = np.array([[-2.0, 0.5, 1], [-1.5, 0, 1.2], [2.0, 0.4, -1], [2.5, 0.6, -0.5]])
 
-EMISSIONS = {  # made anew in the precision of each test
+EMISSIONS = {  # made again in the precision of each test
     "bernoulli": (lambda: emission.bernoulli(2, 3, alpha=0.8, beta=1.2), BINARY),
     "poisson": (lambda: emission.poisson(2, 3, shape=2.0, rate=0.7), COUNTS),
     "categorical": (lambda: emission.categorical(2, 3, eta=0.7), COUNTS),

@@ -1,4 +1,4 @@
-"""The simple mixture and both kinds of pLSA against the EM of seed 003, transcribed token by token in NumPy."""
+"""The simple mixture and both kinds of pLSA against the EM of Pei 2019, transcribed token by token in NumPy."""
 
 import jax
 import jax.numpy as jnp

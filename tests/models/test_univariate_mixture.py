@@ -1,4 +1,5 @@
-"""The mixture of seed 002, sections 2 and 3: Algorithm 2 and eq. 36, transcribed in NumPy."""
+"""The mixture of Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3: Algorithm 2 and eq. 36, transcribed in
+NumPy."""
 
 import functools
 

@@ -1,7 +1,7 @@
 """Geweke's "getting it right" for Gibbs steps: a sweep leaves the joint law of parameters, locals and data as it is.
 
 Parameters from the prior, locals and data from the model: many independent draws of the joint law. After a sweep of
-each (after several, with the data drawn anew between them, in the slow version), means of bounded functions of
+each (after several, with the data drawn again between them, in the slow version), means of bounded functions of
 statistics and of their products with the data must be what they were: at 6 standard errors, of paired differences.
 """
 
@@ -185,7 +185,7 @@ def compiled(name, size, sweeps):
             state, data, values = carry
             key_sweep, key_data = jax.random.split(jax.random.fold_in(key, i))
             fresh, local = simulate(key_data, values)
-            # The first sweep is at the data that the draw came with; later ones draw data and locals anew.
+            # The first sweep is at the data that the draw came with; later ones draw data and locals again.
             pick = lambda new, old: jax.tree.map(lambda a, b: jnp.where(i > 0, a, b), new, old)
             data = pick(fresh, data)
             state = state[0], pick(as_stats(local, fresh), state[1])

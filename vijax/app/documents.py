@@ -59,7 +59,7 @@ def with_words(corpus: Corpus) -> Corpus:
 
 
 def _other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
-    """Other documents, whose format is found out anew."""
+    """Other documents, whose format is found out again."""
     changed = dataclasses.replace(config.data, path=path, column=column or config.data.column)
     if path != config.data.path:
         changed = dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")

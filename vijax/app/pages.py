@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """A run, finished or not: of one that is not, what its newest checkpoint holds is described anew.
+    """A run, finished or not: of one that is not, what its newest checkpoint holds is described again.
 
     Raises:
       ConfigError: not a run folder, nothing was saved yet, or a file of it is damaged.

@@ -51,7 +51,7 @@ def end_of(folder: Path) -> dict[str, Any] | None:
         return {name: read(found[name]) for name, read in END.items()}
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ConfigError(
-            f"{path}: damaged ({type(error).__name__}: {error}); write it anew: vijax resume {folder}"
+            f"{path}: damaged ({type(error).__name__}: {error}); write it again: vijax resume {folder}"
         ) from error
 
 

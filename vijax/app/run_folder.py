@@ -70,7 +70,7 @@ def check_same_data(folder: Path, config: Config, data: Data) -> None:
             f"{key}: {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]
         )
         raise ConfigError(
-            f"{folder}: the data are not those the run began with ({changed}); put them back, or start anew: vijax fit"
+            f"{folder}: the data are not those the run began with ({changed}); put them back, or start again: vijax fit"
         )
 
 
@@ -85,7 +85,7 @@ def latest_checkpoint(folder: Path, config: Config, like: Any, say: Say) -> chec
             listed = "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items())
             raise ConfigError(
                 f"{folder / 'checkpoints'}: written under other settings: {listed}. Put them back in "
-                f"{folder / 'config.toml'}, or start anew: vijax fit"
+                f"{folder / 'config.toml'}, or start again: vijax fit"
             )
 
     return checkpoint.latest(folder / "checkpoints", like, lambda message: say(f"Warning: {message}"), check)

@@ -1,6 +1,6 @@
 """Minibatches of fixed shapes: stratified by document length, shuffled from a seed, resumable at any step.
 
-The documents of each length bucket are dealt anew in every epoch to T = round(N / batch_size) batches. So every batch
+The documents of each length bucket are dealt again in every epoch to T = round(N / batch_size) batches. So every batch
 has the same shapes and, up to one, the same number of documents; each epoch visits each document once; and step i is a
 function of (seed, i) alone, which is what lets a run that was killed go on as if it had not been.
 """

@@ -44,7 +44,7 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 
 
 def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
-    """The documents `rows`, a few million pairs at a time, their words numbered anew."""
+    """The documents `rows`, a few million pairs at a time, their words numbered again."""
     builder, number = CorpusBuilder(folder), np.cumsum(seen) - 1
     for note in lasting_notes(corpus):
         builder.notes.add(note)

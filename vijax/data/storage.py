@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ARRAYS = ("indptr", "indices", "counts")
 STRINGS = ("titles", "texts")
-REMEDY = "make the corpus folder again, by Corpus.save or by reading the documents anew"
+REMEDY = "make the corpus folder again, by Corpus.save or by reading the documents again"
 
 
 class Lines(Sequence):

@@ -21,7 +21,7 @@ from vijax.data.csr import BLOCK_ENTRIES
 
 STAMP = "checked.json"
 SETTLED_SECONDS = 1.0  # a file younger than this may change and keep its time
-REMEDY = "make the corpus folder again, by Corpus.save or by reading the documents anew"
+REMEDY = "make the corpus folder again, by Corpus.save or by reading the documents again"
 
 
 def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> None:

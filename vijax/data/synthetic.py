@@ -97,7 +97,8 @@ class MixtureTruth(NamedTuple):
 def bernoulli_mixture(
     num_observations: int = 1000, num_components: int = 100, dim: int = 100, alpha: float = 20.0, seed: int = 0
 ) -> tuple[Float[np.ndarray, "N D"], MixtureTruth]:
-    """Binary vectors from the finite approximation to a Dirichlet-process mixture (seed 000, section 4.2), with truth:
+    """Binary vectors from the finite approximation to a Dirichlet-process mixture (Hoffman and Blei 2015, section 4.2),
+    with truth:
 
         weights ~ Dirichlet(alpha / K),  probabilities_kd ~ Beta(1, 1),  z_n ~ weights,  y_nd ~ Bernoulli(p_{z_n d})
 
@@ -144,7 +145,8 @@ def spectrogram(
     b: float = 0.2,
     seed: int = 0,
 ) -> tuple[Int[np.ndarray, "T F"], SpectrogramTruth]:
-    """A magnitude spectrogram in whole quanta, Y_tf ~ Poisson(scale sum_k W_fk H_tk), with its truth (seed 000, 4.3).
+    """A magnitude spectrogram in whole quanta, Y_tf ~ Poisson(scale sum_k W_fk H_tk), with its truth (Hoffman and Blei
+    2015, section 4.3).
 
     Spectra are speech-like (`speech_spectra`) and of mean 1, activations Gamma(b, b), so the mean of Y is scale times
     the number of components.

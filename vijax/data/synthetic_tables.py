@@ -145,8 +145,8 @@ def speech(rng: np.random.Generator, num_rows: int) -> Columns:
 
 
 def profiles(rng: np.random.Generator, num_rows: int) -> Columns:
-    """A hundred binary columns from the finite approximation to a Dirichlet-process mixture, K = 100, alpha = 20 (seed
-    000, section 4.2)."""
+    """A hundred binary columns from the finite approximation to a Dirichlet-process mixture, K = 100, alpha = 20
+    (Hoffman and Blei 2015, section 4.2)."""
     return _columns(bernoulli_mixture(num_rows, seed=int(rng.integers(2**31)))[0].astype(float), "bit")
 
 

@@ -63,7 +63,7 @@ class Table:
         return self.num_rows if self.groups is None else len(self.group_names)
 
     def rows(self, index: np.ndarray) -> Table:
-        """Some of the rows; their groups are numbered anew."""
+        """Some of the rows; their groups are numbered again."""
         y = None if self.y is None else self.y[index]
         if self.groups is None:
             return dataclasses.replace(self, x=self.x[index], y=y)

@@ -1,7 +1,7 @@
 """Text to bags of words: scikit-learn's tokeniser, and a choice of vocabulary that gives readable topics.
 
 The texts are read once. Their words are counted under provisional ids, in memory or in files; then the vocabulary is
-chosen from the counts, and the bags are written anew with its ids. Memory holds the words seen, never the documents.
+chosen from the counts, and the bags are written again with its ids. Memory holds the words seen, never the documents.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def weigh(
 
 
 def cvb0(max_iters: int = 100, tol: float = 1e-3) -> CVB0:
-    """CVB0 E-step at fixed topics (EQUATIONS; Asuncion et al. 2009): gamma_mk ∝ (alpha_k + N_k - gamma_mk) beta_k[w_m].
+    """CVB0 E-step at fixed topics (Asuncion et al. 2009): gamma_mk ∝ (alpha_k + N_k - gamma_mk) beta_k[w_m].
 
     Args:
       max_iters: most iterations per document.

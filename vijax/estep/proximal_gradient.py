@@ -1,4 +1,4 @@
-"""Proximal-gradient E-step for logistic-normal topic shares (seed 001, appendix A.3).
+"""Proximal-gradient E-step for logistic-normal topic shares (Khan et al. 2016, appendix A.3).
 
     V'^-1 = (1 - rho) V^-1 + rho (Sigma^-1 + Gamma),   m' = m + rho V' (g - Sigma^-1 (m - mu)),
     g = E[grad l],  Gamma = -E[hessian l],  l(z) = sum_n c_n log sum_k beta_kn softmax(z)_k

@@ -47,7 +47,7 @@ def chib(
     Raises:
       ValueError: topics that are not distributions, an alpha that is not positive, another vocabulary, empty documents.
 
-    Source: Wallach et al. 2009, section 4.3; seed 000, appendix D.
+    Source: Wallach et al. 2009, section 4.3; Hoffman and Blei 2015, appendix D.
 
     >>> from vijax.data import Corpus
     >>> topics = jnp.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])

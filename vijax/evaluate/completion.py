@@ -1,4 +1,4 @@
-"""Document completion: how well the first half of a document's tokens, through theta, foretells the other half."""
+"""Document completion: how well the first half of a document's tokens, through theta, predicts the other half."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def document_completion(
       ValueError: topics that are not distributions, an alpha that is not positive, another vocabulary, no document with
         two tokens.
 
-    Source: Wallach et al. 2009, section 5.2 (document completion); seed 000, appendix D.
+    Source: Wallach et al. 2009, section 5.2 (document completion); Hoffman and Blei 2015, appendix D.
 
     >>> from vijax.data import Corpus
     >>> topics = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])

@@ -36,7 +36,7 @@ def gaussian_completion(
     """Mean log probability per word of the second halves of documents, given their first halves, at N(mean, precision).
 
     The tokens of each document are split at random, as by `document_completion` with the same key; the E-step finds
-    q(z) of the first half, and each word of the second half is scored by Monte Carlo (seed 001, section 7.2):
+    q(z) of the first half, and each word of the second half is scored by Monte Carlo (Khan et al. 2016, section 7.2):
 
         log p(w | first half) = log sum_k E_q[softmax(z)_k] topics_kw
 

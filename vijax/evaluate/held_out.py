@@ -54,7 +54,8 @@ def log_predictive_density(
         kind.
       weights: expected weights.
       data: observations, (N, D).
-      plug_in: p(y | E_q[component k]) in the place of E_q[p(y | component k)], as eq. 36 of seed 002 has it.
+      plug_in: p(y | E_q[component k]) in the place of E_q[p(y | component k)], as eq. 36 of Blei, Kucukelbir and
+        McAuliffe 2017 has it.
     """
     emission.check(data)
     with jax.enable_x64(True):

@@ -25,7 +25,7 @@ def left_to_right(
     The chain rule, token by token: log p(w) = sum_n log p(w_n | w_<n), each factor being an average over particles of
     sum_k p(z_n = k | z_<n) topics_k[w_n], where z_<n is a draw given w_<n. Before each factor the earlier topics of
     every particle are redrawn by a Gibbs sweep (Wallach et al. 2009, algorithm 3), and after it the particles are
-    drawn anew in proportion to their factors. That last step is not in the paper; it makes this a particle filter, so
+    drawn again in proportion to their factors. That last step is not in the paper; it makes this a particle filter, so
     that exp(estimate) is unbiased for p(w) with any number of particles, and the estimate itself too low by about half
     its variance.
 
@@ -46,7 +46,7 @@ def left_to_right(
     Raises:
       ValueError: topics that are not distributions, an alpha that is not positive, another vocabulary, empty documents.
 
-    Source: Wallach et al. 2009, section 4.4; Buntine 2009; seed 000, appendix D.
+    Source: Wallach et al. 2009, section 4.4; Buntine 2009; Hoffman and Blei 2015, appendix D.
 
     >>> from vijax.data import Corpus
     >>> topics = jnp.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])

@@ -1,4 +1,5 @@
-"""The quadratic bound of Jaakkola and Jordan (2000) on the logistic likelihood (seed 002, section 5.3).
+"""The quadratic bound of Jaakkola and Jordan (2000) on the logistic likelihood (Blei, Kucukelbir and McAuliffe 2017,
+section 5.3).
 
     log sigma(y z) >= log sigma(xi) + (y z - xi)/2 - lambda(xi)(z^2 - xi^2),   lambda(xi) = tanh(xi/2) / (4 xi)
 

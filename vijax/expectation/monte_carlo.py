@@ -1,4 +1,4 @@
-"""Unbiased estimates of the moments from draws of z ~ N(m, v) (seed 001, section 3.2 and eq. 12)."""
+"""Unbiased estimates of the moments from draws of z ~ N(m, v) (Khan et al. 2016, section 3.2 and eq. 12)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ VectorExpectation = Callable[
 
 
 def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched: bool = False) -> VectorExpectation:
-    """Averages of l, its gradient and its Hessian over draws (Bonnet, Price): seed 001, appendix A.3.
+    """Averages of l, its gradient and its Hessian over draws (Bonnet, Price): Khan et al. 2016, appendix A.3.
 
     Args:
       num_samples: draws a site.

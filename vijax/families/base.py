@@ -6,7 +6,7 @@
 A family is a frozen dataclass whose fields are the natural parameters, batch axes leading. Its sufficient
 statistics are a NamedTuple with one field per natural parameter, in the same order and of the same shape: natural
 and mean parameters are of different types, so that adding one to the other fails loudly, and the gradient of any
-function of the statistics *is* a natural parameter (`with_naturals`). Seed 002, section 4.1; DESIGN section 3.
+function of the statistics *is* a natural parameter (`with_naturals`). Blei, Kucukelbir and McAuliffe 2017, section 4.1.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ class Family(abc.ABC):
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Statistics, Callable[[Statistics], Self]]:
         """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI, J the derivative
-        of those statistics in lambda at fixed u (seed 000, eq. 8 and 22). E[V] = I on the span of the statistics.
+        of those statistics in lambda at fixed u (Hoffman and Blei 2015, eq. 8 and 22). E[V] = I on the span of the
+        statistics.
 
         Raises:
           NotImplementedError: x is discrete."""

@@ -85,7 +85,7 @@ class Beta(Family):
 
     # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> BetaStats:
-        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)); right also where one is nearly nought."""
+        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)); right also where one is nearly zero."""
         a, b = self.alpha, self.beta
         total = special.log_minus_digamma(a + b)
         return BetaStats(
@@ -139,7 +139,7 @@ def _stack(stats: BetaStats) -> DirichletStats:
 
 
 def _unstack(stats: DirichletStats) -> BetaStats:
-    """The two logarithms, the one nearer to nought taken from the other: log(1 - x) = log1p(-x)."""
+    """The two logarithms, the one nearer to zero taken from the other: log(1 - x) = log1p(-x)."""
     log, log1m = stats.log[..., 0], stats.log[..., 1]
     return BetaStats(_from_complement(log, log1m), _from_complement(log1m, log))
 

@@ -61,7 +61,7 @@ def chain_marginals(
     mask: Mask = None,
 ) -> tuple[Float[Array, " K"], Float[Array, "*steps K K"], Float[Array, "T K"]]:
     """Expected statistics, the gradient of A: probabilities of the first state, of pairs (summed over time where the
-    transition is shared) and of states; nought where padded.
+    transition is shared) and of states; zero where padded.
 
     >>> pi, a, b = jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8]])), jnp.zeros((2, 2))
     >>> print(chain_marginals(pi, a, b)[2][1].round(2))
@@ -227,7 +227,7 @@ def _settled(matrix: Array) -> tuple[Array, Array]:
 
 
 def _checked(initial: Array, transition: Array, unary: Array, mask: Mask) -> tuple[Array, Array, Array, Array]:
-    """The potentials, unary ones nought where padded, and the mask; ValueError on shapes that do not fit."""
+    """The potentials, unary ones zero where padded, and the mask; ValueError on shapes that do not fit."""
     require(initial.ndim == 1, "initial", "potentials of shape (K,)", f"shape {initial.shape}", "Use jax.vmap.")
     k = initial.shape[0]
     require(unary.ndim == 2 and unary.shape[0] >= 1 and unary.shape[1] == k, "unary", f"shape (T, {k})", unary.shape)

@@ -137,9 +137,9 @@ class Dirichlet(Family):
         return DirichletStats(normalized_gammas(self.concentration, sample_offset(key, self.concentration, shape))[0])
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[DirichletStats, Callable[[DirichletStats], Self]]:
-        """log x of a draw, and V: eta -> F^-1 J^T eta (seed 000, eq. 8 and 23) by Dirichlet algebra.
+        """log x of a draw, and V: eta -> F^-1 J^T eta (Hoffman and Blei 2015, eq. 8 and 23) by Dirichlet algebra.
 
-        With S = sum eta, rho = eta - x S (which sums to nought), h = w d log gamma / dc - 1 for the unnormalised
+        With S = sum eta, rho = eta - x S (which sums to zero), h = w d log gamma / dc - 1 for the unnormalised
         gammas: V eta = rho + h rho + w (sum h rho) / D. The direction that F^-1 amplifies, by about C, never appears.
         """
         c = self.concentration
@@ -193,7 +193,7 @@ def _sum_of_draws(x: Float[Array, "*batch v"]) -> Float[Array, "*batch 1"]:
 
 
 def scaled_derivative_minus_one(c: Array, offset: Array) -> Array:
-    """h = w d log gamma / dc - 1, of mean nought, w = 1 / psi'(c): from G - 1 and r / c = 1 - w / c, which keep their
+    """h = w d log gamma / dc - 1, of mean zero, w = 1 / psi'(c): from G - 1 and r / c = 1 - w / c, which keep their
     digits where h is small (large c), and from w / c where that is (small c)."""
     excess = elasticity_minus_one(c, offset)
     large = excess - special.relative_trigamma_deficit(c) * (1.0 + excess)
@@ -201,7 +201,7 @@ def scaled_derivative_minus_one(c: Array, offset: Array) -> Array:
 
 
 def floored_log(x: Array) -> Array:
-    """log x, where nought (and what float arithmetic may flush to it) counts as the smallest normal number."""
+    """log x, where zero (and what float arithmetic may flush to it) counts as the smallest normal number."""
     x = as_float(x)
     tiny = jnp.finfo(x.dtype).tiny
     return jnp.log(jnp.where((x >= 0) & (x < tiny), tiny, x))

@@ -1,7 +1,8 @@
 """How a gamma draw moves with its shape at a fixed quantile: the elasticity G(a, x) = a d log x / d a.
 
-With F(x; a) the distribution function, implicit reparameterisation gives d log x / d a = -(dF/da) / (x p(x; a)); seed
-000, eq. (7), calls the same derivative of the inverse distribution function J. Written in a and the offset
+With F(x; a) the distribution function, implicit reparameterisation gives d log x / d a = -(dF/da) / (x p(x; a));
+Hoffman and Blei 2015, eq. (7), calls the same derivative of the inverse distribution function J. Written in a and the
+offset
 
     L = log x - log(a + 2/3),
 
@@ -27,7 +28,7 @@ _STEP = 0.06
 _TAU = np.arange(-4.2, 4.3, _STEP)
 _NODES = np.exp(_TAU - np.exp(-_TAU))
 _WEIGHTS = _NODES * (1.0 + np.exp(-_TAU)) * _STEP
-_FARTHEST = 30.0  # exp(-x expm1(30)) is nought for any x that meets it; keeps the derivatives finite
+_FARTHEST = 30.0  # exp(-x expm1(30)) is zero for any x that meets it; keeps the derivatives finite
 
 
 @jax.custom_jvp

@@ -19,7 +19,7 @@ class Forward(NamedTuple):
     """What the forward recursion leaves.
 
     Attributes:
-      messages: log p(z_t, y_1..t) up to a shift, such that the largest entry of each is nought.
+      messages: log p(z_t, y_1..t) up to a shift, such that the largest entry of each is zero.
       last: the message of the last step that exists.
       levels: the shifts.
       predicted: log p(z_t, y_1..t-1) for t = 2..T, up to the shift of step t-1.
@@ -79,9 +79,9 @@ def backward_pass(transition: Array, forward: Forward, mask: Array) -> tuple[Arr
         pairs = share * jnp.where(exists, later, 0.0)
         return (here, counts + pairs if shared else counts), (here, None if shared else pairs)
 
-    end, nought = jax.nn.softmax(forward.last), jnp.zeros_like(transition if shared else forward.messages[:0])
+    end, zero = jax.nn.softmax(forward.last), jnp.zeros_like(transition if shared else forward.messages[:0])
     predicted = jnp.maximum(forward.predicted, jnp.finfo(end.dtype).min)  # log 0 less itself would be NaN
     steps = forward.messages[:-1], predicted, mask[1:], None if shared else transition
-    (first, counts), (states, pairs) = lax.scan(back, (end, nought), steps, reverse=True)
+    (first, counts), (states, pairs) = lax.scan(back, (end, zero), steps, reverse=True)
     states = jnp.where(mask[:, None], jnp.concatenate([states, end[None]]), 0.0)
     return jnp.where(mask[0], first, 0.0), counts if shared else pairs, states

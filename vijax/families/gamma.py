@@ -128,7 +128,7 @@ class Gamma(Family):
         return self._stats_of_offset(sample_offset(key, self.shape, shape))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[GammaStats, Callable[[GammaStats], Self]]:
-        """t(x) of a draw, and V: eta -> F^-1 J^T eta in closed form (seed 000, eq. 8 and 22).
+        """t(x) of a draw, and V: eta -> F^-1 J^T eta in closed form (Hoffman and Blei 2015, eq. 8 and 22).
 
         With c = eta_log + x eta_value, g = d log x / da, G = a g: J^T eta = (g c, c / b), and so
         V eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c), neither factor a difference of large terms.

@@ -7,7 +7,7 @@ of shapes (T, D), (T, D, D), (T-1, D, D). The precision matrix has the blocks -(
 and -cross_t above it; one pass of block elimination gives A and all that follows (the Kalman filter in information
 form), and a second pass back the marginals (Rauch, Tung and Striebel). Sequences of unequal lengths are padded to one
 T: `masked` replaces the potentials of padded steps, whatever they hold, by those of independent normals whose
-log-normaliser is nought, so that they add nothing to A or its gradient; `chain_entropy` and `chain_moments` take the
+log-normaliser is zero, so that they add nothing to A or its gradient; `chain_entropy` and `chain_moments` take the
 mask too.
 
 These functions take one sequence; map them over a batch by `jax.vmap`.

@@ -3,10 +3,10 @@
     q(w, tau) = tau^{D/2 - 1} exp{<L m, tau w> + <-L / 2, tau w w'> - (b + m' L m / 2) tau + a log tau - A},
     A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2
 
-The conjugate prior of y ~ N(w' x, 1 / tau) (seed 002, appendix A): an observation adds (y x, -x x' / 2, -y^2 / 2, 1/2).
-In the coordinates (m, L, a, b) the Fisher matrix is block diagonal, which makes `fisher_solve` a closed form. b is a
-difference of natural parameters, which in float32 loses 6e-8 m' L m / 2 of it: centre y where it is far from zero. The
-constructor raises where more than 1e-3 goes.
+The conjugate prior of y ~ N(w' x, 1 / tau) (Blei, Kucukelbir and McAuliffe 2017, appendix A): an observation adds (y x,
+-x x' / 2, -y^2 / 2, 1/2). In the coordinates (m, L, a, b) the Fisher matrix is block diagonal, which makes
+`fisher_solve` a closed form. b is a difference of natural parameters, which in float32 loses 6e-8 m' L m / 2 of it:
+centre y where it is far from zero. The constructor raises where more than 1e-3 goes.
 """
 
 from __future__ import annotations

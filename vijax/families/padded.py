@@ -18,7 +18,7 @@ class Padded:
     """A chain padded to T steps, of which those exist where `mask` is true; these come first.
 
     The law of the path of a sequence. It acts like its chain: padded steps count nowhere, whatever their potentials
-    hold, their statistics are nought, and a sequence without a step has log-normaliser and entropy nought. The mask is
+    hold, their statistics are zero, and a sequence without a step has log-normaliser and entropy zero. The mask is
     no natural parameter, and `with_naturals` keeps it.
 
     >>> import jax.numpy as jnp

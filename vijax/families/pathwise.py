@@ -1,6 +1,6 @@
 """Log-gamma draws, differentiable in the shape: the source of every Dirichlet, gamma and beta sample.
 
-Draws stay in log space from end to end: 92 % of Gamma(1e-3) draws are nought in float32, and log x is what the models
+Draws stay in log space from end to end: 92 % of Gamma(1e-3) draws are zero in float32, and log x is what the models
 ask for. Marsaglia and Tsang's method draws Gamma(a + 1), boosted down to a by a uniform to the power 1 / a, and that
 uniform is recycled from the acceptance test: given that U < exp(h) was accepted, U / min(1, exp(h)) is uniform again.
 Draws are carried as the offset L = log x - log(a + 2/3), from which `elasticity.py` takes the derivative.

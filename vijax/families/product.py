@@ -2,7 +2,7 @@
 
 The sufficient statistics are a dictionary of the factors' statistics, and so are values, means and modes; the
 natural parameters are again a `Product`. Everything is delegated: what a factor has in closed form is never
-recomputed here. Seed 002, section 4.1.
+recomputed here. Blei, Kucukelbir and McAuliffe 2017, section 4.1.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
     """log pi_1, ..., log pi_{T+1} from the statistics of T sticks.
 
     The last is the log of all that is left of the stick, sum_{j<=T} log(1 - v_j). Which truncation it is depends on
-    what the model does with it (seed 003):
+    what the model does with it (Pei 2019):
 
     - Blei and Jordan: T + 1 components, v_{T+1} = 1. Take all of them: they sum to one.
     - Kurihara et al.: infinitely many components, those after T under the prior. Component k > T has E[log pi_k] = the
@@ -41,7 +41,7 @@ def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
 def log_weight_of_the_rest(left: Float[Array, "*batch"], stick: BetaStats) -> Float[Array, "*batch"]:
     """log sum_{k>T} exp E[log pi_k], every component after T having the prior's mean stick statistics `stick`:
 
-    left + E_p log v - log(1 - exp E_p log(1 - v)), a geometric series (Kurihara et al., 2006; seed 003).
+    left + E_p log v - log(1 - exp E_p log(1 - v)), a geometric series (Kurihara et al., 2006; Pei 2019).
 
     Args:
       left: the last entry of `log_weights`.

@@ -60,7 +60,8 @@ def softmax(num_categories: int) -> VectorLikelihood:
 
 
 def softmax_mixture() -> VectorLikelihood:
-    """Words of a document whose topics have shares softmax(z) (seed 001, appendix A.3, eq. 34); y = (rows, counts):
+    """Words of a document whose topics have shares softmax(z) (Khan et al. 2016, appendix A.3, eq. 34); y = (rows,
+    counts):
 
     log p(y | z) = sum_n c_n log sum_k rows_nk softmax(z)_k,
 

@@ -16,7 +16,7 @@ from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 def poisson_log() -> Likelihood:
     """p(y | z) = Poisson(y; e^z). Its expectations are closed, E e^z = e^(m + v/2); its f has no Lipschitz gradient
-    (seed 001, appendix A.1), so give it `vijax.step_size.backtracking()`.
+    (Khan et al. 2016, appendix A.1), so give it `vijax.step_size.backtracking()`.
 
     >>> round(float(poisson_log().closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
     2.0

@@ -1,4 +1,4 @@
-"""How grad_mu E_q[l] is estimated: one rule per row of the table in DESIGN section 1."""
+"""How grad_mu E_q[l] is estimated: one rule a module."""
 
 from vijax.message.base import Message, MessageRule
 from vijax.message.mean_field import mean_field

@@ -1,6 +1,6 @@
 """The message: an estimate of grad_mu E_q[l], as a natural-parameter direction.
 
-A `MessageRule` is one row of DESIGN section 1's table. It sees the scaled local bound f(stats, theta), theta being
+A `MessageRule` is one way of estimating the message. It sees the scaled local bound f(stats, theta), theta being
 whatever hyperparameters are learnt beside the globals, and differentiates it; no rule knows any model's algebra.
 """
 

@@ -1,4 +1,5 @@
-"""Mean field: the gradient at the expected statistics s = E_q[t(beta)] (seed 002, eq. 41; seed 003, section on SVI)."""
+"""Mean field: the gradient at the expected statistics s = E_q[t(beta)] (Blei, Kucukelbir and McAuliffe 2017, eq. 41;
+Pei 2019, section on SVI)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Some globals treated by one rule, some by another: variational EM has points beside distributions (seed 000, 2.5)."""
+"""Some globals treated by one rule, some by another: variational EM has points beside distributions (Hoffman and Blei
+2015, section 2.5)."""
 
 from __future__ import annotations
 

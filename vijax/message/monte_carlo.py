@@ -1,4 +1,4 @@
-"""Monte Carlo messages for local bounds that are not linear in the statistics (seed 001, section 3.2).
+"""Monte Carlo messages for local bounds that are not linear in the statistics (Khan et al. 2016, section 3.2).
 
     grad_mu E_q[l(t(beta))] = F^-1 grad_lambda E_q[l(t(beta))]
 

@@ -1,4 +1,4 @@
-"""Point estimates of the globals: maximum likelihood and maximum a posteriori, hence EM (seed 003, sections 2 to 5).
+"""Point estimates of the globals: maximum likelihood and maximum a posteriori, hence EM (Pei 2019, sections 2 to 5).
 
 The state is lambda as ever, prior plus (running) expected statistics; the point is its mode. With a full batch and
 step size one that is EM, with minibatches and decreasing steps online EM.

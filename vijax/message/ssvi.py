@@ -1,4 +1,4 @@
-"""Structured SVI: messages at a *sample* of the globals (seed 000, Algorithm 1).
+"""Structured SVI: messages at a *sample* of the globals (Hoffman and Blei 2015, Algorithm 1).
 
 SSVI    m = V(beta, lambda) eta_hat(beta),   beta ~ q,   V = F^-1 J   (eq. 7, 8): unbiased natural gradient
 SSVI-A  m = eta_hat(beta)                    (eq. 10): V replaced by its expectation, the identity

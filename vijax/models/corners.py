@@ -2,7 +2,7 @@
 Vavasis 2014), weighed by how much is known of each row.
 
 Rows that are mixtures of K profiles, y_t ~ Poisson(sum_k n_tk p_k), lie in a cone whose edges are the profiles. The row
-farthest from nought lies near an edge; projected on the complement of that row, the next one near another edge, and so
+farthest from zero lies near an edge; projected on the complement of that row, the next one near another edge, and so
 on. With y_t / n_t, n_t the row's total, a row of two counts would look purest of all; with
 
     x_t = y_t / sqrt(n_t),    sum_f Var x_tf = 1,

@@ -1,4 +1,4 @@
-"""The correlated topic model (Blei and Lafferty 2007; seed 001, section 2.2 and appendix A.3).
+"""The correlated topic model (Blei and Lafferty 2007; Khan et al. 2016, section 2.2 and appendix A.3).
 
     beta_k ~ Dirichlet(eta),  (mu, Sigma^-1) ~ normal-Wishart,  z_d ~ N(mu, Sigma),
     each word of document d ~ sum_k softmax(z_d)_k beta_k

@@ -1,4 +1,4 @@
-"""Dirichlet-process mixtures by stick breaking, truncated in either of two ways (seed 003, section on DPMM).
+"""Dirichlet-process mixtures by stick breaking, truncated in either of two ways (Pei 2019, section on DPMM).
 
     v_k ~ Beta(1, concentration),  pi_k = v_k prod_{j<k} (1 - v_j),  z_n ~ pi,  y_n | z_n = k ~ emission, beta_k
 

@@ -1,7 +1,7 @@
 """What a mixture component, or a state of a chain, emits: a conjugate prior and the log likelihood in its statistics.
 
 An `Emission` serves every model with exchangeable components: mixtures, Dirichlet-process mixtures, hidden Markov
-models (seed 003, eq. 9.1 to 9.9: a mixture of *any* exponential family).
+models (Pei 2019, eq. 9.1 to 9.9: a mixture of *any* exponential family).
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
 
 
 def log_predictive(log_likelihood: LogLikelihood, q: Family | Point, y: Float[Array, ...]) -> Float[Array, " K"]:
-    """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (seed
-    003, section on predictive distributions). A difference of large numbers: evaluate it in float64. At a point, its
+    """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (Pei
+    2019, section on predictive distributions). A difference of large numbers: evaluate it in float64. At a point, its
     log p(y | component k)."""
     if isinstance(q, Point):
         return log_likelihood(q.expected_stats(), y)
@@ -124,7 +124,8 @@ def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emissio
 
 
 def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: Any = 100.0) -> Emission:
-    """Normal with unit variances (seed 002, sections 2 and 3; seed 004): means are N(location, variance)."""
+    """Normal with unit variances (Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3): means are N(location,
+    variance)."""
     sizes = _sizes(num_components, dim)
     prior = Normal.from_mean_variance(_full("location", location, sizes), _full("variance", variance, sizes))
 
@@ -137,8 +138,8 @@ def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: 
 def diagonal_gaussian(
     num_components: int, dim: int, location: Any = 0.0, strength: Any = 0.01, shape: Any = 1.0, rate: Any = 1.0
 ) -> Emission:
-    """Normal with diagonal covariance (seed 002, appendix B): mean and precision of each dimension are
-    NormalGamma(location, strength, shape, rate), the precision's prior mean shape / rate."""
+    """Normal with diagonal covariance (Blei, Kucukelbir and McAuliffe 2017, appendix B): mean and precision of each
+    dimension are NormalGamma(location, strength, shape, rate), the precision's prior mean shape / rate."""
     sizes = _sizes(num_components, dim)
     given = {"location": location, "strength": strength, "shape": shape, "rate": rate}
     prior = NormalGamma.from_parameters(**{name: _full(name, value, sizes) for name, value in given.items()})
@@ -158,7 +159,7 @@ def full_gaussian(
     degrees: float | None = None,
     scale: Any = None,
 ) -> Emission:
-    """Normal with full covariance (seed 003): mean and precision matrix are NormalWishart.
+    """Normal with full covariance (Pei 2019): mean and precision matrix are NormalWishart.
 
     Args:
       num_components: K.

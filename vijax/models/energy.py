@@ -7,7 +7,8 @@ For globals beta with priors, and for each group n of observations y_n with loca
 E linear in the statistics of each variable separately. Then the complete conditional of a node is the member of its
 family whose natural parameter is the *gradient* of the energy in that node's statistics, and everything follows with
 no derivation: coordinate ascent (that gradient at mean statistics), Gibbs sampling (at statistics of draws), the
-bound, and through it every algorithm of `vijax.algorithms` (seed 002, eq. 18, 38 and 41; seed 000, section 2.6).
+bound, and through it every algorithm of `vijax.algorithms` (Blei, Kucukelbir and McAuliffe 2017, eq. 18, 38 and 41;
+Hoffman and Blei 2015, section 2.6).
 
 With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and log g included:
 at the exact conditional it is log p(y_n | beta) itself.

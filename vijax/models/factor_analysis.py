@@ -1,5 +1,5 @@
-"""Factor analysis, probabilistic principal components and matrix factorisation, missing entries allowed (seed 000,
-section 2.1).
+"""Factor analysis, probabilistic principal components and matrix factorisation, missing entries allowed (Hoffman and
+Blei 2015, section 2.1).
 
     x_n ~ N(0, I_K),   y_nd ~ N(w_d' x_n + m_d, 1 / tau_d),   (w_d, m_d) ~ N(0, I / loading_precision),
     tau_d ~ Gamma(shape, rate), one for all d where the noise is isotropic

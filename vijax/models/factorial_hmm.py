@@ -1,4 +1,5 @@
-"""Factorial hidden Markov models: several chains, one series (seed 000, section 2.1; Ghahramani and Jordan, 1997).
+"""Factorial hidden Markov models: several chains, one series (Hoffman and Blei 2015, section 2.1; Ghahramani and
+Jordan, 1997).
 
     z^m a Markov chain over K states for each m = 1..M,   y_td ~ N(sum_m w_d[m, z^m_t], 1 / tau_d),
     (w_d, tau_d) from a normal-gamma prior, rows of initial and transition from Dirichlets

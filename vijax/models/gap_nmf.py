@@ -1,4 +1,4 @@
-"""Gamma-process Poisson matrix factorisation, GaP-KL-NMF (seed 000, section 4.3, eq. 12).
+"""Gamma-process Poisson matrix factorisation, GaP-KL-NMF (Hoffman and Blei 2015, section 4.3, eq. 12).
 
     W_fk ~ Gamma(a, a),   theta_k ~ Gamma(alpha / K, alpha c),   H_kt ~ Gamma(b, b),
     Y_ft ~ Poisson(sum_k theta_k W_fk H_kt)
@@ -51,7 +51,7 @@ def gap_nmf(
 
     Args:
       num_rows: F, frequencies.
-      num_components: K, more than are needed: theta of the others goes to nought.
+      num_components: K, more than are needed: theta of the others goes to zero.
       a: shape (and rate) of the dictionary's entries; below 1 spectra are sparse.
       b: shape (and rate) of the activations.
       alpha: shape of the gamma process.

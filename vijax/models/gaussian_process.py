@@ -1,4 +1,5 @@
-"""Gaussian-process regression and classification with any likelihood (seed 001, section 3.1; appendices A.1 and D).
+"""Gaussian-process regression and classification with any likelihood (Khan et al. 2016, section 3.1; appendices A.1 and
+D).
 
     z ~ N(0, k(X, X) + jitter I),   y_n | z_n ~ p(y_n | z_n)
 

@@ -1,11 +1,12 @@
-"""Hierarchical regressions: groups whose coefficients come from one population (seed 000, section 2.1).
+"""Hierarchical regressions: groups whose coefficients come from one population (Hoffman and Blei 2015, section 2.1).
 
     (mu, L) ~ normal-Wishart, or normal-gammas,  b_j ~ N(mu, L^-1),  y_jn | b_j ~ p(y | x_jn' b_j)
 
 A group is what a minibatch is made of, b_j its local variable, kept joint. Linear: y ~ N(x' b, 1 / tau), tau gamma.
 Probit, by augmentation (Albert and Chib 1993): y = sign z, z ~ N(x' b, 1), the local |z| = y z a normal cut off at 0.
 Logistic, by augmentation with Polya-gamma variables w (Polson, Scott and Windle 2013), which in mean field is the bound
-of Jaakkola and Jordan (seed 002, section 5.3), E[w] = 2 lambda(xi), xi^2 = E[(x' b)^2]. q(b_j) is normal,
+of Jaakkola and Jordan (Blei, Kucukelbir and McAuliffe 2017, section 5.3), E[w] = 2 lambda(xi), xi^2 = E[(x' b)^2].
+q(b_j) is normal,
 
     cov_j^-1 = E[L] + sum_n c_n x x',   mean_j = cov_j (E[L mu] + sum_n r_n x)
 

@@ -1,4 +1,4 @@
-"""Hidden Markov models with any emission, over sequences of unequal length (seed 003, section on HMMs).
+"""Hidden Markov models with any emission, over sequences of unequal length (Pei 2019, section on HMMs).
 
     initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     y_t | z_t = k ~ emission with parameters beta_k

@@ -1,4 +1,5 @@
-"""Latent Dirichlet allocation (seed 000, section 4.1; seed 002, section 4.3; seed 003, section on LDA).
+"""Latent Dirichlet allocation (Hoffman and Blei 2015, section 4.1; Blei, Kucukelbir and McAuliffe 2017, section 4.3;
+Pei 2019, section on LDA).
 
     beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_dm ~ Categorical(theta_d),  w_dm ~ Categorical(beta_{z_dm})
 
@@ -97,7 +98,7 @@ def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKey
 
 def smoothed_topics(estimates: Estimates) -> Float[Array, "K V"]:
     """Means of the topics' Dirichlets, under EM and MAP too: at their mode a word not seen in training has probability
-    nought, and a held-out document that holds it no finite score."""
+    zero, and a held-out document that holds it no finite score."""
     topics = estimates["topics"]
     return (topics.law if isinstance(topics, Point) else topics).mean()
 
@@ -166,7 +167,8 @@ def _chunk_likelihood(
 def expected_log_likelihood(
     rows: Float[Array, "D n K"], counts: Float[Array, "D n"], gamma: Float[Array, "D K"]
 ) -> Float[Array, " D"]:
-    """sum_v c_v log sum_k exp(E log theta_k) beta_kv at q(theta_d) = Dirichlet(gamma_d) (seed 002, section 4.3)."""
+    """sum_v c_v log sum_k exp(E log theta_k) beta_kv at q(theta_d) = Dirichlet(gamma_d) (Blei, Kucukelbir and McAuliffe
+    2017, section 4.3)."""
     log_weight = Dirichlet(gamma).expected_stats().log
     # The largest weight is 1, so that small alpha cannot underflow them all.
     largest = jnp.max(log_weight, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Generalised linear models with a Gaussian prior (seed 001, appendix E).
+"""Generalised linear models with a Gaussian prior (Khan et al. 2016, appendix E).
 
     w ~ N(0, s^2 I),   z_n = x_n' w,   y_n | z_n ~ p(y_n | z_n)
 
@@ -77,7 +77,8 @@ def glm(
 def logistic_regression(
     x: Any, y: Any, prior_scale: float = 1.0, bound: str = "exact", form: str | None = None
 ) -> PredictorModel:
-    """Bayesian logistic regression (seed 001, appendix E; seed 002, section 5.3), labels -1 and +1.
+    """Bayesian logistic regression (Khan et al. 2016, appendix E; Blei, Kucukelbir and McAuliffe 2017, section 5.3),
+    labels -1 and +1.
 
     Args:
       x: design matrix, see `glm`.

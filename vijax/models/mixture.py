@@ -1,4 +1,5 @@
-"""Finite mixtures of any exponential family (seed 002, sections 2, 3 and appendix B; seed 003, sections 2 and 9).
+"""Finite mixtures of any exponential family (Blei, Kucukelbir and McAuliffe 2017, sections 2, 3 and appendix B; Pei
+2019, sections 2 and 9).
 
 weights ~ Dirichlet(concentration),  z_n ~ weights,  y_n | z_n = k ~ emission with parameters beta_k
 """
@@ -33,12 +34,13 @@ def mixture(
       init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and `random_responsibilities()` find other
         optima.
       weights: of the components where they are known, K probabilities or 1 / K for all; `concentration` then says
-        nothing. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of seed 002.
+        nothing. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of Blei,
+        Kucukelbir and McAuliffe 2017.
 
     Returns:
       A `Model` with globals `weights` (where they are not known) and `components`; data of shape (N, D);
-      `fit.score(y, key=key)` is the held-out log predictive density (of which seed 002, eq. 36 is an approximation),
-      `fit.locals(y, key=key)["z"].probs` are the responsibilities.
+      `fit.score(y, key=key)` is the held-out log predictive density (of which Blei, Kucukelbir and McAuliffe 2017, eq.
+      36 is an approximation), `fit.locals(y, key=key)["z"].probs` are the responsibilities.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
@@ -82,8 +84,8 @@ def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
 
 
 def score(emission: Emission, q: Estimates, data: PyTree, weights: Float[Array, " K"] | None = None) -> Any:
-    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]: what seed 002, eq. 36 approximates by
-    p(y | E[beta_k]), which `log_predictive_density(..., plug_in=True)` gives."""
+    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]: what Blei, Kucukelbir and McAuliffe
+    2017, eq. 36 approximates by p(y | E[beta_k]), which `log_predictive_density(..., plug_in=True)` gives."""
     from vijax.evaluate import log_predictive_density
 
     return log_predictive_density(emission, q["components"], q["weights"].mean() if weights is None else weights, data)

@@ -1,9 +1,9 @@
-"""Probabilistic latent semantic analysis, both kinds, and their Bayesian versions (seed 003, section on pLSA).
+"""Probabilistic latent semantic analysis, both kinds, and their Bayesian versions (Pei 2019, section on pLSA).
 
 A data set is a list of pairs (d_i, x_i), word x in document d:
 
-    joint (pLSA 1):        p(d, x) = sum_k pi_k xi_kd eta_kx                                  (seed 003, eq. 2.91)
-    conditional (pLSA 2):  p(x | d) = sum_k pi_dk eta_kx                                      (seed 003, eq. 2.92)
+    joint (pLSA 1):        p(d, x) = sum_k pi_k xi_kd eta_kx                                  (Pei 2019, eq. 2.91)
+    conditional (pLSA 2):  p(x | d) = sum_k pi_dk eta_kx                                      (Pei 2019, eq. 2.92)
 
 with Dirichlet priors on pi, xi, eta. `em` is the EM of the seed; `map` smooths it; `cavi` on the conditional form is
 latent Dirichlet allocation with the proportions of all documents among the globals (`vijax.models.lda` has them local).

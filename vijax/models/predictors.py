@@ -1,6 +1,6 @@
 """Models of Gaussian predictors, y_n | z_n ~ p(y_n | z_n), z ~ N(0, K): what the GP and the GLM have in common.
 
-    ELBO(q) = sum_n E_{N(m_n, v_n)}[log p(y_n | z_n)] - KL(q || p)          (seed 001, section 3.1, examples 1 and 2)
+    ELBO(q) = sum_n E_{N(m_n, v_n)}[log p(y_n | z_n)] - KL(q || p)     (Khan et al. 2016, section 3.1, examples 1 and 2)
 
 q is stored as sites relative to the prior, 2N numbers, so that it follows the prior when hyperparameters change.
 """

@@ -1,4 +1,5 @@
-"""Linear regression with automatic relevance determination (seed 002, appendix A, after Drugowitsch 2013).
+"""Linear regression with automatic relevance determination (Blei, Kucukelbir and McAuliffe 2017, appendix A, after
+Drugowitsch 2013).
 
     y_n ~ N(w' x_n, 1 / tau),   w | tau, a ~ N(0, (tau diag a)^-1),   tau ~ Gamma(shape, rate),
     a_d ~ Gamma(relevance_shape, relevance_rate)

@@ -1,4 +1,4 @@
-"""The simple mixture of documents: every document has one topic (seed 003, section on SMM, eq. 2.7 and 2.8).
+"""The simple mixture of documents: every document has one topic (Pei 2019, section on SMM, eq. 2.7 and 2.8).
 
     pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,  words of d ~ eta_{z_d}, independently
 

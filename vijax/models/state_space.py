@@ -1,4 +1,4 @@
-"""Linear-Gaussian state-space models, missing entries allowed (seed 000, section 2.1).
+"""Linear-Gaussian state-space models, missing entries allowed (Hoffman and Blei 2015, section 2.1).
 
     x_1 ~ N(m, 1 / p),   x_tk ~ N(a_k' x_{t-1}, 1 / q_k),   y_td ~ N(c_d' x_t + b_d, 1 / r_d),
 
@@ -159,7 +159,7 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
 
 
 def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int) -> Float[Array, "N T K"]:
-    """Leading principal components of windows, of variance one; nought where there is nothing."""
+    """Leading principal components of windows, of variance one; zero where there is nothing."""
     seen = mask[..., None] & ~jnp.isnan(y)
     count = jnp.maximum(jnp.sum(seen, (0, 1)), 1)
     y = jnp.where(seen, y, 0.0)

@@ -1,4 +1,4 @@
-"""Proximal-gradient stochastic variational inference (seed 001)."""
+"""Proximal-gradient stochastic variational inference (Khan et al. 2016)."""
 
 from vijax.proximal.algorithm import pg_svi
 from vijax.proximal.state import PGInfo, PGState

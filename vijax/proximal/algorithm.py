@@ -1,4 +1,5 @@
-"""Proximal-gradient SVI: natural-gradient steps in closed form for models that are not conjugate (seed 001, eq. 9).
+"""Proximal-gradient SVI: natural-gradient steps in closed form for models that are not conjugate (Khan et al. 2016, eq.
+9).
 
     lambda <- argmin <grad f_hat(lambda_t), lambda> + h(lambda) + D(lambda || lambda_t) / beta,   -ELBO = f + h
 
@@ -51,7 +52,7 @@ def pg_svi(
     average_after: int | None = None,
     **choices: Any,
 ) -> Algorithm:
-    """Proximal-gradient SVI (seed 001, eq. 9, 19; appendices D and E).
+    """Proximal-gradient SVI (Khan et al. 2016, eq. 9, 19; appendices D and E).
 
     Args:
       model: of Gaussian predictors (`vijax.models.gp`, `glm`), whose posterior is prior plus sites; or any

@@ -95,7 +95,7 @@ def collapsed_gibbs_lda(
     Raises:
       ValueError: an argument out of range, or documents without words.
 
-    Source: Griffiths and Steyvers 2004; seed 000, appendix C.
+    Source: Griffiths and Steyvers 2004; Hoffman and Blei 2015, appendix C.
 
     >>> from vijax.data import Corpus
     >>> corpus = Corpus.from_counts([[9, 8, 0, 0], [0, 0, 7, 9], [8, 9, 0, 0], [0, 0, 9, 9]])

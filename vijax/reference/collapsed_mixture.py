@@ -1,4 +1,5 @@
-"""Collapsed Gibbs sampling of mixtures (Neal 2000, algorithm 3; seed 000, section 4.2): one label drawn at a time.
+"""Collapsed Gibbs sampling of mixtures (Neal 2000, algorithm 3; Hoffman and Blei 2015, section 4.2): one label drawn at
+a time.
 
     p(z_n = k | other z, y)  in proportion to  (concentration_k + n_k) p(y_n | the other y_m with z_m = k),
 
@@ -97,7 +98,7 @@ def _chain(
         return _moved((counts, q), new, eta, 1.0), new
 
     def sweep(labels: Int[Array, " N"], key: PRNGKeyArray) -> tuple[Array, tuple]:
-        # Tables made anew, so that rounding does not add up over sweeps.
+        # Tables made again, so that rounding does not add up over sweeps.
         rows = y, etas, labels, jax.random.split(key, len(y))
         (counts, q), labels = jax.lax.scan(draw, conditional(labels), rows)
         of_labels = Dirichlet(counts).log_normalizer() - Dirichlet(concentration).log_normalizer()

@@ -1,7 +1,8 @@
 """Gibbs sampling of any model written as an energy: the exact posterior, slowly, to judge approximations by.
 
 Each variable in turn is drawn from its complete conditional, the member of its family whose natural parameter is the
-prior's plus the gradient of the energy in its statistics (seed 002, section 2.4; seed 003, section on Gibbs sampling).
+prior's plus the gradient of the energy in its statistics (Blei, Kucukelbir and McAuliffe 2017, section 2.4; Pei 2019,
+section on Gibbs sampling).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Hamiltonian Monte Carlo and Metropolis-Hastings of any model written as an energy, through `blackjax`.
 
-Samplers that share no code with ours, to judge both the approximations and `reference.gibbs` by (seed 002, sections 3.4
-and 5; seed 004). Globals, and the locals that are asked for, move in unconstrained coordinates; all other locals are
-integrated out.
+Samplers that share no code with ours, to judge both the approximations and `reference.gibbs` by (Blei, Kucukelbir and
+McAuliffe 2017, sections 3.4 and 5). Globals, and the locals that are asked for, move in unconstrained coordinates; all
+other locals are integrated out.
 """
 
 from __future__ import annotations

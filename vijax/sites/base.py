@@ -1,4 +1,5 @@
-"""Sites, and what a prior of Gaussian predictors z ~ N(0, K) must be able to do with them (seed 001, appendix D).
+"""Sites, and what a prior of Gaussian predictors z ~ N(0, K) must be able to do with them (Khan et al. 2016, appendix
+D).
 
     q(z) ∝ p(z) prod_n exp(a_n z_n - g_n z_n^2 / 2):    V^-1 = K^-1 + diag(g),   m = V a
 

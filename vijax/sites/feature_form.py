@@ -1,4 +1,4 @@
-"""Feature space: z = X w, w ~ N(0, I) (seed 001, appendix E). A GP whitened by K = L L' is the case X = L.
+"""Feature space: z = X w, w ~ N(0, I) (Khan et al. 2016, appendix E). A GP whitened by K = L L' is the case X = L.
 
     P = I + X' diag(g) X,   w = P^-1 X' a,   m = X w,   v_n = |C^-1 x_n|^2   with P = C C'
 

@@ -1,4 +1,5 @@
-"""Kernel space: the prior is its covariance matrix (seed 001, eq. 19 and appendix E; sites of nonnegative precision).
+"""Kernel space: the prior is its covariance matrix (Khan et al. 2016, eq. 19 and appendix E; sites of nonnegative
+precision).
 
     B = I + S K S,  S = diag(g)^(1/2);   alpha = a - S B^-1 S K a,   m = K alpha,   V = K - K S B^-1 S K
 
