@@ -126,6 +126,16 @@ def test_the_next_search_starts_higher_only_after_a_first_trial_that_served():
     assert float(safeguard.next_rho(rule, rho, jnp.int32(1))) == 0.5
 
 
+def test_where_every_trial_lowers_the_objective_no_step_is_taken():
+    current = vi.sites.Sites(jnp.ones(2), jnp.ones(2))
+    worse = lambda rho: safeguard.Trial(tree.scale(1 + rho, current), rho, jnp.int32(1))
+    objective_of = lambda sites: -jnp.sum(sites.precision)
+    trial, refused = safeguard.backtrack(worse, objective_of, current, jnp.float32(0.5), backtracking(max_trials=3))
+    assert int(refused) == 3
+    np.testing.assert_array_equal(trial.sites.precision, current.precision)
+    assert int(trial.retractions) == 0
+
+
 def test_the_score_function_of_an_expectation_is_unbiased_at_two_draws():
     """l = z^3 / 3 + z^2 at N(.3, .5): E l' = m^2 + v + 2 m, E l'' = 2 m + 2. A baseline of n halves both."""
     m, v, likelihood = jnp.array([0.3]), jnp.array([0.5]), lambda y, z: z**3 / 3 + z**2
