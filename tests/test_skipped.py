@@ -88,6 +88,14 @@ def test_skipped_steps_are_counted_over_all_parts_of_a_run():
         np.testing.assert_array_equal(a, b)
 
 
+def test_skipped_steps_in_a_row_are_forgotten_after_a_good_one():
+    alg, data = vi.svi(coin()), Stream(bad=(1, 2, 4, 5))
+    with pytest.warns(vi.SkippedStepsWarning, match="^4 of 9 steps"):
+        fit = vi.fit(alg, data, key=KEY, num_steps=9, steps_per_chunk=3, max_bad_steps=3)
+    assert fit.status is vi.Status.FINISHED
+    assert int(fit.state.bad_steps) == 0
+
+
 def test_a_clean_run_says_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -103,6 +103,14 @@ def test_memory_moves_the_sites_of_the_batch_to_their_own_messages():
     np.testing.assert_allclose(sites.linear, 0.3 / VARIANCE * np.array([0.5, 0, 2.0, 0]), rtol=1e-5)
 
 
+def test_padding_sends_no_message_and_counts_in_no_scale():
+    """N/S = 4/2 times the messages of two sites; that of the third row, padding, is left out."""
+    batch = vi.Minibatch({"site": np.array([0, 2, 1]), "y": np.array([0.5, 2.0, 9.0])}, 4, np.float32([1, 1, 0]))
+    sites = after(1, batch, step_size=constant(0.3))[0].posterior
+    np.testing.assert_allclose(sites.precision, 2 * 0.3 / VARIANCE * np.array([1, 0, 1, 0]), rtol=1e-5)
+    np.testing.assert_allclose(sites.linear, 2 * 0.3 / VARIANCE * np.array([0.5, 0, 2.0, 0]), rtol=1e-5)
+
+
 def test_the_average_is_that_of_the_steps_from_its_first_on():
     states = after(6, average_after=2, step_size=constant(0.2))
     expected = np.mean([state.posterior.precision for state in states[2:]], axis=0)
@@ -124,6 +132,16 @@ def test_the_next_search_starts_higher_only_after_a_first_trial_that_served():
     rule, rho = backtracking(grow=3.0), jnp.float32(0.5)
     np.testing.assert_allclose(safeguard.next_rho(rule, rho, jnp.int32(0)), 0.75, rtol=1e-6)
     assert float(safeguard.next_rho(rule, rho, jnp.int32(1))) == 0.5
+
+
+def test_where_every_trial_lowers_the_objective_no_step_is_taken():
+    current = vi.sites.Sites(jnp.ones(2), jnp.ones(2))
+    worse = lambda rho: safeguard.Trial(tree.scale(1 + rho, current), rho, jnp.int32(1))
+    objective_of = lambda sites: -jnp.sum(sites.precision)
+    trial, refused = safeguard.backtrack(worse, objective_of, current, jnp.float32(0.5), backtracking(max_trials=3))
+    assert int(refused) == 3
+    np.testing.assert_array_equal(trial.sites.precision, current.precision)
+    assert int(trial.retractions) == 0
 
 
 def test_the_score_function_of_an_expectation_is_unbiased_at_two_draws():

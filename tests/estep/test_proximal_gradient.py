@@ -265,6 +265,8 @@ def test_a_document_without_a_start_begins_at_the_prior_mean_and_narrower_by_its
     np.testing.assert_allclose(local.mean, np.tile(MU, (DOCS, 1)), atol=1e-12)
     np.testing.assert_allclose(local.site, added, atol=1e-12)
     np.testing.assert_allclose(other.site, 0.5 * added, atol=1e-12)
+    assert COUNTS[-1].sum() == 0  # what has no words believes the present prior, wherever it starts
+    np.testing.assert_allclose(other.mean[-1], MU, atol=1e-12)
 
 
 def test_refining_averages_new_draws():

@@ -125,7 +125,7 @@ def predictive(first, topics, alpha):
 
 
 def test_short_documents_are_skipped_and_counted():
-    corpus = corpus_of([0, 1, 2, 3, 0, 1], [], [3], [0, 0])
+    corpus = corpus_of([0, 1, 2, 3, 0, 1, 1], [], [3], [0, 0])  # the odd token of seven is given, and not scored
     completion = document_completion(TOPICS, ALPHA, corpus, jax.random.key(0))
     assert completion.rows.tolist() == [0, 3]
     assert completion.num_tokens.tolist() == [3, 1]

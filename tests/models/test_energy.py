@@ -312,6 +312,33 @@ class TestStarts:
         assert np.ptp(near["mu"].mean(), axis=0).max() < 0.5 < np.ptp(diverse["mu"].mean(), axis=0).max()
         np.testing.assert_allclose(jnp.sum(diverse["weights"].concentration), 123.0, rtol=1e-5)
 
+    def test_globals_whose_prior_depends_on_others_start_at_what_it_says_of_them(self):
+        """mu_k ~ N(1, 1 / tau), tau ~ Gamma(2, 8), its mean 1/4: each centre is pulled to 1 by a quarter of a group."""
+
+        def energy(s, y):
+            fit = y * s["mu"].value - 0.5 * s["mu"].square - 0.5 * y**2
+            return jnp.vdot(s["z"].one_hot, s["weights"].log + fit)
+
+        def prior_energy(s):
+            return jnp.sum(0.5 * (s["tau"].log - s["tau"].value * (s["mu"].square - 2 * s["mu"].value + 1)))
+
+        model = vi.energy_model(
+            globals={
+                "mu": vi.conditional(vi.Normal.from_mean_variance(jnp.zeros(2), 10.0)),
+                "tau": vi.Gamma.from_shape_rate(2.0, 8.0),
+                "weights": vi.Dirichlet.from_concentration(jnp.ones(2)),
+            },
+            locals={"z": vi.Categorical.from_probs([0.5, 0.5])},
+            energy=energy,
+            prior_energy=prior_energy,
+            example=0.0,
+            init=vi.init.kmeans_plus_plus(),
+        )
+        y = np.float32([-5.5, -4.5, 5.0])
+        q = vi.cavi(model).init(jax.random.key(0), vi.Minibatch(y, None)).posterior
+        np.testing.assert_allclose(np.sort(q["mu"].mean()), [(-10 + 0.25) / 2.25, (5 + 0.25) / 1.25], rtol=1e-5)
+        np.testing.assert_allclose([q["tau"].shape, q["tau"].rate], [2 + 1, 8 + 0.5 * 2 * (10 + 1)], rtol=1e-5)
+
     def test_maximum_likelihood_starts_without_the_prior(self):
         q = self.start(vi.init.kmeans_plus_plus(), vi.em)
         np.testing.assert_allclose(np.sort(q["mu"].mean(), axis=0)[0], self.Y[:40].mean(0), rtol=1e-4)

@@ -127,8 +127,12 @@ def test_score_of_known_parameters_is_the_evidence():
     q = vi.Product({n: vi.Dirichlet.from_concentration(1e7 * p) for n, p in zip(names, start, strict=True)})
     from vijax.models.hmm import score
 
+    known = lambda words: baum_welch(words, *start, steps=1)[3]
     found = score(emission.categorical(2, 3), q, (WORDS[None], np.ones((1, 5), bool)))
-    np.testing.assert_allclose(found.mean, baum_welch(WORDS, *start, steps=1)[3] / 5, rtol=1e-5)
+    np.testing.assert_allclose(found.mean, known(WORDS) / 5, rtol=1e-5)
+    beside = score(emission.categorical(2, 3), q, vi.models.pad([WORDS, WORDS[:3]]))  # padding is no step
+    np.testing.assert_allclose(beside.mean, (known(WORDS) + known(WORDS[:3])) / 8, rtol=1e-5)
+    assert beside.num_tokens.tolist() == [5, 3]
 
 
 def peers(kind, rng):

@@ -118,6 +118,15 @@ def test_starts_from_a_padded_minibatch_are_those_of_its_rows_scaled():
     np.testing.assert_allclose(np.asarray(q["mu"].mean())[order], [-30 / 6.01, 10 / 2.01], rtol=1e-5)
 
 
+def test_rows_of_weight_zero_pull_no_centre():
+    """With the two at 100 as members, their centre would leave 4 and 5 to the other one."""
+    points = jnp.array([[-5.0], [-4.0], [4.0], [5.0], [100.0], [100.0]])
+    labels = vi.init.nearest_labels(KEY, points, jnp.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0]), 2, 5)
+    left, right = int(labels[0]), int(labels[3])
+    assert left != right
+    assert labels[:4].tolist() == [left, left, right, right]
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
