@@ -105,19 +105,19 @@ def test_a_run_that_failed_says_so_above_what_it_found(folder, capsys):
     result = read_json(folder / "result.json")
     write_json(folder / "result.json", result | {"status": "diverged: \x1b[31mtoo far", "blocks": []})
     assert main(["summary", str(folder)]) == 0
-    assert capsys.readouterr().out == "Not whole: diverged: \\x1b[31mtoo far\n"
+    assert capsys.readouterr().out == "Not complete: diverged: \\x1b[31mtoo far\n"
     assert main(["report", str(folder)]) == 0
-    assert (folder / "summary.txt").read_text() == "Not whole: diverged: \\x1b[31mtoo far\n"
+    assert (folder / "summary.txt").read_text() == "Not complete: diverged: \\x1b[31mtoo far\n"
 
 
 def test_an_interrupted_run_says_how_to_go_on_in_words_of_the_command_line(folder, capsys):
     result = read_json(folder / "result.json")
     write_json(folder / "result.json", result | {"status": str(Status.INTERRUPTED)})
     assert main(["summary", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith(f"Not whole: interrupted. Go on: vijax resume {folder}\n\n")
+    assert capsys.readouterr().out.startswith(f"Not complete: interrupted. Go on: vijax resume {folder}\n\n")
     assert main(["report", str(folder)]) == 0
     page = (folder / "report.html").read_text()
-    assert f"Not whole: interrupted. Go on: vijax resume {folder}." in page
+    assert f"Not complete: interrupted. Go on: vijax resume {folder}." in page
     assert "fit.state" not in page
 
 
