@@ -10,6 +10,7 @@ import pytest
 import vijax as vi
 from vijax.data import Corpus
 from vijax.interrupt import FINISHING
+from vijax.loader import as_loader
 
 COIN = vi.model(
     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
@@ -69,7 +70,7 @@ CORPUS = Corpus.from_counts(np.ones((4, 6), int))
     [
         (5, {}, {}, r"data: expected word ids below the model's vocab_size=5, got a corpus over 6 words"),
         (6, {"batch_size": 2.5}, {}, r"batch_size: expected an integer from 1 to the 4 groups"),
-        (6, {}, {"estep": "gibs"}, r"estep: expected an E-step such as .*, got gibs"),
+        (6, {}, {"estep": "gibs"}, r"estep: expected an E-step such as .*, got 'gibs'"),
         (6, {}, {"estep": vi.estep.gibbs}, r"estep: expected .*\. Call it: it makes the E-step"),
     ],
 )
@@ -77,3 +78,10 @@ def test_what_cannot_be_fitted_is_named(vocab_size, arguments, choices, message)
     given = {"batch_size": 2} | arguments
     with pytest.raises(ValueError, match=message):
         vi.fit(vi.svi(vi.models.lda(2, vocab_size), **choices), CORPUS, key=jax.random.key(0), num_steps=1, **given)
+
+
+def test_a_corpus_of_fewer_words_than_the_model_warns():
+    """Its other words would take their share of every topic, and nothing would be said."""
+    said = r"a corpus over 6 words for a model of vocab_size=9: 3 of the model's words never occur"
+    with pytest.warns(UserWarning, match=said):
+        as_loader(CORPUS, vi.models.lda(2, 9), None, 0)

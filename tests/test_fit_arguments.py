@@ -35,6 +35,7 @@ CASES = [
         ValueError,
         "expected 1 to 2147483647 steps, got 2147483648",
     ),
+    (lambda: fit(num_steps="3"), ValueError, "^num_steps: expected an integer >= 1, got '3'"),
     (lambda: fit(num_steps=None, num_epochs=1e308), ValueError, "expected 1 to 2147483647 steps"),
     (
         lambda: fit(num_steps=None, num_epochs=np.inf),
@@ -46,7 +47,7 @@ CASES = [
     (lambda: vi.svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, got Algorithm"),
     (lambda: vi.svi(GLM), ValueError, r"^model: expected .*got PredictorModel\. .*vijax\.pg_svi\(model\)"),
     (lambda: vi.pg_svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, gp or glm, got Algorithm"),
-    (lambda: vi.cavi(COIN, estep="cvb0"), ValueError, r"^estep: expected an E-step such as .*, got cvb0"),
+    (lambda: vi.cavi(COIN, estep="cvb0"), ValueError, r"^estep: expected an E-step such as .*, got 'cvb0'"),
     (lambda: vi.cavi(COIN, estep=vi.estep.gibbs), ValueError, r"^estep: .*Call it: it makes the E-step"),
     (
         lambda: vi.cavi(mixture(), estep=vi.estep.cvb0()),
@@ -61,6 +62,11 @@ CASES = [
     # names
     (lambda: vi.svi(COIN, penalty_evry=3), TypeError, "penalty_evry: .*Did you mean 'penalty_every'"),
     (lambda: vi.cavi(COIN, lr=0.1), TypeError, "lr: an algorithm takes no such argument.* step_size"),
+    (
+        lambda: vi.pg_svi(GLM, lr=0.1),
+        ValueError,
+        "^lr: expected for gp and glm one of the arguments .*'step_size'.*, got another name",
+    ),
     # arguments of pg_svi that a vijax.Model has no use for
     (lambda: vi.pg_svi(COIN, memory=True), ValueError, r"^memory: expected it left out for a vijax\.Model"),
     (lambda: vi.pg_svi(COIN, mean="nonsense"), ValueError, "^mean: expected it left out"),

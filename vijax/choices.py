@@ -32,7 +32,9 @@ def check_estep(model: Model, estep: Any) -> None:
         return
     ours = "vijax.estep.mean_field() or vijax.estep.gibbs()"
     remedy = "Call it: it makes the E-step." if callable(estep) else ""
-    require(not isinstance(estep, str) and not callable(estep), "estep", f"an E-step such as {ours}", estep, remedy)
+    require(
+        not isinstance(estep, str) and not callable(estep), "estep", f"an E-step such as {ours}", repr(estep), remedy
+    )
     if model.energy is not None:
         serves = callable(getattr(estep, "conditionals", None))
         require(serves, "estep", f"one for the locals of an energy, {ours}", estep)

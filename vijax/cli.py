@@ -180,8 +180,11 @@ def _end(outcome: Any) -> int:
     if outcome.status is Status.MOSTLY_SKIPPED:
         print("The run failed: what it found rests on the few other steps. Smaller steps: algorithm.step_size.")
         return 3
+    if outcome.status is Status.DIVERGED:
+        print("The run stopped early: diverged. Correct the data, or take smaller steps: algorithm.step_size.")
+        return 3
     print(f"The run stopped early: {outcome.status.name.lower()}. Go on: vijax resume {outcome.folder}")
-    return 3 if outcome.status is Status.DIVERGED else 130
+    return 130
 
 
 # --- errors and start-up ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -117,6 +118,8 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
     Raises:
       ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
         a `check_data` of their own decide that by it), a batch larger than the set, or more words than the model has.
+
+    Warns where documents have fewer words than the model.
     """
     if hasattr(data, "batches"):
         return data
@@ -140,6 +143,12 @@ def _check_words(got: int, vocab_size: int | None) -> None:
         raise ValueError(
             f"data: expected word ids below the model's vocab_size={vocab_size}, got a corpus over {got} words. "
             f"Make the model with vocab_size={got}."
+        )
+    if vocab_size is not None and got < vocab_size:
+        warnings.warn(
+            f"data: a corpus over {got} words for a model of vocab_size={vocab_size}: {vocab_size - got} of the "
+            f"model's words never occur, and take a share of every topic. If that is not meant: vocab_size={got}.",
+            stacklevel=4,
         )
 
 

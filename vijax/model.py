@@ -152,11 +152,15 @@ def model(
 def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
     """What a hand-written bound returned, checked."""
     remedy = "Return (bounds, None) where there are no locals, and one bound for each group, not their sum."
-    got = f"a tuple of {len(said)}" if isinstance(said, tuple) else type(said).__name__
+    got = f"a tuple of {len(said)}" if isinstance(said, tuple) else _kind(said)
     require(isinstance(said, tuple) and len(said) == 2, "local_elbo", "a pair (bounds, locals)", got, remedy)
     shape = jnp.shape(said[0])
     require(len(shape) == 1, "local_elbo", "bounds of shape (groups,)", f"shape {shape}", remedy)
     return said
+
+
+def _kind(x: Any) -> str:
+    return f"one array of shape {jnp.shape(x)}" if isinstance(x, jax.Array) else type(x).__name__
 
 
 def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:

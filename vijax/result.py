@@ -149,5 +149,8 @@ class Fit(NamedTuple):
     def _topics(self) -> Any:
         self._composed("topics", "predictors of new inputs")
         if "topics" not in self.posterior:
-            raise ValueError(f"expected a topic model, got a posterior over {sorted(self.posterior)}.")
+            raise ValueError(
+                f"topics: expected a model with topics, got a posterior over {sorted(self.posterior)}. "
+                "What was found of each row is fit.locals(data, key=key)."
+            )
         return self.posterior["topics"]

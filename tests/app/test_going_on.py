@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import types
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
+from vijax.app import blocks, pages
 from vijax.app import run as runs
 from vijax.app.listing import Seen
 from vijax.app.recorder import Recorder
@@ -105,19 +107,19 @@ def test_a_run_that_failed_says_so_above_what_it_found(folder, capsys):
     result = read_json(folder / "result.json")
     write_json(folder / "result.json", result | {"status": "diverged: \x1b[31mtoo far", "blocks": []})
     assert main(["summary", str(folder)]) == 0
-    assert capsys.readouterr().out == "Not whole: diverged: \\x1b[31mtoo far\n"
+    assert capsys.readouterr().out == "Not complete: diverged: \\x1b[31mtoo far\n"
     assert main(["report", str(folder)]) == 0
-    assert (folder / "summary.txt").read_text() == "Not whole: diverged: \\x1b[31mtoo far\n"
+    assert (folder / "summary.txt").read_text() == "Not complete: diverged: \\x1b[31mtoo far\n"
 
 
 def test_an_interrupted_run_says_how_to_go_on_in_words_of_the_command_line(folder, capsys):
     result = read_json(folder / "result.json")
     write_json(folder / "result.json", result | {"status": str(Status.INTERRUPTED)})
     assert main(["summary", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith(f"Not whole: interrupted. Go on: vijax resume {folder}\n\n")
+    assert capsys.readouterr().out.startswith(f"Not complete: interrupted. Go on: vijax resume {folder}\n\n")
     assert main(["report", str(folder)]) == 0
     page = (folder / "report.html").read_text()
-    assert f"Not whole: interrupted. Go on: vijax resume {folder}." in page
+    assert f"Not complete: interrupted. Go on: vijax resume {folder}." in page
     assert "fit.state" not in page
 
 
@@ -263,3 +265,11 @@ def test_a_score_that_cannot_be_taken_stops_nothing(tmp_path):
     state.step = 7
     assert not Recorder(tmp_path, {}, bad, 1, 0.0, said.append).take_score(Fit(None, state, {}, None))
     assert said == ["no held-out score at step 7: Eigenvalues did not converge. The run goes on."]
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_what_was_found_in_standardised_columns_says_so(tmp_path, standardise):
+    config = types.SimpleNamespace(data=types.SimpleNamespace(standardise=standardise))
+    shown = [blocks.Table("Weights", ("a",), (("1.0",),))]
+    run = pages.Run(tmp_path, config, shown, {"status": "finished"})
+    assert ("In units of standardised columns" in pages.found_text(run)) is standardise

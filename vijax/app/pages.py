@@ -155,8 +155,14 @@ def summary_text(run: Run) -> str:
 
 
 def found_text(run: Run) -> str:
-    """What a run found, in words and numbers; what is not whole says so first."""
-    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
+    """What a run found, in words and numbers; what is not complete says so first."""
+    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown), _units(run)) if part))
+
+
+def _units(run: Run) -> str:
+    """In which units numbers are, where they are not those of the data."""
+    scaled = getattr(run.config.data, "standardise", False) and run.shown
+    return "In units of standardised columns (mean 0, deviation 1 in the training rows)." if scaled else ""
 
 
 def _unfinished(run: Run) -> str:
@@ -168,7 +174,7 @@ def _unfinished(run: Run) -> str:
         return ""
     why = status.partition(";")[0]  # what follows speaks of Python
     more = f". Go on: vijax resume {run.folder}" if status.startswith(("interrupted", "stopped")) else ""
-    return f"Not whole: {why}{more}"
+    return f"Not complete: {why}{more}"
 
 
 def _title(run: Run) -> str:

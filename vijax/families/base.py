@@ -221,7 +221,7 @@ def require_integers(least: int = 1, **sizes: Any) -> None:
     """
     for name, size in sizes.items():
         whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
-        require(whole and size >= least, name, f"an integer >= {least}", size)
+        require(whole and size >= least, name, f"an integer >= {least}", repr(size) if isinstance(size, str) else size)
 
 
 def require_positive(**values: Any) -> None:

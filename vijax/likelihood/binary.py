@@ -57,4 +57,4 @@ def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:
 
 def _check_labels(y: Any, name: str) -> None:
     labels = np.asarray(y)
-    require_sites((labels == 1) | (labels == -1), name, "labels -1 or +1", labels)
+    require_sites((labels == 1) | (labels == -1), name, "labels -1 or +1 (2*y - 1 makes them of 0 and 1)", labels)

@@ -172,7 +172,7 @@ def multilevel_logistic_regression(
 _LOG_2PI = math.log(2 * math.pi)
 _any = lambda y: np.ones(y.shape, bool)
 _signs = lambda y: np.abs(y) == 1
-_SIGNS = "labels -1 and +1 (2 * y - 1 makes them of 0 and 1)"
+_SIGNS = "labels -1 and +1 (2*y - 1 makes them of 0 and 1)"
 
 
 def _regression(

@@ -10,6 +10,7 @@ rho = beta / (1 + beta), for sites simply (1 - rho) (a, g) + rho message.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -110,7 +111,8 @@ def pg_svi(
             **choices,
         )
     require(isinstance(model, PredictorModel), "model", "a vijax.Model, gp or glm", type(model).__name__)
-    require(not choices, "pg_svi", "no argument that only a vijax.Model reads", sorted(choices))
+    known = [name for name in inspect.signature(pg_svi).parameters if name not in ("model", "choices")]
+    require(not choices, ", ".join(choices), f"for gp and glm one of the arguments {known}", "another name")
     require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
     require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
     require_integers(inner_steps=inner_steps)
