@@ -73,6 +73,25 @@ def test_density_of_multilevel_logistic_regression_has_no_augmentation():
     np.testing.assert_allclose(found, by_hand, rtol=1e-10)
 
 
+def test_density_of_sampled_locals_has_their_base_measure():
+    """z ~ Gamma(2, rate), y ~ Poisson(z): the energy leaves out -log z, the density does not."""
+
+    def energy(s, y):
+        z, rate = s["z"], s["rate"]
+        return y * z.log - z.value - jax.scipy.special.gammaln(y + 1) + 2 * z.log + 2 * rate.log - rate.value * z.value
+
+    model = vi.energy_model(
+        globals={"rate": vi.Gamma.from_shape_rate(1.5, 0.5)},
+        locals={"z": vi.Gamma.from_shape_rate(1.0, 1.0)},
+        energy=energy,
+        example=1.0,
+    )
+    y, z = np.array([0.0, 3.0]), np.array([0.4, 2.5])
+    got = reference.log_joint(model, y, sampled=("z",))({"rate": jnp.array(0.7)}, {"z": jnp.asarray(z)})
+    each = stats.poisson(z).logpmf(y) + stats.gamma(2, scale=1 / 0.7).logpdf(z)
+    np.testing.assert_allclose(got, stats.gamma(1.5, scale=1 / 0.5).logpdf(0.7) + each.sum(), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("sampled", "message"),
     [([], "all but one block of the locals"), (["weight", "slope"], "names among the locals")],
