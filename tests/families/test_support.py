@@ -73,6 +73,12 @@ def test_a_truncated_normal_has_no_mass_below_zero() -> None:
         )
 
 
+def test_nought_itself_is_in_the_support_of_a_truncated_normal() -> None:
+    mean = np.array([-3.0, 0.5, 4.0])
+    at_edge = TruncatedNormal.from_mean_variance(jnp.asarray(mean, jnp.float32), 1.0).log_prob(0.0)
+    np.testing.assert_allclose(at_edge, sps.truncnorm(-mean, np.inf, loc=mean).logpdf(0.0), rtol=1e-5)
+
+
 def test_dirichlets_off_the_simplex_and_at_its_edges() -> None:
     flat, sparse, dense = (Dirichlet.from_concentration([c, 1.0, 2.0]) for c in (1.0, 0.5, 3.0))
     edge = jnp.array([0.0, 0.4, 0.6])
