@@ -1,6 +1,7 @@
-"""Tests that belong to the slow suite by their cost alone: tests/dear.txt names them, one node id a line; one without
-its [parameters] stands for all of them. Other slow tests, long by their nature, are marked where they are."""
+"""Tests that belong to the slow suite by their cost alone: tests/dear.txt names them, one node id a line, * for any
+text. Other slow tests, long by their nature, are marked where they are."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,22 +9,25 @@ import pytest
 LIST = Path(__file__).with_name("dear.txt")
 
 
-def mark_dear(items: list[pytest.Item], names: frozenset[str], whole_files: bool) -> None:
+def mark_dear(items: list[pytest.Item], names: list[str], whole_files: bool) -> None:
     """Marks the tests named as slow; an error where a name is of no test (of a file that was collected whole)."""
-    found = set()
-    for item in items:
-        named = {item.nodeid, item.nodeid.split("[")[0]} & names
-        if named:
-            item.add_marker(pytest.mark.slow)
-            found |= named
+    patterns = {name: re.compile(re.escape(name).replace(r"\*", ".*")) for name in names}
+    any_of_them = re.compile("|".join(pattern.pattern for pattern in patterns.values()) or "(?!)")
+    dear = [item for item in items if any_of_them.fullmatch(item.nodeid)]
+    for item in dear:
+        item.add_marker(pytest.mark.slow)
     files = {item.nodeid.split("::")[0] for item in items}
-    stale = sorted(name for name in names - found if name.split("::")[0] in files)
+    stale = [name for name in names if name.split("::")[0] in files and not _names_one(patterns[name], dear)]
     if stale and whole_files:
         raise pytest.UsageError(f"{LIST.name}: expected names of tests, got {', '.join(stale)}. Remove them.")
 
 
-def read_names() -> frozenset[str]:
-    return frozenset(line for line in LIST.read_text().splitlines() if line and not line.startswith("#"))
+def _names_one(pattern: re.Pattern, items: list[pytest.Item]) -> bool:
+    return any(pattern.fullmatch(item.nodeid) for item in items)
+
+
+def read_names() -> list[str]:
+    return [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
 
 
 @pytest.hookimpl(tryfirst=True)
