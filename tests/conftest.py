@@ -13,7 +13,7 @@ from tests.memory import Memory
 def pytest_configure(config: pytest.Config) -> None:
     """Before any backend exists; commands that tests start inherit it. The slow checks run more than they compile, and
     run what users run; `XLA_FLAGS= pytest` has the fast suite do so too."""
-    if config.option.markexpr == "not slow":
+    if config.option.markexpr in ("not slow", "dear"):
         os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
     keep_programs(config)
     config.pluginmanager.register(Meter(config))

@@ -1,5 +1,6 @@
-"""Tests that belong to the slow suite by their cost alone: tests/dear.txt names them, one node id a line, * for any
-text. Other slow tests, long by their nature, are marked where they are."""
+"""Tests that belong to the slow suite by their cost alone, nearly all of it compilation: tests/dear.txt names them, one
+node id a line, * for any text. `pytest -m dear` runs them compiled quickly; `pytest -m slow` has them among the other
+slow tests, which are long by their nature and marked where they are."""
 
 import re
 from pathlib import Path
@@ -10,12 +11,13 @@ LIST = Path(__file__).with_name("dear.txt")
 
 
 def mark_dear(items: list[pytest.Item], names: list[str], whole_files: bool) -> None:
-    """Marks the tests named as slow; an error where a name is of no test (of a file that was collected whole)."""
+    """Marks the tests named as slow and dear; an error where a name is of no test (of a file that was collected whole)."""
     patterns = {name: re.compile(re.escape(name).replace(r"\*", ".*")) for name in names}
     any_of_them = re.compile("|".join(pattern.pattern for pattern in patterns.values()) or "(?!)")
     dear = [item for item in items if any_of_them.fullmatch(item.nodeid)]
     for item in dear:
         item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.dear)
     files = {item.nodeid.split("::")[0] for item in items}
     stale = [name for name in names if name.split("::")[0] in files and not _names_one(patterns[name], dear)]
     if stale and whole_files:
