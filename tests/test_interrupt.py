@@ -35,6 +35,7 @@ def test_the_first_is_answered_and_the_second_ends_the_process():
     )
     try:
         assert process.stdout.readline() == "blocked\n"
+        time.sleep(1.0)  # it says so just before it is
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline() == BUSY + "\n"
         assert process.poll() is None

@@ -158,8 +158,8 @@ def wide_enough(values: Sequence[float]) -> list[float]:
     """What an axis must show of a curve: its values, and around a curve that hardly changes a range in which the
     rounding of its numbers does not look like a fall (a ten-thousandth of the largest).
 
-    >>> wide_enough([-1000.0, -900.0]), wide_enough([-1000.00001, -1000.0])[2:]
-    ([-1000.0, -900.0], [-1000.050005, -999.950005])
+    >>> wide_enough([-1000.0, -900.0]), [round(x, 3) for x in wide_enough([-1000.00001, -1000.0])[2:]]
+    ([-1000.0, -900.0], [-1000.05, -999.95])
     """
     shown = list(values)
     if not shown:

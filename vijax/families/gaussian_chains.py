@@ -172,19 +172,30 @@ def chain_sample(
     return jnp.moveaxis(jnp.concatenate([xs, end[None]]), 0, -2)
 
 
-def chain_kl(chain: Filtered, cross: Float[Array, "S D D"], other: Filtered, other_cross: Array) -> Float[Array, ""]:
+def chain_kl(potentials: Potentials, other_potentials: Potentials) -> Float[Array, ""]:
     """KL(q || p) of two chains: the sum over t of the mean divergence between the two laws of x_t given x_{t+1}. Those
     are normals, of precisions L L' and L^ L^' and of means that differ by (G - G^) x_{t+1} + c, so that
 
-        KL = sum_t [tr S - D - log|S| + |L^' d_t|^2 + tr{R_t Cov_q[x_{t+1}] R_t'}] / 2,   S = L^ L^' (L L')^-1,
+        KL = sum_t [tr S - D - log|S| + tr{R_t Cov_q[x_{t+1}] R_t'}] / 2 + (m - m^)' P^ (m - m^) / 2,
 
-    with R_t = L^' (G - G^) and d_t the difference of means where x is at its mean under q. No term is negative."""
+    with S = L^ L^' (L L')^-1, R_t = L^' (G - G^), and P^ the precision of p. No term is negative."""
+    chain, other = filtered(potentials), filtered(other_potentials)
+    cross, other_cross = potentials[2], other_potentials[2]
     means, covs, _ = chain_marginals(chain, cross)
     gap = transpose(other.factor[:-1]) @ solve(chain.factor[:-1], solve(chain.factor[:-1], cross), trans=1)
     gap = gap - solve(other.factor[:-1], other_cross)
     moved = jnp.sum((gap @ jnp.linalg.cholesky(covs[1:])) ** 2)
-    shift = jnp.sum(_noise(other, other_cross, means) ** 2)
+    shift = _squared_shift(potentials, other_potentials, means)
     return 0.5 * (jnp.sum(excess_of_ratio(chain.factor, other.factor)) + shift + moved)
+
+
+def _squared_shift(potentials: Potentials, other: Potentials, means: Float[Array, "T D"]) -> Float[Array, ""]:
+    """(m - m^)' P^ (m - m^) = r' P^^-1 r, r = P^ (m^ - m) = h^ - h - (P^ - P) m: the difference of the potentials, not
+    of the means, which lie close together where they are many standard deviations from zero."""
+    linear, square, cross = (new - old for new, old in zip(other, potentials, strict=True))
+    pulled = linear + matvec(square + transpose(square), means)
+    pulled = pulled.at[:-1].add(matvec(cross, means[1:])).at[1:].add(matvec(transpose(cross), means[:-1]))
+    return jnp.sum(filtered((pulled, *other[1:])).whitened ** 2)
 
 
 def chain_log_prob(chain: Filtered, cross: Float[Array, "S D D"], x: Float[Array, "*shape T D"]) -> Array:

@@ -160,8 +160,7 @@ class LinearGaussianChain(Family):
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """Step by step, with no difference of large numbers (`chain_kl`)."""
-        divergence = lambda p, q: chains.chain_kl(chains.filtered(p), p[2], chains.filtered(q), q[2])
-        return over_batch(divergence, len(self.batch_shape))(self._potentials(), other._potentials())
+        return over_batch(chains.chain_kl, len(self.batch_shape))(self._potentials(), other._potentials())
 
     def fisher_solve(self, cotangent: LinearGaussianChainStats) -> Self:
         """F^-1 g: the derivative along g of the natural parameters as a function of the mean parameters, which a chain
