@@ -11,7 +11,7 @@ LIST = Path(__file__).with_name("dear.txt")
 
 
 def mark_dear(items: list[pytest.Item], names: list[str], whole_files: bool) -> None:
-    """Marks the tests named as slow and dear; an error where a name is of no test of a file that was collected whole."""
+    """Marks the tests named as slow and dear; an error where a name is of no test of a file collected whole."""
     patterns = {name: re.compile(re.escape(name).replace(r"\*", ".*")) for name in names}
     any_of_them = re.compile("|".join(pattern.pattern for pattern in patterns.values()) or "(?!)")
     dear = [item for item in items if any_of_them.fullmatch(item.nodeid)]

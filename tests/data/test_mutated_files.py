@@ -170,10 +170,10 @@ def test_damaged_corpus_folders_raise_their_own_error(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*CORPORA, *TABLES])
 def test_readers_of_damaged_files_at_length(name, tmp_path):
-    check_readers(name, tmp_path, 400)
+    check_readers(name, tmp_path, 150)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDER)
 def test_damaged_corpus_folders_at_length(name, tmp_path):
-    check_folder(name, tmp_path, 200)
+    check_folder(name, tmp_path, 80)
