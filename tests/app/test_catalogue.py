@@ -64,7 +64,8 @@ QUICK = ("lda", "mixture", "hierarchical_regression", "logistic_regression")
 
 def slow_unless_quick(path):
     """Compilation makes a fit of each too long for the fast suite."""
-    return pytest.param(path, id=path.stem, marks=() if path in [FIRST[n] for n in QUICK] else pytest.mark.slow)
+    quick = path in [FIRST[n] for n in QUICK]
+    return pytest.param(path, id=path.stem, marks=() if quick else (pytest.mark.slow, pytest.mark.dear))
 
 
 @pytest.mark.parametrize("path", [slow_unless_quick(path) for path in CONFIGS])

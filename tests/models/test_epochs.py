@@ -124,7 +124,7 @@ def cases(table, algorithms_at):
     for name, row in table.items():
         for algorithm in EVERY:
             fast = algorithm in row[algorithms_at]
-            yield pytest.param(name, algorithm, marks=[] if fast else pytest.mark.slow)
+            yield pytest.param(name, algorithm, marks=[] if fast else [pytest.mark.slow, pytest.mark.dear])
         for algorithm in set(row[algorithms_at]) - set(EVERY):
             yield pytest.param(name, algorithm)
 

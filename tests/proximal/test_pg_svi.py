@@ -294,7 +294,7 @@ def test_bad_input_is_named():
     step = lambda batch: alg.step(jax.random.key(0), alg.init(jax.random.key(0)), batch)
     empty = {"site": np.zeros(0, np.int32), "y": np.zeros(0)}
     cases = [
-        (lambda: vi.models.gp(X, np.array([1, 0, 1, 1, 1, 1]), rbf, lik), r"y: .*-1 or \+1, got 0 at site 1"),
+        (lambda: vi.models.gp(X, np.array([1, 0, 1, 1, 1, 1]), rbf, lik), r"y: .*-1 or \+1 .*, got 0 at site 1"),
         (lambda: vi.models.gp(X, Y[:4], rbf, lik), "y: expected one observation for each of the 6 inputs"),
         (lambda: vi.models.gp(X, Y, lambda a, b: -rbf(a, b), lik), "kernel: .*positive definite.*Add jitter"),
         (lambda: vi.models.gp(X, Y, lambda a, b: a, lik), "kernel: expected a matrix of shape"),

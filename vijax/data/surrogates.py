@@ -21,7 +21,7 @@ def whole_letters(text: str, notes: Notes, where: str) -> str:
     """
     if text.isascii() or not _HALF.search(text):
         return text
-    notes.add(NOTE, whole_letters_of(where)[:80])
+    notes.add(NOTE, whole_letters_of(where))
     return whole_letters_of(text)
 
 
