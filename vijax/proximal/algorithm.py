@@ -112,7 +112,7 @@ def pg_svi(
         )
     require(isinstance(model, PredictorModel), "model", "a vijax.Model, gp or glm", type(model).__name__)
     known = [name for name in inspect.signature(pg_svi).parameters if name not in ("model", "choices")]
-    require(not choices, ", ".join(choices), f"for gp and glm one of the arguments {known}", "another name")
+    require(not choices, ", ".join(choices), f"one of pg_svi's arguments for gp and glm, {known}", "another name")
     require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
     require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
     require_integers(inner_steps=inner_steps)
