@@ -65,7 +65,7 @@ CASES = [
     (
         lambda: vi.pg_svi(GLM, lr=0.1),
         ValueError,
-        "^lr: expected one of pg_svi's arguments the arguments .*'step_size'.*, got another name",
+        "^lr: expected one of pg_svi's arguments .*'step_size'.*, got another name",
     ),
     # arguments of pg_svi that a vijax.Model has no use for
     (lambda: vi.pg_svi(COIN, memory=True), ValueError, r"^memory: expected it left out for a vijax\.Model"),
