@@ -7,7 +7,8 @@ The conjugate prior of a multivariate normal's two parameters: an observation y 
 coordinates (m, kappa, (P, n)) the Fisher matrix is block diagonal, which makes `fisher_solve` and V closed forms of
 O(D^3). P is a difference of natural parameters: float32 loses 3e-8 of kappa m m' / 2 in it. Divergences, entropies and
 densities are right to 1e-3 where |m| is up to 30 of its own spreads (of N(0, (kappa P)^-1)) and the Wishart is one that
-float32 holds; the constructor raises where more than 1e-3 goes. Centre the data then.
+float32 holds; the constructor raises where more than 1e-3 goes. Centre the data then. Near these limits a few
+log densities and divergences in a thousand miss that, by up to six times.
 
 The normal-inverse-Wishart, a law of (mu, L^-1), has these statistics and parameters: it is this family relabelled,
 and there is no class for it.
