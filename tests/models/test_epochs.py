@@ -125,8 +125,9 @@ def cases(table, algorithms_at):
         for algorithm in EVERY:
             fast = algorithm in row[algorithms_at]
             yield pytest.param(name, algorithm, marks=[] if fast else [pytest.mark.slow, pytest.mark.dear])
-        for algorithm in set(row[algorithms_at]) - set(EVERY):
-            yield pytest.param(name, algorithm)
+        for algorithm in row[algorithms_at]:
+            if algorithm not in EVERY:
+                yield pytest.param(name, algorithm)
 
 
 @pytest.mark.parametrize(("name", "algorithm"), cases(CASES, 2))
