@@ -278,8 +278,8 @@ def test_only_globals_without_a_prior_stay_where_they_are_when_a_step_leaves_the
     )
     alg = vi.compose(
         model,
-        message=vi.message.mixed(vi.message.mean_field(), b=vi.message.maximum_likelihood()),
-        geometry=lambda q, target, rho: jax.tree.map(jnp.negative, q),
+        estimand={"b": vi.estimand.maximum_likelihood()},
+        update=vi.update.proximal(lambda q, target, rho: jax.tree.map(jnp.negative, q)),
         step_size=vi.step_size.constant(0.25),
         full_data=True,
     )

@@ -26,11 +26,11 @@ GLM = vi.models.glm(X, np.sign(X[:, 0] + 0.1), vi.likelihood.bernoulli_logit())
         (LDA, ["Model of documents over 100 words", "topics: Dirichlet, batch shape (5,), 500 numbers", "alpha=0.1"]),
         (COIN, ["Model", "bias: Beta, 2 numbers"]),
         (GLM, ["Model of 9 Gaussian predictors", "prior_scale=1"]),
-        (vi.ssvi_a(LDA), ["Algorithm: ssvi_a", "robbins_monro(kappa=0.6, offset=1.0, scale=1.0)", "topics: Dirichlet"]),
-        (vi.cavi(COIN), ["Algorithm: mean_field", "full_data=True", "bias: Beta"]),
-        (vi.ssvi_a(LDA).spec, ["geometry=kl", "penalty_every=10"]),
+        (vi.ssvi_a(LDA), ["Algorithm: ssvi_a", "robbins_monro(scale=1.0, offset=1.0, kappa=0.6)", "topics: Dirichlet"]),
+        (vi.cavi(COIN), ["Algorithm: cavi", "full_data=True", "bias: Beta"]),
+        (vi.ssvi_a(LDA).spec, ["update=kl()", "penalty_every=10"]),
         (vi.pg_svi(GLM), ["Algorithm: pg_svi", "mean=current", "Model of 9 Gaussian predictors"]),
-        (vi.pg_svi(GLM).spec, ["geometry=kl"]),
+        (vi.pg_svi(GLM).spec, ["update=kl()"]),
     ],
 )
 def test_a_few_lines_without_addresses(thing, parts):
@@ -47,7 +47,7 @@ def test_a_fit_says_how_it_ended_and_what_was_found():
     fit = vi.fit(vi.cavi(COIN), jnp.array([1.0, 1.0, 0.0, 1.0]), key=jax.random.key(0), num_steps=2)
     objective = f"{float(fit.trace['elbo'][-1]):.6g}"
     assert repr(fit).splitlines() == [
-        "Fit by mean_field: finished: all steps were run",
+        "Fit by cavi: finished: all steps were run",
         f"  2 steps; objective {objective} at the last",
         "  bias: Beta, 2 numbers",
     ]

@@ -15,17 +15,21 @@ Y = RNG.normal(size=(60, 1)) + np.repeat([[-3.0], [3.0]], 30, axis=0)
 
 
 @pytest.mark.parametrize(
-    ("rule", "points"),
+    ("algorithm", "choices", "points"),
     [
-        (vi.message.mean_field(), []),
-        (vi.message.ssvi(), []),
-        (vi.message.maximum_a_posteriori(), ["a", "b"]),
-        (vi.message.mixed(vi.message.mean_field(), b=vi.message.maximum_likelihood()), ["b"]),
-        (vi.message.mixed(vi.message.maximum_likelihood(), b=vi.message.mean_field()), ["a"]),
+        (vi.cavi, {}, []),
+        (vi.ssvi, {}, []),
+        (vi.map, {}, ["a", "b"]),
+        (vi.cavi, {"estimand": {"b": vi.estimand.maximum_likelihood()}}, ["b"]),
+        (vi.em, {"estimand": {"b": vi.estimand.distribution()}}, ["a"]),
+        (vi.ssvi, {"points": ("a",)}, ["a"]),
     ],
 )
-def test_rules_say_what_they_find(rule, points):
-    assert [name for name in ("a", "b") if rule.is_point(name)] == points
+def test_algorithms_say_what_they_find(algorithm, choices, points):
+    coin = vi.Beta.from_alpha_beta(2.0, 3.0)
+    model = vi.model({"a": coin, "b": coin}, lambda s, y, key: (y * s["a"].log + (1 - y) * s["b"].log1m, None))
+    spec = algorithm(model, **choices).spec
+    assert [name for name in ("a", "b") if spec.is_point(name)] == points
 
 
 def test_a_point_is_the_mode_of_its_law():

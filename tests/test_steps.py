@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax import tree
-from vijax.proximal import objective, safeguard
+from vijax import safeguard, tree
+from vijax.estimator.joint import estimate
+from vijax.proximal import objective
 from vijax.proximal.batch import as_batch
 from vijax.step_size import backtracking, constant
 
@@ -50,7 +51,8 @@ def test_damping_fades_with_the_step_size(control_variate):
     """(1 - tau (1 - rho)) eta_hat + tau (1 - rho) [offset + V(eta_hat - offset)] at rho = .4 and tau = .5."""
     q, prior = vi.Product({"bias": vi.Beta.from_alpha_beta(3.0, 2.0)}), PRIOR
     bound = lambda s, theta: (jnp.logaddexp(s["bias"].log, 2.0 * s["bias"].log1m) * 5.0, None)
-    message = vi.message.ssvi(0.5, control_variate).estimate(KEY, q, prior, jnp.float32(0.4), bound, {})
+    rule = {"bias": vi.estimator.ssvi(0.5, control_variate)}
+    message = estimate(rule, ["bias"], KEY, q, prior, jnp.float32(0.4), bound, {})
     stats, v = q.pathwise_sample(KEY)
     plain = q.with_naturals(jax.grad(lambda s: bound(s, {})[0])(stats))
     offset = tree.subtract(q, prior) if control_variate else tree.scale(0.0, q)
@@ -62,7 +64,7 @@ def test_damping_fades_with_the_step_size(control_variate):
 
 def test_a_step_whose_size_is_a_beta_above_one_is_not_damped_backwards():
     """A full step of `symmetric_kl` is beta = 2: nothing of the old posterior is left, and so no weight for V."""
-    full = {"geometry": vi.geometry.symmetric_kl, "step_size": vi.step_size.beta(2.0)}
+    full = {"update": vi.update.symmetric_kl(), "step_size": vi.step_size.beta(2.0)}
     alg = vi.ssvi(COIN, damping=1.0, num_groups=8, **full)
     state, _ = alg.step(KEY, alg.init(KEY), Y)
     np.testing.assert_allclose(numbers(state.posterior), [2 + 6, 3 + 2], rtol=1e-6)
@@ -72,9 +74,9 @@ def test_the_score_function_is_unbiased_at_two_draws():
     """Of a bound linear in the statistics the natural gradient is its coefficients. Averaged over 20,000 pairs of
     draws: a baseline of n in place of n - 1 others halves them; the standard error is below .05."""
     q = vi.Product({"bias": vi.Beta.from_alpha_beta(3.0, 2.0)})
-    rule = vi.message.monte_carlo(2, "score_function")
+    rule = {"bias": vi.estimator.score_function(2)}
     bound = lambda s, theta: (s["bias"].log - 0.5 * s["bias"].log1m, None)
-    one = lambda key: rule.estimate(key, q, PRIOR, jnp.float32(0.1), bound, {}).natural
+    one = lambda key: estimate(rule, ["bias"], key, q, PRIOR, jnp.float32(0.1), bound, {}).natural
     draws = np.array(jax.tree.leaves(jax.jit(jax.vmap(one))(jax.random.split(KEY, 20_000))))
     error = draws.std(axis=1) / np.sqrt(draws.shape[1])
     assert np.all(error < 0.05)
@@ -136,12 +138,12 @@ def test_the_next_search_starts_higher_only_after_a_first_trial_that_served():
 
 def test_where_every_trial_lowers_the_objective_no_step_is_taken():
     current = vi.sites.Sites(jnp.ones(2), jnp.ones(2))
-    worse = lambda rho: safeguard.Trial(tree.scale(1 + rho, current), rho, jnp.int32(1))
-    objective_of = lambda sites: -jnp.sum(sites.precision)
-    trial, refused = safeguard.backtrack(worse, objective_of, current, jnp.float32(0.5), backtracking(max_trials=3))
+    worse = lambda rho: tree.scale(1 + rho, current)
+    serves = lambda sites: safeguard.no_lower(-jnp.sum(sites.precision), jnp.float32(-2.0))
+    sites, rho, refused = safeguard.backtrack(worse, serves, current, jnp.float32(0.5), backtracking(max_trials=3))
     assert int(refused) == 3
-    np.testing.assert_array_equal(trial.sites.precision, current.precision)
-    assert int(trial.retractions) == 0
+    np.testing.assert_allclose(rho, 1 / 9, rtol=1e-6)  # beta 1, 1/2, 1/4, 1/8
+    np.testing.assert_array_equal(sites.precision, current.precision)
 
 
 def test_the_score_function_of_an_expectation_is_unbiased_at_two_draws():

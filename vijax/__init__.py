@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from vijax import (
     estep,
+    estimand,
+    estimator,
     expectation,
     families,
-    geometry,
     init,
     likelihood,
-    message,
     models,
     reference,
     sites,
     step_size,
+    update,
 )
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
@@ -98,15 +99,15 @@ __all__ = [
     "em",
     "energy_model",
     "estep",
+    "estimand",
+    "estimator",
     "evaluate",
     "expectation",
     "families",
     "fit",
-    "geometry",
     "init",
     "likelihood",
     "map",
-    "message",
     "model",
     "models",
     "pg_svi",
@@ -117,6 +118,7 @@ __all__ = [
     "ssvi_a",
     "step_size",
     "svi",
+    "update",
 ]
 
 ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots")

@@ -1,6 +1,6 @@
-"""One step, composed of independent choices: E-step, message, geometry, step size.
+"""One step, composed of choices made for each global: E-step, estimand, estimator, update, step size.
 
-    lambda <- prox_rho(lambda, eta + (N_t / S) sum_n m_n)
+    lambda <- update(lambda, eta + (N_t / S) sum_n m_n)
 
 `compose` is the only place where an algorithm is built; the names of the literature are rows of arguments to it
 (`vijax.algorithms`).
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -18,26 +18,33 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from vijax import describe, tree
-from vijax import geometry as geometries
+from vijax import describe, safeguard, tree
 from vijax.batch import Minibatch, as_minibatch, is_whole
-from vijax.choices import check_estep, check_message, check_model, check_names, is_proper
+from vijax.choices import check_estep, check_estimands, check_model, check_names, is_proper
+from vijax.estimand import Estimand, distribution
+from vijax.estimator import Estimator, at_point, mean_field
+from vijax.estimator.joint import Message, estimate, value
 from vijax.families import Product
 from vijax.families.base import require_integers
-from vijax.message import Message, MessageRule
 from vijax.model import Hyper, LocalElbo, Model
+from vijax.per_variable import PerVariable, check_known, per_variable
 from vijax.state import Info, Result, State, check_state, counted, fresh_counts
-from vijax.step_size import Ramp, Schedule, check_schedule, no_ramp
+from vijax.step_size import Ramp, Schedule, backtracking, check_schedule, no_ramp
+from vijax.update import Update, kl, retract
+
+ByName = Mapping[str, Any] | PerVariable[Any]
 
 
 class Spec(NamedTuple):
     """The choices an algorithm is composed of, for whoever wants to read them."""
 
+    name: str
     model: Model
-    message: MessageRule
+    estimand: PerVariable[Estimand]
+    estimator: PerVariable[Estimator]
+    update: PerVariable[Update]
     estep: Any
-    geometry: geometries.Geometry
-    step_size: Schedule
+    step_size: Schedule | backtracking
     ramp: Ramp
     learn: tuple[str, ...]
     penalty_every: int
@@ -47,6 +54,35 @@ class Spec(NamedTuple):
 
     def __repr__(self) -> str:
         return describe.of_spec(self)
+
+    def is_point(self, name: str) -> bool:
+        """Whether of a global only a point is found."""
+        return self.estimand.of(name).is_point
+
+    def prior(self, hyper: Hyper) -> Product:
+        """Towards which a step pulls."""
+        prior = self.model.prior(hyper)
+        return prior.replace({name: self.estimand.of(name).prior(p) for name, p in prior.items()})
+
+    def start(self, hyper: Hyper) -> Product:
+        """What the model takes for the prior where it starts."""
+        prior = self.model.prior(hyper)
+        return prior.replace({name: self.estimand.of(name).start(p) for name, p in prior.items()})
+
+    def penalty(self, posterior: Product, hyper: Hyper) -> Float[Array, ""]:
+        """What the objective subtracts from the bound of the data."""
+        prior = self.model.prior(hyper)
+        terms = [self.estimand.of(name).penalty(q, prior[name]) for name, q in posterior.items()]
+        return functools.reduce(jnp.add, terms)
+
+    def point(self, posterior: Product) -> dict[str, Any]:
+        """Statistics at which the model is evaluated without noise."""
+        return {name: self.estimand.of(name).point(q) for name, q in posterior.items()}
+
+    def estimators(self, names: Any) -> dict[str, Estimator]:
+        """How the message of each global is estimated: at a point where no more is sought."""
+        rule = lambda name: at_point(self.estimand.of(name)) if self.is_point(name) else self.estimator.of(name)
+        return {name: rule(name) for name in names}
 
 
 class Algorithm(NamedTuple):
@@ -70,10 +106,11 @@ class Algorithm(NamedTuple):
 def compose(
     model: Model,
     *,
-    message: MessageRule,
-    step_size: Schedule,
+    estimand: Estimand | ByName | None = None,
+    estimator: Estimator | ByName | None = None,
+    update: Update | ByName | None = None,
+    step_size: Schedule | backtracking,
     estep: Any = None,
-    geometry: geometries.Geometry = geometries.kl,
     ramp: Ramp | None = None,
     learn: tuple[str, ...] = (),
     hyper_optimizer: optax.GradientTransformation | None = None,
@@ -81,16 +118,22 @@ def compose(
     num_groups: float | None = None,
     full_data: bool = False,
     sequential: bool = False,
+    name: str = "compose",
     **unknown: Any,
 ) -> Algorithm:
     """Any algorithm of the design.
 
+    What is sought of a global, how its message is estimated and how it moves are chosen once for all globals, or for
+    some by name: `update={"topics": vi.update.kl(), "rate": vi.update.descend(optax.adam(0.01))}`.
+
     Args:
       model: what is inferred.
-      message: how the natural gradient of the local bound is estimated (`vijax.message`).
-      step_size: rho_t (`vijax.step_size`).
+      estimand: what is sought (`vijax.estimand`); None, and globals that a dict does not name, a distribution.
+      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None is `mean_field()`.
+      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step.
+      step_size: rho_t, or beta_t where the updates read that (`vijax.step_size`); or `vijax.step_size.backtracking()`,
+        for full data.
       estep: how the model treats its local variables (`vijax.estep`); None takes the model's default.
-      geometry: the proximal step (`vijax.geometry`).
       ramp: N_t (`vijax.step_size`); None is N.
       learn: names of `model.hyper` to learn, by gradient steps on the objective in their logarithms.
       hyper_optimizer: the optax optimiser of those steps; None is Adam at rate 0.01.
@@ -100,35 +143,41 @@ def compose(
       full_data: bare data given to `step` are the whole set.
       sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
+      name: what the algorithm is called.
       **unknown: nothing; names that are none of the above are errors that say which are.
 
     Raises:
       TypeError: an argument that there is not.
-      ValueError: `model` is no `vijax.Model`, `estep` is not of the kind that it reads, `step_size` is no schedule,
-        `learn` names what is no hyperparameter of the model, `penalty_every` is below 1, or maximum likelihood is asked
-        of a model whose globals have priors that depend on each other, or of globals that it does not determine
-        (`Model.needs_prior`).
+      ValueError: `model` is no `vijax.Model`, a choice is not of its kind or for a name that is no global, `estep` is
+        not of the kind that the model reads, `step_size` is no schedule, `learn` names what is no hyperparameter of the
+        model, `penalty_every` is below 1, or maximum likelihood is asked of a model whose globals have priors that
+        depend on each other, or of globals that it does not determine (`Model.needs_prior`).
     """
-    check_names(unknown, set(inspect.signature(compose).parameters) - {"unknown", "message"})
+    check_names(unknown, set(inspect.signature(compose).parameters) - {"unknown", "name"})
     check_model(model)
     check_estep(model, estep)
-    check_schedule(step_size, geometries.takes_beta(geometry))
+    estimands = per_variable("estimand", estimand, distribution(), Estimand, "vijax.estimand")
+    estimators = per_variable("estimator", estimator, mean_field(), Estimator, "vijax.estimator")
+    updates = per_variable("update", update, kl(), Update, "vijax.update")
+    _check_variables(model, estimand=estimands, estimator=estimators, update=updates)
+    if not isinstance(step_size, backtracking):
+        check_schedule(step_size, {choice.size for choice in updates.choices()})
     require_integers(penalty_every=penalty_every)
-    check_message(model, message)
+    check_estimands(model, estimands)
     strange = sorted(set(learn) - set(model.hyper))
     if strange:
         raise ValueError(f"learn: expected names among {sorted(model.hyper)}, got {strange}.")
-    estep = model.estep if estep is None else estep
-    every = 1 if learn else penalty_every
     spec = Spec(
+        name=name,
         model=model,
-        message=message,
-        estep=estep,
-        geometry=geometry,
+        estimand=estimands,
+        estimator=estimators,
+        update=updates,
+        estep=model.estep if estep is None else estep,
         step_size=step_size,
         ramp=ramp or no_ramp(),
         learn=tuple(learn),
-        penalty_every=every,
+        penalty_every=1 if learn else penalty_every,
         num_groups=num_groups,
         full_data=full_data,
         sequential=sequential,
@@ -137,22 +186,33 @@ def compose(
     return Algorithm(_init(spec, optimizer), _step(spec, optimizer), spec)
 
 
+def _check_variables(model: Model, **chosen: PerVariable) -> None:
+    """ValueError at choices for what is no global; the model's prior is looked at only where there may be any."""
+    if any(choice.named for choice in chosen.values()):
+        names = list(jax.eval_shape(model.prior, dict(model.hyper)))
+        for argument, choice in chosen.items():
+            check_known(argument, choice, names)
+
+
 def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., State]:
     def init(key: PRNGKeyArray, batch: Any = None) -> State:
         model = spec.model
         batch = None if batch is None else as_minibatch(batch, spec.num_groups, spec.full_data)
         hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
-        posterior = model.init(hyper, key, spec.message.prior(model.prior(hyper)), batch)
+        posterior = model.init(hyper, key, spec.start(hyper), batch)
+        dtype = jax.tree.leaves(posterior)[0].dtype
         # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.
         start = model.init_local if spec.full_data and batch is not None else None
         start = start if start is not None and is_whole(batch) else None
         return State(
             posterior=posterior,
+            memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
             hyper=hyper,
             opt_state=optimizer.init(log_hyper(hyper, spec.learn)),
-            penalty=jnp.zeros((), jax.tree.leaves(posterior)[0].dtype),
+            step_size=jnp.zeros((), dtype),
+            penalty=jnp.zeros((), dtype),
             local=None if start is None else start(hyper, batch),
-            **fresh_counts(jax.tree.leaves(posterior)[0].dtype),
+            **fresh_counts(dtype),
         )
 
     return init
@@ -163,16 +223,14 @@ def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
         check_state(key, state, State)
         batch = as_minibatch(batch, spec.num_groups, spec.full_data)
         theta = log_hyper(state.hyper, spec.learn)
-        prior = spec.message.prior(spec.model.prior(state.hyper))
-        rho = jnp.asarray(spec.step_size(state.step), state.penalty.dtype)  # a float32 state stays one under x64
-        moved = _move(spec, key, state, batch, prior, rho, theta)
+        moved = _move(spec, key, state, batch, theta)
         penalty, penalty_grad = _penalty(spec, state, theta)
         theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
         hyper, opt_state = ascend_hyper(optimizer, theta_grad, theta, state)
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
         ok = (non_finite == 0) & tree.all_finite((moved.posterior, hyper))
-        info = _info(moved, penalty, rho, non_finite, ok)
-        new = _advance(ok, state, moved.posterior, moved.local, hyper, opt_state)
+        info = _info(moved, penalty, non_finite, ok)
+        new = _advance(ok, state, moved, hyper, opt_state)
         return counted(ok, state, new._replace(penalty=penalty)), info
 
     return step
@@ -182,40 +240,97 @@ class _Moved(NamedTuple):
     """Where a step led, before it is accepted; `message` is the first block's, of the state as it was."""
 
     posterior: Product
+    memory: PyTree
     local: PyTree
     message: Message
+    step_size: Float[Array, ""]
+    next_size: Float[Array, ""]
     retractions: Int[Array, ""]
+    backtracks: Int[Array, ""]
     non_finite: Int[Array, ""]
 
 
-def _move(
-    spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, prior: Product, rho: Array, theta: PyTree
-) -> _Moved:
-    """The proximal step, block after block of the globals."""
-    posterior, local, messages, moves = state.posterior, state.local, [], []
+class _Trial(NamedTuple):
+    """Where a step of some size leads."""
+
+    posterior: Product
+    memory: PyTree
+    retractions: Int[Array, ""]
+
+
+def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> _Moved:
+    """The step, block after block of the globals."""
+    prior = spec.prior(state.hyper)
+    estimators = spec.estimators(state.posterior)
+    rho = _first_size(spec, state)
     damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
-    non_finite = jnp.zeros((), jnp.int32)
+    posterior, memory, local = state.posterior, dict(state.memory), state.local
+    messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
+    non_finite = none
     for block in _blocks(spec, posterior):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = _scaled_bound(spec, state, batch._replace(local=local), key_local)
-        message = spec.message.estimate(key_global, posterior, prior, damped, bound, theta)
-        old, base, own = posterior.only(block), prior.only(block), message.natural.only(block)
-        proposal = spec.geometry(old, tree.add(base, own), rho)
-        moved = geometries.retract(proposal, old, _retreat(spec, old, base), rho)
-        posterior = posterior.replace(moved.posterior)
+        message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta)
+
+        def step(size: Array, q: Product = posterior, old: PyTree = memory, message: Message = message) -> _Trial:
+            return _trial(spec, q, prior, message.natural, size, old)
+
+        def objective(q: Product, key: PRNGKeyArray = key_global, bound: Callable = bound) -> Float[Array, ""]:
+            return value(estimators, key, q, prior, damped, bound, theta) - spec.penalty(q, state.hyper)
+
+        trial, size, refused = _sized(spec, step, objective, _Trial(posterior, memory, none), rho)
+        posterior, memory = trial.posterior, trial.memory
         local = None if local is None else message.aux.local
         messages.append(message)
-        moves.append(moved.retractions)
-        non_finite = non_finite + tree.count_non_finite(own)
-    return _Moved(posterior, local, messages[0], functools.reduce(jnp.add, moves), non_finite)
+        blocks.append((trial.retractions, refused, size))
+        non_finite = non_finite + tree.count_non_finite(message.natural)
+    retractions, backtracks = (functools.reduce(jnp.add, [b[i] for b in blocks]) for i in (0, 1))
+    used = functools.reduce(jnp.minimum, [b[2] for b in blocks])
+    after = (
+        used if not isinstance(spec.step_size, backtracking) else safeguard.next_rho(spec.step_size, used, backtracks)
+    )
+    return _Moved(posterior, memory, local, messages[0], used, after, retractions, backtracks, non_finite)
+
+
+def _first_size(spec: Spec, state: State) -> Float[Array, ""]:
+    """What the schedule says, in the precision of the state: a float32 state stays one under x64."""
+    if isinstance(spec.step_size, backtracking):
+        return safeguard.first_rho(spec.step_size, state.step_size, state.step)
+    return jnp.asarray(spec.step_size(state.step), state.step_size.dtype)
+
+
+def _sized(
+    spec: Spec, step: Callable[[Array], _Trial], objective: Callable[[Product], Array], stay: _Trial, rho: Array
+) -> tuple[_Trial, Float[Array, ""], Int[Array, ""]]:
+    """The step at the size that the rule finds, that size, and how many trials it refused."""
+    rule = spec.step_size
+    if not isinstance(rule, backtracking):
+        return step(rho), rho, jnp.zeros((), jnp.int32)
+    start = objective(stay.posterior)
+
+    def serves(trial: _Trial) -> Bool[Array, ""]:
+        near = True if rule.max_nats is None else trial.posterior.kl(stay.posterior) <= rule.max_nats
+        return safeguard.no_lower(objective(trial.posterior), start) & near
+
+    return safeguard.backtrack(step, serves, stay, rho, rule)
+
+
+def _trial(spec: Spec, q: Product, prior: Product, natural: Product, size: Array, memory: PyTree) -> _Trial:
+    """The globals that have a message, moved by their updates and kept inside the domain."""
+    old, base = q.only(natural), prior.only(natural)
+    new, kept = {}, dict(memory)
+    for name, message in natural.items():
+        update, target = spec.update.of(name), tree.add(base[name], message)
+        new[name], kept[name] = update.propose(old[name], target, size, memory[name])
+    moved = retract(old.replace(new), old, _retreat(spec, old, base), size)
+    return _Trial(q.replace(moved.posterior), kept, moved.retractions)
 
 
 def _retreat(spec: Spec, old: Product, base: Product) -> Product:
     """The prior; of globals whose prior is flat, which is no place to retreat to, where they are: under maximum
     likelihood an empty class stays."""
-    if not spec.message.forgets_prior:
-        return base
-    return Product({name: tree.select(is_proper(base[name]), base[name], q) for name, q in old.items()})
+    lost = [name for name in old if spec.estimand.of(name).is_flat]
+    return base.replace({name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost})
 
 
 def _blocks(spec: Spec, posterior: Product) -> tuple[tuple[str, ...], ...]:
@@ -242,8 +357,7 @@ def _penalty(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""],
     """What the objective subtracts, and its gradient in the learnt hyperparameters."""
 
     def penalty(theta: PyTree) -> Float[Array, ""]:
-        hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
-        return spec.message.penalty(state.posterior, spec.model.prior(hyper))
+        return spec.penalty(state.posterior, {**state.hyper, **jax.tree.map(jnp.exp, theta)})
 
     if spec.penalty_every == 1:
         return jax.value_and_grad(penalty)(theta)
@@ -265,28 +379,31 @@ def ascend_hyper(
     return {**state.hyper, **learnt}, opt_state
 
 
-def _advance(
-    ok: Bool[Array, ""], state: State, posterior: Product, local: PyTree, hyper: Hyper, opt_state: PyTree
-) -> State:
+def _advance(ok: Bool[Array, ""], state: State, moved: _Moved, hyper: Hyper, opt_state: PyTree) -> State:
     """The new state, or the last good one."""
-    posterior, local, hyper, opt_state = tree.select(
-        ok, (posterior, local, hyper, opt_state), (state.posterior, state.local, state.hyper, state.opt_state)
+    new = state._replace(
+        posterior=moved.posterior,
+        memory=moved.memory,
+        hyper=hyper,
+        opt_state=opt_state,
+        local=moved.local,
+        step_size=moved.next_size,
     )
-    return state._replace(posterior=posterior, hyper=hyper, opt_state=opt_state, local=local)
+    return tree.select(ok, new, state)
 
 
-def _info(moved: _Moved, penalty: Array, rho: Array, non_finite: Array, ok: Array) -> Info:
-    message, retractions = moved.message, moved.retractions
-    said: LocalElbo = message.aux
-    retractions = retractions if said.retractions is None else retractions + said.retractions
+def _info(moved: _Moved, penalty: Array, non_finite: Array, ok: Array) -> Info:
+    said: LocalElbo = moved.message.aux
+    retractions = moved.retractions if said.retractions is None else moved.retractions + said.retractions
     return Info(
-        elbo=message.value - penalty,
+        elbo=moved.message.value - penalty,
         local_elbo=said.total,
         per_group=said.per_group,
         num_groups=said.num_groups,
         penalty=penalty,
-        step_size=rho,
+        step_size=moved.step_size,
         retractions=jnp.where(ok, retractions, 0),
+        backtracks=moved.backtracks,
         non_finite=non_finite,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
         num_words=said.num_words,

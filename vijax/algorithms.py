@@ -1,26 +1,31 @@
 """The algorithms by the names the literature uses, each a row of arguments to `vijax.algorithm.compose`.
 
-| name | message | step size | data |
-|---|---|---|---|
-| `em` | maximum likelihood | 1 | full, or minibatches with a schedule (online EM) |
-| `map` | maximum a posteriori | 1 | likewise |
-| `cavi` | mean field | 1 | full |
-| `svi` | mean field | Robbins-Monro | minibatches |
-| `ssvi_a` | sample, V = I | Robbins-Monro | minibatches |
-| `ssvi` | sample, V (damped) | Robbins-Monro | minibatches |
+| name | estimand | estimator | step size | data |
+|---|---|---|---|---|
+| `em` | maximum likelihood | at the point | 1 | full, or minibatches with a schedule (online EM) |
+| `map` | posterior mode | at the point | 1 | likewise |
+| `cavi` | distribution | mean field | 1 | full |
+| `svi` | distribution | mean field | Robbins-Monro | minibatches |
+| `ssvi_a` | distribution | at a draw, V = I | Robbins-Monro | minibatches |
+| `ssvi` | distribution | at a draw, V (damped) | Robbins-Monro | minibatches |
 
-Each takes `estep`, `step_size` and the other keyword arguments of `compose`. The stochastic ones, whose reported ELBO
-is an estimate anyway, evaluate its KL term at every tenth step.
+Each takes the keyword arguments of `compose`; `estimand`, `estimator` and `update` given for some globals by name leave
+the row's own to the others. The stochastic ones, whose reported ELBO is an estimate anyway, evaluate its KL term at
+every tenth step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vijax import message
 from vijax.algorithm import Algorithm, compose
+from vijax.estimand import Estimand, distribution, maximum_likelihood, mode
+from vijax.estimator import Estimator
+from vijax.estimator import ssvi as through_v
+from vijax.estimator import ssvi_a as at_draw
 from vijax.model import Model
+from vijax.per_variable import PerVariable, per_variable
 from vijax.step_size import Ramp, Schedule, constant, ramp, robbins_monro
 
 
@@ -30,14 +35,14 @@ def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **
     Step size 1 on full data never decreases the bound; with minibatches give a decreasing `step_size` (online EM).
     Models with symmetric components must not start at the prior: see the model's `init`.
     """
-    rule = message.maximum_likelihood()
-    return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
+    choices["estimand"] = _estimand(choices, maximum_likelihood())
+    return compose(model, estep=estep, step_size=step_size or constant(), **_full("em", choices))
 
 
 def map(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
     """Variational EM to the posterior mode of the globals (Hoffman and Blei 2015, section 2.5)."""
-    rule = message.maximum_a_posteriori()
-    return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
+    choices["estimand"] = _estimand(choices, mode())
+    return compose(model, estep=estep, step_size=step_size or constant(), **_full("map", choices))
 
 
 def cavi(
@@ -53,8 +58,8 @@ def cavi(
       step_size: rho_t; 1 never decreases the ELBO.
       **choices: the other arguments of `compose`.
     """
-    rule = _with_points(message.mean_field(), points)
-    return compose(model, message=rule, estep=estep, step_size=step_size or constant(), **_full(choices))
+    choices["estimand"] = _estimand(choices, distribution(), points)
+    return compose(model, estep=estep, step_size=step_size or constant(), **_full("cavi", choices))
 
 
 def svi(
@@ -65,27 +70,29 @@ def svi(
 
     The default schedule is (t + 1)^-0.75; `points` as for `cavi`.
     """
-    choices = {"penalty_every": 10, **choices}
-    rule = _with_points(message.mean_field(), points)
-    return compose(model, message=rule, estep=estep, step_size=step_size or robbins_monro(), **choices)
+    choices["estimand"] = _estimand(choices, distribution(), points)
+    return compose(model, estep=estep, step_size=step_size or robbins_monro(), **_stochastic("svi", choices))
 
 
-def ssvi_a(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+def ssvi_a(
+    model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
+) -> Algorithm:
     """Structured SVI with V approximated by the identity (Hoffman and Blei 2015, eq. 10).
 
     The default schedule is (t + 1)^-0.6. SSVI-A needs hundreds of updates and keeps improving while steps are large: on
     AP (K = 100, eta = 0.1) it scores -7.753, -7.719 after 12, 35 passes, against -7.781, -7.745 with (t + 1)^-0.75. On
-    full data it wants a schedule that holds rho near 1 first (`hold_then_decay`).
+    full data it wants a schedule that holds rho near 1 first (`hold_then_decay`). `points` as for `cavi`.
     """
-    choices = {"penalty_every": 10, **choices}
-    return compose(
-        model, message=message.ssvi_a(), estep=estep, step_size=step_size or robbins_monro(kappa=0.6), **choices
-    )
+    choices["estimand"] = _estimand(choices, distribution(), points)
+    choices["estimator"] = _estimator(choices, at_draw())
+    schedule = step_size or robbins_monro(kappa=0.6)
+    return compose(model, estep=estep, step_size=schedule, **_stochastic("ssvi_a", choices))
 
 
 def ssvi(
     model: Model,
     *,
+    points: Sequence[str] = (),
     estep: Any = None,
     step_size: Schedule | None = None,
     damping: float = 0.3,
@@ -97,27 +104,40 @@ def ssvi(
 
     Args:
       model: what is inferred.
+      points: as for `cavi`.
       estep: how local variables are treated.
       step_size: rho_t; by default (t + 1)^-0.6, as for SSVI-A.
-      damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.message.ssvi`. By measurement: on AP
-        tau = 0.3 comes within 0.01 nats per word of SSVI-A, tau = 1 stays 0.08 behind after 35 passes of (t + 1)^-0.75,
-        its noise outweighing the bias that it removes. The price: for tau < 1 the fixed point lies between those of
-        SSVI-A and SSVI. Only tau = 1 tends to the maximum of the structured ELBO as steps decrease.
+      damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.estimator.ssvi`. By measurement: on
+        AP tau = 0.3 comes within 0.01 nats per word of SSVI-A, tau = 1 stays 0.08 behind after 35 passes of (t +
+        1)^-0.75, its noise outweighing the bias that it removes. The price: for tau < 1 the fixed point lies between
+        those of SSVI-A and SSVI. Only tau = 1 tends to the maximum of the structured ELBO as steps decrease.
       control_variate: eq. (9); less noise, same expectation.
       sweeps_of_ramp: N_t = min(t, N) reaches N after this many passes (Algorithm 1); 0 switches the ramp off.
       **choices: the other arguments of `compose`.
     """
-    rule = message.ssvi(damping=damping, control_variate=control_variate)
+    choices["estimand"] = _estimand(choices, distribution(), points)
+    choices["estimator"] = _estimator(choices, through_v(damping=damping, control_variate=control_variate))
     growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
     choices.setdefault("ramp", growth)
-    choices = {"penalty_every": 10, **choices}
-    return compose(model, message=rule, estep=estep, step_size=step_size or robbins_monro(kappa=0.6), **choices)
+    schedule = step_size or robbins_monro(kappa=0.6)
+    return compose(model, estep=estep, step_size=schedule, **_stochastic("ssvi", choices))
 
 
-def _with_points(rule: message.MessageRule, points: Sequence[str]) -> message.MessageRule:
-    return message.mixed(rule, **dict.fromkeys(points, message.maximum_a_posteriori())) if points else rule
+def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()) -> PerVariable[Estimand]:
+    """The row's own, where the user says nothing; `points` is short for their modes."""
+    chosen = per_variable("estimand", choices.get("estimand"), default, Estimand, "vijax.estimand")
+    named = {**dict.fromkeys(points, mode()), **dict(chosen.named)}
+    return PerVariable(chosen.default, tuple(sorted(named.items())))
 
 
-def _full(choices: dict[str, Any]) -> dict[str, Any]:
+def _estimator(choices: Mapping[str, Any], default: Estimator) -> PerVariable[Estimator]:
+    return per_variable("estimator", choices.get("estimator"), default, Estimator, "vijax.estimator")
+
+
+def _full(name: str, choices: dict[str, Any]) -> dict[str, Any]:
     """Coordinate ascent; bare data are the whole data set, unless the caller said how many groups there are."""
-    return {"full_data": choices.get("num_groups") is None, "sequential": True, **choices}
+    return {"name": name, "full_data": choices.get("num_groups") is None, "sequential": True, **choices}
+
+
+def _stochastic(name: str, choices: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "penalty_every": 10, **choices}

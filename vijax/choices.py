@@ -1,4 +1,4 @@
-"""What `compose` refuses: things that are no model or E-step, and models that a message leaves undetermined."""
+"""What `compose` refuses: things that are no model or E-step, and models that an estimand leaves undetermined."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from vijax.estimand import Estimand
 from vijax.families import Family
 from vijax.families.base import require
-from vijax.message import MessageRule
 from vijax.model import Model
+from vijax.per_variable import PerVariable
 
 
 def check_model(model: Any) -> None:
@@ -48,22 +49,18 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
         raise TypeError(f"{name}: an algorithm takes no such argument.{hint} It takes: {', '.join(sorted(known))}.")
 
 
-def check_message(model: Model, message: MessageRule) -> None:
-    """Raises ValueError where a message forgets priors without which the model has no one answer."""
-    hierarchical = message.forgets_prior and model.global_elbo is not None
+def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
+    """Raises ValueError where priors would be forgotten without which the model has no one answer."""
+    forgetful = any(choice.forgets_prior for choice in estimands.choices())
+    hierarchical = forgetful and model.global_elbo is not None
     remedy = "Without their priors the upper globals have no data: use map."
-    require(not hierarchical, "message", "one that keeps the priors of a hierarchical model", message.name, remedy)
-    _check_determined(model, message)
-
-
-def _check_determined(model: Model, message: MessageRule) -> None:
-    """ValueError where a global that needs its prior would lose it."""
-    if not (model.needs_prior and message.forgets_prior):
+    require(not hierarchical, "estimand", "one that keeps the priors of a hierarchical model", estimands, remedy)
+    if not (model.needs_prior and forgetful):
         return
-    left = message.prior(model.prior({name: jnp.asarray(value) for name, value in model.hyper.items()}))
-    lost = [name for name in model.needs_prior if not is_proper(left[name])]
+    priors = model.prior({name: jnp.asarray(value) for name, value in model.hyper.items()})
+    lost = [name for name in model.needs_prior if not is_proper(estimands.of(name).prior(priors[name]))]
     remedy = "The likelihood has no one maximum in them: use map."
-    require(not lost, "message", f"one that keeps the priors of {list(model.needs_prior)}", message.name, remedy)
+    require(not lost, "estimand", f"one that keeps the priors of {list(model.needs_prior)}", estimands, remedy)
 
 
 def is_proper(q: Family) -> Bool[Array, ""]:

@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from vijax.per_variable import PerVariable
+
 LONGEST = 120
 
 
@@ -31,7 +33,7 @@ def of_algorithm(alg: Any) -> str:
 
 def of_spec(spec: Any) -> str:
     """The settings, those that are off left out, and the model."""
-    given = {name: value for name, value in spec._asdict().items() if name not in ("model", "message")}
+    given = {name: value for name, value in spec._asdict().items() if name not in ("model", "name")}
     on = {name: value for name, value in given.items() if not (value is None or value is False or value == ())}
     settings = _wrapped([f"{name}={setting(value)}" for name, value in on.items()])
     return "\n".join([*settings, *(f"  {line}" for line in repr(spec.model).splitlines())])
@@ -51,12 +53,15 @@ def setting(value: Any) -> str:
 
     >>> from vijax.step_size import robbins_monro
     >>> setting(robbins_monro(kappa=0.6))
-    'robbins_monro(kappa=0.6, offset=1.0, scale=1.0)'
+    'robbins_monro(scale=1.0, offset=1.0, kappa=0.6)'
     """
     if inspect.isfunction(value):
         maker = value.__qualname__.partition(".<locals>")[0]
         numbers = {name: x for name, x in inspect.getclosurevars(value).nonlocals.items() if isinstance(x, int | float)}
         return f"{maker}({', '.join(f'{name}={x}' for name, x in sorted(numbers.items()))})" if numbers else maker
+    if isinstance(value, PerVariable):
+        named = [f"{name}: {setting(choice)}" for name, choice in value.named]
+        return ", ".join([setting(value.default), *named])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return f"{type(value).__name__}({', '.join(f'{name}={setting(x)}' for name, x in given)})"
@@ -64,8 +69,8 @@ def setting(value: Any) -> str:
 
 
 def _name(spec: Any) -> str:
-    """What the literature calls it: that of its message; of the other kind, proximal-gradient SVI."""
-    return spec.message.name if hasattr(spec, "message") else "pg_svi"
+    """What the literature calls it; of the sites of Gaussian predictors, proximal-gradient SVI."""
+    return getattr(spec, "name", "pg_svi")
 
 
 def _variables(globals_: Any) -> list[str]:

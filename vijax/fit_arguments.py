@@ -12,9 +12,9 @@ import numpy as np
 
 from vijax.algorithm import Algorithm, Spec
 from vijax.families.base import require, require_integers
-from vijax.geometry import takes_beta
 from vijax.loader import Loader
 from vijax.restarts import Many
+from vijax.step_size import backtracking
 
 _process: int | None = None  # that of the first fit
 
@@ -41,7 +41,9 @@ def check_key(key: Any) -> None:
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
     """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
     spec = alg.spec
-    if not isinstance(spec, Spec) or loader.steps_per_epoch == 1 or takes_beta(spec.geometry):
+    if not isinstance(spec, Spec) or loader.steps_per_epoch == 1 or isinstance(spec.step_size, backtracking):
+        return
+    if all(update.size != "rho" for update in spec.update.choices()):
         return
     if spec.step_size(jnp.int32(max(total - 1, 1))) >= 1:  # every schedule may begin with 1
         raise ValueError(

@@ -60,7 +60,7 @@ class Fit(NamedTuple):
         Raises:
           ValueError: the model has no named globals (`pg_svi` on Gaussian predictors).
         """
-        is_point = self._composed("estimates", "the weights or predictors").message.is_point
+        is_point = self._composed("estimates", "the weights or predictors").is_point
         return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
@@ -96,7 +96,7 @@ class Fit(NamedTuple):
                 "Relabel them with Corpus.with_vocabulary(training vocabulary)."
             )
         infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
-        stats = spec.message.point(self.posterior)
+        stats = spec.point(self.posterior)
         if spec.model.shares is None:
             raise ValueError("transform: this model has no topic shares; its locals are fit.locals(data, key=key).")
         shares_of = jax.jit(spec.model.shares)
@@ -123,7 +123,7 @@ class Fit(NamedTuple):
         spec = self._composed("locals", "predictors of new inputs")
         batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
         infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
-        return infer(self.state.hyper, spec.message.point(self.posterior), batch, key, estep=spec.estep).local
+        return infer(self.state.hyper, spec.point(self.posterior), batch, key, estep=spec.estep).local
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
         """Held-out score with its standard error, by the measure the model's field uses: document completion for LDA.

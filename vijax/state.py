@@ -30,8 +30,10 @@ class State(NamedTuple):
 
     Attributes:
       posterior: q(beta; lambda), by variable name.
+      memory: what the updates of the globals remember, by name (`vijax.update`).
       hyper: the model's hyperparameters as they stand.
       opt_state: of the optimiser of the learnt hyperparameters.
+      step_size: rho of the last step, or where backtracking starts next.
       penalty: the objective's penalty when it was last evaluated.
       local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.init_local`), else None.
       step: t, counted from 0.
@@ -42,8 +44,10 @@ class State(NamedTuple):
     """
 
     posterior: Product
+    memory: dict[str, PyTree]
     hyper: Hyper
     opt_state: PyTree
+    step_size: Float[Array, ""]
     penalty: Float[Array, ""]
     local: PyTree
     step: Int[Array, ""]
@@ -64,9 +68,10 @@ class Info(NamedTuple):
       num_groups: S, groups in the batch.
       penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. As of the last step
         that `compose(penalty_every=...)` had it evaluated.
-      step_size: rho_t.
+      step_size: rho_t, or beta_t; after backtracking, the smallest of any block.
       retractions: natural parameters brought back into their domain, and steps that the E-step cut back for theirs;
         0 of a skipped step.
+      backtracks: trials of a smaller step.
       non_finite: entries of the objective's value and of its gradient (messages of the globals, learnt
         hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
       result: a `Result` code.
@@ -80,6 +85,7 @@ class Info(NamedTuple):
     penalty: Float[Array, ""]
     step_size: Float[Array, ""]
     retractions: Int[Array, ""]
+    backtracks: Int[Array, ""]
     non_finite: Int[Array, ""]
     result: Int[Array, ""]
     num_words: Float[Array, ""] | None = None

@@ -11,7 +11,7 @@ more than three digits, use float64.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -24,25 +24,34 @@ Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
 
 
-def check_schedule(step_size: Any, takes_beta: bool = False) -> None:
+def check_schedule(step_size: Any, sizes: Collection[str] = ("rho",)) -> None:
     """Raises ValueError on what is no function of the step number, a bare number above all; and on a first step above
-    1, unless it is for a geometry that `takes_beta`."""
+    1, unless all updates that read it read a beta (`vijax.update.Update.size`)."""
     remedy = "vijax.step_size.constant(rho) holds it at rho."
     require(callable(step_size), "step_size", "a schedule of vijax.step_size", step_size, remedy)
     first = step_size(0)
-    known = takes_beta or isinstance(first, jax.core.Tracer)
-    remedy = "Larger ones are for geometries whose step size is beta (vijax.geometry)."
+    known = "rho" not in sizes or isinstance(first, jax.core.Tracer)
+    remedy = "Larger ones are for updates whose step size is beta (vijax.update)."
     require(known or first <= 1, "step_size", "steps of at most 1", first, remedy)
 
 
-def constant(rho: float = 1.0) -> Schedule:
+@dataclasses.dataclass(frozen=True)
+class constant:
     """rho_t = rho."""
-    require(0.0 < rho <= 1.0, "rho", "a number in (0, 1]", rho)
-    return lambda t: jnp.full(jnp.shape(t), rho)
+
+    rho: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(0.0 < self.rho <= 1.0, "rho", "a number in (0, 1]", self.rho)
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """rho_t."""
+        return jnp.full(jnp.shape(t), self.rho)
 
 
-def beta(scale: float, schedule: Schedule | None = None) -> Schedule:
-    """beta_t = scale schedule(t): for geometries whose step size is beta, which may exceed 1 (`vijax.geometry`).
+@dataclasses.dataclass(frozen=True)
+class beta:
+    """beta_t = scale schedule(t): for updates whose step size is beta, which may exceed 1 (`vijax.update`).
 
     Args:
       scale: a positive number. A full step of `symmetric_kl` is 2; `euclidean` and `mirror` want the order of
@@ -55,12 +64,20 @@ def beta(scale: float, schedule: Schedule | None = None) -> Schedule:
     >>> [round(float(beta(1000.0, robbins_monro(kappa=1.0))(t)), 1) for t in (0, 1, 9)]
     [1000.0, 500.0, 100.0]
     """
-    require(scale > 0, "scale", "a positive number", scale)
-    shape = schedule or constant()
-    return lambda t: scale * shape(t)
+
+    scale: float
+    schedule: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        require(self.scale > 0, "scale", "a positive number", self.scale)
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """beta_t."""
+        return self.scale * (self.schedule or constant())(t)
 
 
-def robbins_monro(scale: float = 1.0, offset: float = 1.0, kappa: float = 0.75) -> Schedule:
+@dataclasses.dataclass(frozen=True)
+class robbins_monro:
     """rho_t = min(1, scale (t + offset)^-kappa).
 
     Args:
@@ -72,22 +89,41 @@ def robbins_monro(scale: float = 1.0, offset: float = 1.0, kappa: float = 0.75) 
     >>> [round(float(rho(t)), 4) for t in (0, 1, 15)]
     [1.0, 0.5946, 0.125]
     """
-    require_positive(scale=scale)
-    require(offset >= 1, "offset", "a number >= 1", offset)
-    require(0 <= kappa <= 1, "kappa", "a number in [0, 1]", kappa)
-    return lambda t: jnp.minimum(1.0, scale * (_real(t) + offset) ** -kappa)
+
+    scale: float = 1.0
+    offset: float = 1.0
+    kappa: float = 0.75
+
+    def __post_init__(self) -> None:
+        require_positive(scale=self.scale)
+        require(self.offset >= 1, "offset", "a number >= 1", self.offset)
+        require(0 <= self.kappa <= 1, "kappa", "a number in [0, 1]", self.kappa)
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """rho_t."""
+        return jnp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
 
 
-def hold_then_decay(hold: int, rho: float = 1.0, kappa: float = 0.5) -> Schedule:
+@dataclasses.dataclass(frozen=True)
+class hold_then_decay:
     """rho_t = rho for t < hold, then rho (t - hold + 1)^-kappa: SSVI-A on full data wants large first steps.
 
     >>> [round(float(hold_then_decay(200)(t)), 3) for t in (0, 199, 200, 203)]
     [1.0, 1.0, 1.0, 0.5]
     """
-    require(hold >= 0, "hold", "a number of steps >= 0", hold)
-    require(0.0 < rho <= 1.0, "rho", "a number in (0, 1]", rho)
-    require(0 <= kappa <= 1, "kappa", "a number in [0, 1]", kappa)
-    return lambda t: rho * jnp.maximum(_real(t) - hold + 1.0, 1.0) ** -kappa
+
+    hold: int
+    rho: float = 1.0
+    kappa: float = 0.5
+
+    def __post_init__(self) -> None:
+        require(self.hold >= 0, "hold", "a number of steps >= 0", self.hold)
+        require(0.0 < self.rho <= 1.0, "rho", "a number in (0, 1]", self.rho)
+        require(0 <= self.kappa <= 1, "kappa", "a number in [0, 1]", self.kappa)
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """rho_t."""
+        return self.rho * jnp.maximum(_real(t) - self.hold + 1.0, 1.0) ** -self.kappa
 
 
 def _real(t: Any) -> Float[Array, ""]:
@@ -96,25 +132,38 @@ def _real(t: Any) -> Float[Array, ""]:
     return jnp.asarray(t, jnp.result_type(float))
 
 
-def no_ramp() -> Ramp:
+@dataclasses.dataclass(frozen=True)
+class no_ramp:
     """N_t = N."""
-    return lambda t, total, batch: total
+
+    def __call__(self, t: Any, total: Array, batch: Array) -> Array:
+        """N_t."""
+        return total
 
 
-def ramp(sweeps: float = 1.0) -> Ramp:
+@dataclasses.dataclass(frozen=True)
+class ramp:
     """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of Hoffman and Blei 2015,
     Algorithm 1.
 
     Args:
       sweeps: passes over the data until N_t = N.
     """
-    require_positive(sweeps=sweeps)
-    return lambda t, total, batch: jnp.minimum((t + 1) * batch / sweeps, total)
+
+    sweeps: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_positive(sweeps=self.sweeps)
+
+    def __call__(self, t: Any, total: Array, batch: Array) -> Array:
+        """N_t."""
+        return jnp.minimum((t + 1) * batch / self.sweeps, total)
 
 
-def proximal(beta: float | Schedule) -> Schedule:
+@dataclasses.dataclass(frozen=True)
+class proximal:
     """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (Khan et al. 2016, eq. 9), for KL
-    geometry.
+    updates.
 
     Proposition 1 takes beta = alpha / L, for a divergence of strong convexity alpha and an f whose gradient has
     Lipschitz constant L.
@@ -128,39 +177,47 @@ def proximal(beta: float | Schedule) -> Schedule:
     >>> float(proximal(3.0)(0))
     0.75
     """
-    if callable(beta):
-        return lambda t: beta(t) / (1.0 + beta(t))
-    require_positive(beta=beta)
-    return lambda t: jnp.full(jnp.shape(t), beta / (1.0 + beta))
+
+    beta: float | Schedule
+
+    def __post_init__(self) -> None:
+        if not callable(self.beta):
+            require_positive(beta=self.beta)
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """rho_t."""
+        size = self.beta(t) if callable(self.beta) else jnp.full(jnp.shape(t), self.beta)
+        return size / (1.0 + size)
 
 
 @dataclasses.dataclass(frozen=True)
-class Backtracking:
-    """A step size found by trying: see `backtracking`."""
+class backtracking:
+    """A step size found by trying. Starts from the last step's size, enlarged if its first trial served, and shrinks
+    until the ELBO does not fall.
 
-    initial: float
-    shrink: float
-    grow: float
-    max_trials: int
-
-
-def backtracking(initial: float = 0.5, shrink: float = 0.5, grow: float = 2.0, max_trials: int = 30) -> Backtracking:
-    """Starts from the last step's size, enlarged if its first trial served, and shrinks until the ELBO does not fall.
-
-    On full data with an exact expectation the ELBO never decreases. With minibatches, or Monte Carlo under the step's
-    one key, it is the step's own estimate of the ELBO that must not.
+    On full data with an exact expectation the ELBO never decreases. With minibatches, or draws under the step's one
+    key, it is the step's own estimate of the ELBO that must not. Each trial costs one more E-step.
 
     Args:
       initial: rho of the first trial, in (0, 1).
       shrink: factor on beta = rho / (1 - rho) after a failed trial, in (0, 1).
       grow: factor on beta after a step whose first trial served, >= 1.
       max_trials: after so many the step is not taken.
+      max_nats: radius of a trust region: a trial that goes further than KL(q' || q) = `max_nats` shrinks too.
     """
-    require(0 < initial < 1, "initial", "a number in (0, 1)", initial)
-    require(0 < shrink < 1, "shrink", "a number in (0, 1)", shrink)
-    require(grow >= 1, "grow", "a number >= 1", grow)
-    require_integers(max_trials=max_trials)
-    return Backtracking(initial, shrink, grow, max_trials)
+
+    initial: float = 0.5
+    shrink: float = 0.5
+    grow: float = 2.0
+    max_trials: int = 30
+    max_nats: float | None = None
+
+    def __post_init__(self) -> None:
+        require(0 < self.initial < 1, "initial", "a number in (0, 1)", self.initial)
+        require(0 < self.shrink < 1, "shrink", "a number in (0, 1)", self.shrink)
+        require(self.grow >= 1, "grow", "a number >= 1", self.grow)
+        require_integers(max_trials=self.max_trials)
+        require(self.max_nats is None or self.max_nats > 0, "max_nats", "a positive number", self.max_nats)
 
 
 def scale_beta(rho: Float[Array, ""], factor: float) -> Float[Array, ""]:

@@ -12,6 +12,7 @@ draws; the oracle is the posterior mean given the true labels.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,10 +21,7 @@ import jax
 import numpy as np
 
 import vijax as vi
-from vijax import tree
 from vijax.data import synthetic
-from vijax.message import Message, MessageRule
-from vijax.message.base import gradient, kl_penalty
 from vijax.models.emission import bernoulli
 
 K, DIM, ALPHA = 100, 100, 20.0
@@ -69,22 +67,18 @@ def _collapsed(phases: tuple, truth: synthetic.MixtureTruth, y: np.ndarray, key:
     return Row(used, divergence(truth, run.weights.mean(), run.components.mean()), 0)
 
 
-def plain_v(control_variate: bool) -> MessageRule:
+@dataclasses.dataclass(frozen=True)
+class plain_v(vi.estimator.ssvi):
     """V undamped, also at step size 1: the letter of Algorithm 1, for the ablation."""
 
-    def estimate(key, q, prior, rho, bound, theta):
-        stats, v = q.pathwise_sample(key)
-        value, aux, eta_hat, theta_grad = gradient(bound, stats, theta)
-        plain = q.with_naturals(eta_hat)
-        offset = tree.subtract(q, prior) if control_variate else tree.scale(0.0, q)
-        structured = tree.add(offset, v(q.as_stats(tree.subtract(plain, offset))))
-        return Message(structured, value, aux, theta_grad)
+    damping: float = 1.0
 
-    return MessageRule(estimate, None, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "plain_v")
+    def place(self, key, q, prior, rho):
+        return super().place(key, q, prior, 0.0)
 
 
 def with_v(schedule: vi.step_size.Schedule, control_variate: bool = False) -> vi.Algorithm:
-    return vi.compose(NEAR, message=plain_v(control_variate), step_size=schedule, full_data=True)
+    return vi.compose(NEAR, estimator=plain_v(control_variate=control_variate), step_size=schedule, full_data=True)
 
 
 WARM = vi.ssvi_a(NEAR, step_size=HOLD, full_data=True)

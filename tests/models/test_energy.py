@@ -377,11 +377,17 @@ def test_models_that_cannot_be(arguments, message):
         vi.energy_model(**given | arguments)
 
 
-def test_mixed_refuses_ssvi_and_unknown_names():
-    with pytest.raises(ValueError, match="gradient at one place"):
-        vi.message.mixed(vi.message.ssvi(), mu=vi.message.mean_field())
-    with pytest.raises(ValueError, match=r"names among the globals .*got \['nu'\]"):
-        vi.cavi(mixture(), points=("nu",)).init(jax.random.key(0))
+@pytest.mark.parametrize("choice", ["estimand", "estimator", "update"])
+def test_choices_for_what_is_no_global_are_refused(choice):
+    given = {
+        "estimand": vi.estimand.mode(),
+        "estimator": vi.estimator.ssvi(),
+        "update": vi.update.mirror(),
+    }[choice]
+    with pytest.raises(ValueError, match=rf"^{choice}: expected names among the globals .*got 'nu'. Did you mean 'mu'"):
+        vi.cavi(mixture(), **{choice: {"nu": given}})
+    with pytest.raises(ValueError, match=rf"^{choice}\['mu'\]: expected one of vijax.{choice}.* Call it"):
+        vi.cavi(mixture(), **{choice: {"mu": type(given)}})
 
 
 def test_restarts_keep_the_best_run():

@@ -140,11 +140,10 @@ def test_bad_data(data, message):
 
 
 def test_maximum_likelihood_is_refused_where_only_sums_of_contributions_are_known():
-    with pytest.raises(ValueError, match=r"priors of \['contributions'\], got mle. .* use map"):
+    with pytest.raises(ValueError, match=r"priors of \['contributions'\], got maximum_likelihood.*. .* use map"):
         vi.em(vi.models.factorial_hmm(1, 2, 2))
     vi.em(vi.models.factorial_hmm(1, 1, 2))
-    some = vi.message.mixed(vi.message.mean_field(), initial=vi.message.maximum_likelihood())
-    vi.compose(vi.models.factorial_hmm(1, 2, 2), message=some, step_size=vi.step_size.constant(1.0))
+    vi.cavi(vi.models.factorial_hmm(1, 2, 2), estimand={"initial": vi.estimand.maximum_likelihood()})
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def fitted(name):
 def test_every_algorithm_finds_the_two_spectra(name):
     fit = fitted(name)
     with jax.enable_x64(name == "cavi"):
-        point = fit.alg.spec.message.point(fit.posterior)
+        point = fit.alg.spec.point(fit.posterior)
     found = np.asarray(point["dictionary"].value) * np.asarray(point["gains"].value)
     found = found[:, found.std(0) > 0]  # at the mode a component that is not needed is zero
     best = [max(np.corrcoef(part, found[:, k])[0, 1] for k in range(found.shape[1])) for part in PARTS]

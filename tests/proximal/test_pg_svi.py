@@ -6,6 +6,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy import optimize, special
 
@@ -60,7 +61,7 @@ def brute_optimum():
     return unpack(found.x), -found.fun
 
 
-@pytest.mark.parametrize("choices", [{}, {"mean": "exact"}, {"divergence": vi.geometry.symmetric_kl}])
+@pytest.mark.parametrize("choices", [{}, {"mean": "exact"}, {"update": vi.update.symmetric_kl()}])
 def test_batch_reaches_the_optimum_of_brute_force_and_never_falls(choices):
     (m, cov), best = brute_optimum()
     with jax.enable_x64(True):
@@ -81,7 +82,7 @@ def test_other_divergences_climb(name):
     """Both take F(lambda) (target - lambda): slow where the prior variance is large, never downhill."""
     with jax.enable_x64(True):
         model = classifier()
-        alg = vi.pg_svi(model, divergence=vi.geometry.GEOMETRIES[name], step_size=backtracking(1e-3))
+        alg = vi.pg_svi(model, update=vi.update.DIVERGENCES[name](), step_size=backtracking(1e-3))
         fit = run(alg, model, 60)
     assert np.all(np.diff(fit.trace["elbo"]) > -1e-9)
     assert fit.trace["elbo"][-1] > fit.trace["elbo"][0] + 0.8 * (brute_optimum()[1] - fit.trace["elbo"][0])
@@ -278,9 +279,8 @@ def test_any_model_by_monte_carlo_comes_close_to_the_glm():
     prior = vi.Product({"w": vi.MultivariateNormal.from_mean_cov(jnp.zeros(2), jnp.eye(2))})
     logit = lambda s, data, key: (jax.nn.log_sigmoid(data[1] * (data[0] @ s["w"].value)), None)
     model = vi.model(prior=prior, local_elbo=logit)
-    for estimator, draws in (("reparameterised", 32), ("score_function", 400)):
-        rule = vi.message.monte_carlo(draws, estimator)
-        alg = vi.pg_svi(model, message=rule, step_size=robbins_monro(0.5, kappa=0.8), full_data=True)
+    for rule in (vi.estimator.reparameterised(32), vi.estimator.score_function(400)):
+        alg = vi.pg_svi(model, estimator=rule, step_size=robbins_monro(0.5, kappa=0.8), full_data=True)
         fit = vi.fit(alg, (jnp.asarray(x, jnp.float32), jnp.asarray(Y)), num_steps=400, key=jax.random.key(1))
         q = fit.posterior["w"]
         np.testing.assert_allclose(q.mean(), mean, atol=0.05)
@@ -310,8 +310,9 @@ def test_bad_input_is_named():
         (lambda: vi.pg_svi(model, mean="approximate"), "mean"),
         (lambda: vi.pg_svi(model, learn=("length",)), "learn"),
         (lambda: vi.pg_svi(model, estep=None), "pg_svi"),
-        (lambda: vi.message.monte_carlo(1, "score_function"), "num_samples"),
-        (lambda: vi.message.monte_carlo(1, "adjoint"), "estimator"),
+        (lambda: vi.estimator.score_function(1), "num_samples"),
+        (lambda: vi.estimator.reparameterised(0), "num_samples"),
+        (lambda: vi.pg_svi(model, update=vi.update.descend(optax.sgd(0.1))), "update: expected a proximal step"),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -52,5 +52,5 @@ def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
     spec = fit.alg.spec
     batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
     infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
-    said = infer(fit.state.hyper, spec.message.point(fit.posterior), batch, key, estep=spec.estep)
+    said = infer(fit.state.hyper, spec.point(fit.posterior), batch, key, estep=spec.estep)
     return np.asarray(said.per_group, np.float64)

@@ -19,31 +19,33 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from vijax import geometry as geometries
-from vijax import message as messages_of
-from vijax import tree
+from vijax import safeguard, tree
 from vijax.algorithm import Algorithm, ascend_hyper, compose, log_hyper
+from vijax.estimator import Estimator, reparameterised
 from vijax.expectation import Expectation
 from vijax.families.base import require, require_integers
 from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, Model
 from vijax.models.predictors import PredictorModel
-from vijax.proximal import objective, safeguard
+from vijax.per_variable import per_variable
+from vijax.proximal import objective
 from vijax.proximal.batch import Batch, as_batch
 from vijax.proximal.messages import count_non_finite, first_bad
 from vijax.proximal.moves import mover
+from vijax.proximal.retraction import Trial
 from vijax.proximal.state import PGInfo, PGState, Spec
 from vijax.sites import Factor, Prior, Sites
 from vijax.state import Result, check_state, counted, fresh_counts
-from vijax.step_size import Backtracking, Schedule, backtracking, check_schedule, constant, robbins_monro
+from vijax.step_size import Schedule, backtracking, check_schedule, constant, robbins_monro
+from vijax.update import Update, kl
 
 
 def pg_svi(
     model: PredictorModel | Model,
     *,
     expectation: Expectation | None = None,
-    divergence: geometries.Geometry = geometries.kl,
-    step_size: Schedule | Backtracking | None = None,
+    update: Update | None = None,
+    step_size: Schedule | backtracking | None = None,
     memory: bool = False,
     inner_steps: int = 1,
     mean: str = "current",
@@ -57,9 +59,9 @@ def pg_svi(
 
     Args:
       model: of Gaussian predictors (`vijax.models.gp`, `glm`), whose posterior is prior plus sites; or any
-        `vijax.Model`, whose message is then the Monte Carlo one of `vijax.message.monte_carlo`.
+        `vijax.Model`, whose message is then that of `vijax.estimator.reparameterised`.
       expectation: E_q[log p(y | z)] and its derivatives (`vijax.expectation`); None takes the model's own.
-      divergence: D (`vijax.geometry`).
+      update: how q moves (`vijax.update`): a proximal step in some divergence D; None is `kl()`.
       step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta), or `backtracking()`, the default on
         full data, whose steps never lower the ELBO. With minibatches the default moves the batch's sites a third of the
         way to their messages: rho = 1/3 with `memory`, else (S/N)/3, decaying as (1 + passes)^-0.6.
@@ -102,13 +104,15 @@ def pg_svi(
             require(given == unset, name, "it left out for a vijax.Model, which has no sites", given)
         return compose(
             model,
-            message=choices.pop("message", None) or messages_of.monte_carlo(),
-            geometry=divergence,
-            step_size=step_size or robbins_monro(),  # type: ignore[arg-type]  # checked there
+            estimator=per_variable(
+                "estimator", choices.pop("estimator", None), reparameterised(), Estimator, "vijax.estimator"
+            ),
+            update=update,
+            step_size=step_size or robbins_monro(),
             learn=learn,
             hyper_optimizer=hyper_optimizer,
             penalty_every=penalty_every,
-            **choices,
+            **{"name": "pg_svi", **choices},
         )
     require(isinstance(model, PredictorModel), "model", "a vijax.Model, gp or glm", type(model).__name__)
     known = [name for name in inspect.signature(pg_svi).parameters if name not in ("model", "choices")]
@@ -116,16 +120,20 @@ def pg_svi(
     require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
     require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
     require_integers(inner_steps=inner_steps)
-    plain = memory and divergence is geometries.kl
+    moves = update or kl()
+    require(
+        isinstance(moves, Update) and moves.size != "none", "update", "a proximal step of vijax.update", repr(moves)
+    )
+    plain = memory and moves == kl()
     require(inner_steps == 1 or plain, "inner_steps", "1, unless memory=True with KL divergence", inner_steps)
-    if step_size is not None and not isinstance(step_size, Backtracking):
-        check_schedule(step_size, geometries.takes_beta(divergence))
+    if step_size is not None and not isinstance(step_size, backtracking):
+        check_schedule(step_size, {moves.size})
     require_integers(penalty_every=penalty_every)
     require(set(learn) <= set(model.hyper), "learn", f"names among {sorted(model.hyper)}", learn)
     spec = Spec(
         model,
         expectation or model.expectation,
-        divergence,
+        moves,
         step_size,
         memory,
         inner_steps,
@@ -193,20 +201,22 @@ def _moments(
 
 
 def _sized(
-    spec: Spec, state: PGState, batch: Batch, key: PRNGKeyArray, move: Callable[[Array], safeguard.Trial]
-) -> tuple[safeguard.Trial, Array, Array]:
+    spec: Spec, state: PGState, batch: Batch, key: PRNGKeyArray, move: Callable[[Array], Trial]
+) -> tuple[Trial, Array, Array]:
     """The step at the size the rule finds; how many trials it refused; where its next search starts."""
     rule = spec.step_size or _default_rule(spec, batch)
-    if not isinstance(rule, Backtracking):
+    if not isinstance(rule, backtracking):
         rho = jnp.asarray(rule(state.step), state.step_size.dtype)
         return move(rho), jnp.int32(0), rho
     bound = lambda sites: objective.objective(spec, state.hyper, state.prior, sites, batch, key)
-    first = safeguard.first_rho(rule, state.step_size, state.step)
-    trial, refused = safeguard.backtrack(move, bound, state.posterior, first, rule)
-    return trial, refused, safeguard.next_rho(rule, trial.rho, refused)
+    start, first = bound(state.posterior), safeguard.first_rho(rule, state.step_size, state.step)
+    serves = lambda trial: safeguard.no_lower(bound(trial.sites), start)
+    stay = Trial(state.posterior, first, jnp.int32(0))
+    trial, rho, refused = safeguard.backtrack(move, serves, stay, first, rule)
+    return trial._replace(rho=rho), refused, safeguard.next_rho(rule, rho, refused)
 
 
-def _default_rule(spec: Spec, batch: Batch) -> Schedule | Backtracking:
+def _default_rule(spec: Spec, batch: Batch) -> Schedule | backtracking:
     """By whether the batch can be all of the data, and by what a step does with it."""
     part = len(batch.rows) / spec.model.num_sites
     if part >= 1:
@@ -245,7 +255,7 @@ def _learnt(
     return _Learnt(hyper, opt_state, spec.model.prior(hyper), tree.count_non_finite(slope))
 
 
-def _advance(spec: Spec, state: PGState, ok: Array, trial: safeguard.Trial, learnt: _Learnt) -> PGState:
+def _advance(spec: Spec, state: PGState, ok: Array, trial: Trial, learnt: _Learnt) -> PGState:
     """The new state, or the last good one."""
     if spec.learn:
         learnt = tree.select(ok, learnt, learnt._replace(**{name: getattr(state, name) for name in _LEARNT}))
@@ -267,7 +277,7 @@ def _info(
     batch: Batch,
     moments: Moments,
     penalty: Array,
-    trial: safeguard.Trial,
+    trial: Trial,
     backtracks: Array,
     non_finite: Array,
     ok: Array,

@@ -12,7 +12,7 @@ from vijax.likelihood import Moments
 from vijax.proximal import block
 from vijax.proximal.batch import Batch
 from vijax.proximal.messages import memory_target, minibatch_target, site_message
-from vijax.proximal.safeguard import Trial, retract
+from vijax.proximal.retraction import Trial, retract
 from vijax.proximal.state import PGState, Spec
 from vijax.sites import Factor, SitePosterior, Sites
 
@@ -29,8 +29,8 @@ def mover(
         center = m if spec.mean == "current" else _exact_mean(state, batch, moments, rho)
         target = land(state.posterior, batch, site_message(moments, center))
         q = SitePosterior(state.posterior, state.prior)
-        proposal = spec.geometry(q, SitePosterior(target, state.prior), rho)  # type: ignore[arg-type]
-        return retract(proposal.sites, state.posterior, target, state.prior, rho)  # type: ignore[attr-defined]
+        proposal, _ = spec.update.propose(q, SitePosterior(target, state.prior), rho, ())
+        return retract(proposal.sites, state.posterior, target, state.prior, rho)
 
     return move
 

@@ -8,11 +8,11 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from vijax import describe
 from vijax.expectation import Expectation
-from vijax.geometry import Geometry
 from vijax.model import Hyper
 from vijax.models.predictors import PredictorModel
 from vijax.sites import Sites
-from vijax.step_size import Backtracking, Schedule
+from vijax.step_size import Schedule, backtracking
+from vijax.update import Update
 
 
 class Spec(NamedTuple):
@@ -20,8 +20,8 @@ class Spec(NamedTuple):
 
     model: PredictorModel
     expectation: Expectation
-    geometry: Geometry
-    step_size: Schedule | Backtracking | None
+    update: Update
+    step_size: Schedule | backtracking | None
     memory: bool
     inner_steps: int
     mean: str

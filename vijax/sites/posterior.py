@@ -23,7 +23,7 @@ class SitePosterior(Family):
     """q(z) = p(z) exp{<a, z> - <g, z^2>/2 - A(a, g)},   A = a' m / 2 - log |I + K diag(g)| / 2,   m = V a.
 
     A pytree of the two site parameters alone: the prior comes along as a constant, so that arithmetic on natural
-    parameters, gradients and every divergence of `vijax.geometry` apply to the sites. It lives within one traced
+    parameters, gradients and every divergence of `vijax.update` apply to the sites. It lives within one traced
     function; what is stored is `Sites`.
     """
 

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax import message
+from vijax import estimator
+from vijax.estimator.joint import estimate
 from vijax.families import gamma
 from vijax.families.gamma import GammaStats
 
@@ -49,11 +50,12 @@ def test_expected_message_is_the_gradient_of_the_elbo(monkeypatch, control_varia
             {"x": vi.Gamma.from_shape_rate(jnp.full(len(x), shape), jnp.full(len(x), rate))}
         )
         q, prior = full(SHAPE, RATE), full(**PRIOR)
-        rule = message.ssvi(damping=1.0, control_variate=control_variate)
+        rule = {"x": estimator.ssvi(damping=1.0, control_variate=control_variate)}
         bound = lambda s, theta: (jnp.sum(local(s["x"])), None)
-        natural = rule.estimate(jax.random.key(0), q, prior, 0.0, bound, {}).natural
+        key = jax.random.key(0)
+        natural = estimate(rule, ["x"], key, q, prior, 0.0, bound, {}).natural
         direction = jax.tree.map(lambda p, m, lam: (p + m - lam) @ w, prior, natural, q)
-        plain = message.ssvi_a().estimate(jax.random.key(0), q, prior, 0.0, bound, {}).natural
+        plain = estimate({"x": estimator.ssvi_a()}, ["x"], key, q, prior, 0.0, bound, {}).natural
         biased = jax.tree.map(lambda p, m, lam: (p + m - lam) @ w, prior, plain, q)
         expected = ascent_direction(x, w)
     np.testing.assert_allclose(jax.tree.leaves(direction), expected, rtol=1e-6)

@@ -1,0 +1,229 @@
+"""Choices made for each global by name: what is sought, how its message is estimated, how it moves."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import optimize, special
+
+import vijax as vi
+
+KEY = jax.random.key(0)
+Y = jnp.asarray(np.random.default_rng(0).normal(3.0, 2.0, 40), jnp.float32)
+
+
+def normal_model(**choices):
+    """y ~ N(mean, 1 / precision), both unknown and independent a priori: conjugate one given the other."""
+
+    def energy(s, y):
+        square = y**2 - 2 * y * s["mean"].value + s["mean"].square
+        return 0.5 * (s["precision"].log - s["precision"].value * square - jnp.log(2 * jnp.pi))
+
+    return vi.energy_model(
+        globals={
+            "mean": vi.Normal.from_mean_variance(0.0, 10.0),
+            "precision": vi.Gamma.from_shape_rate(2.0, 1.0),
+        },
+        energy=energy,
+        example=0.5,
+        **choices,
+    )
+
+
+MODEL = normal_model()
+ADAM = optax.adam(optax.cosine_decay_schedule(0.1, 1500), b2=0.9)  # the first gradients are huge: forget them soon
+
+
+def numbers(q):
+    return np.array([q["mean"].mean(), q["mean"].variance, q["precision"].shape, q["precision"].rate], float)
+
+
+@pytest.fixture(scope="module")
+def optimum():
+    """Coordinate ascent by hand, from the textbook's conditionals (Blei, Kucukelbir and McAuliffe 2017, eq. 17)."""
+    y, m, v, shape, rate = np.asarray(Y, float), 0.0, 1.0, 2.0 + len(Y) / 2, 1.0
+    for _ in range(200):
+        rate = 1.0 + 0.5 * np.sum((y - m) ** 2 + v)
+        precision = 0.1 + len(y) * shape / rate
+        m, v = shape / rate * y.sum() / precision, 1 / precision
+    return np.array([m, v, shape, rate])
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"update": {"mean": vi.update.descend(ADAM)}},
+        {"update": vi.update.descend(ADAM)},
+        {"step_size": vi.step_size.backtracking()},
+        {"update": vi.update.within(0.5)},
+        {"update": {"mean": vi.update.mirror(), "precision": vi.update.kl()}, "step_size": vi.step_size.constant(0.3)},
+    ],
+    ids=["Adam beside natural gradients", "Adam", "backtracking", "trust region", "mirror beside kl"],
+)
+def test_every_update_ends_at_the_optimum(choices, optimum):
+    fit = vi.fit(vi.cavi(MODEL, **choices), Y, num_steps=1500, key=KEY)
+    np.testing.assert_allclose(numbers(fit.posterior), optimum, rtol=3e-4)
+    assert fit.num_skipped == 0
+
+
+def test_backtracking_never_lowers_the_bound_and_says_how_often_it_tried():
+    """From a start far off: with a whole step of both globals at once, the first one overshoots."""
+    alg = vi.cavi(MODEL, step_size=vi.step_size.backtracking(0.99), sequential=False)
+    fit = vi.fit(alg, Y, num_steps=60, key=KEY)
+    assert np.all(np.diff(fit.trace["elbo"]) > -1e-5 * np.abs(fit.trace["elbo"][1:]))
+    assert np.all(fit.trace["step_size"] > 0)
+    small = vi.cavi(MODEL, step_size=vi.step_size.backtracking(0.99, max_nats=0.01), sequential=False)
+    state, info = small.step(KEY, small.init(KEY), Y)
+    assert int(info.backtracks) > 0
+    assert 0.001 < float(state.posterior.kl(small.init(KEY).posterior)) <= 0.01
+
+
+def test_no_step_leaves_its_trust_region():
+    alg = vi.cavi(MODEL, update=vi.update.within(0.05))
+    state = alg.init(KEY)
+    for _ in range(5):
+        new, _ = alg.step(KEY, state, Y)
+        moved = [float(new.posterior[name].kl(state.posterior[name])) for name in ("mean", "precision")]
+        assert max(moved) <= 0.05 * 1.0001
+        assert max(moved) > 0.005
+        state = new
+
+
+def test_a_mode_beside_a_distribution():
+    """Variational EM: the precision at its mode on the mean-value scale, found by SciPy from the bound by hand."""
+    fit = vi.fit(vi.cavi(MODEL, estimand={"precision": vi.estimand.mode()}), Y, num_steps=60, key=KEY)
+    y = np.asarray(Y, float)
+
+    def negative_bound(log_precision):
+        t = np.exp(log_precision)
+        v = 1 / (0.1 + len(y) * t)
+        m = t * y.sum() * v
+        # log p(y | t) of a normal with a normal prior on its mean, and the log prior of t at the point
+        evidence = 0.5 * (len(y) * log_precision + np.log(0.1 * v) - t * np.sum(y**2) + m**2 / v)
+        return -(evidence + (2.0 - 1.0) * log_precision - t)
+
+    best = np.exp(
+        optimize.minimize_scalar(negative_bound, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x
+    )
+    np.testing.assert_allclose(fit.estimates["precision"].mean(), best, rtol=1e-4)
+    assert fit.estimates["mean"].variance > 0
+
+
+def test_structured_svi_with_points(optimum):
+    """One global at a draw, times V, the other at its mode."""
+    alg = vi.ssvi(MODEL, points=("precision",), damping=1.0, full_data=True, step_size=vi.step_size.robbins_monro(0.5))
+    fit = vi.fit(alg, Y, num_steps=400, key=KEY)
+    assert fit.alg.spec.is_point("precision")
+    np.testing.assert_allclose(float(fit.posterior["mean"].mean()), optimum[0], rtol=0.02)
+
+
+def test_estimators_are_mixed_in_one_step(optimum):
+    """The mean at draws, by the score function, the precision at its expected statistics."""
+    estimator = {"mean": vi.estimator.score_function(200)}
+    alg = vi.cavi(MODEL, estimator=estimator, step_size=vi.step_size.robbins_monro(0.5), penalty_every=1)
+    fit = vi.fit(alg, Y, num_steps=300, key=KEY)
+    np.testing.assert_allclose(numbers(fit.posterior), optimum, rtol=0.05)
+
+
+def test_a_free_form_posterior_with_the_prior_in_the_energy_is_the_same():
+    """-H(q) - E_q[log prior] in the energy = KL(q || prior) outside it; in float64 to rounding."""
+    prior = vi.Gamma.from_shape_rate(2.0, 3.0)
+    likelihood = lambda s, y: y * s["rate"].log - s["rate"].value
+    with_prior = vi.energy_model(globals={"rate": prior}, energy=likelihood, example=1.0)
+    own = lambda s: (2.0 - 1.0) * s["rate"].log - 3.0 * s["rate"].value + 2 * np.log(3.0) - special.gammaln(2.0)
+    reference = vi.Gamma.from_shape_rate(1.0, 1.0)
+    counts = jnp.array([2.0, 0.0, 5.0])
+    with jax.enable_x64(True):
+        bare = vi.model(
+            prior={"rate": reference},
+            local_elbo=lambda s, y, key: (y * s["rate"].log - s["rate"].value + own(s) / 3, None),
+        )
+        free = vi.fit(vi.cavi(bare, estimand=vi.estimand.free_form()), counts, num_steps=3, key=KEY)
+        usual = vi.fit(vi.cavi(with_prior), counts, num_steps=3, key=KEY)
+        for a, b in zip(jax.tree.leaves(free.posterior), jax.tree.leaves(usual.posterior), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+        np.testing.assert_allclose(free.trace["elbo"][-1], usual.trace["elbo"][-1], rtol=1e-6)
+
+
+CHARTED = {
+    "normal": vi.Normal.from_mean_variance(jnp.array([1.0, -2.0]), jnp.array([0.5, 3.0])),
+    "multivariate_normal": vi.MultivariateNormal.from_mean_cov(
+        jnp.array([1.0, -2.0]), jnp.array([[1.0, 0.4], [0.4, 2.0]])
+    ),
+    "gamma": vi.Gamma.from_shape_rate(2.0, 3.0),
+    "inverse_gamma": vi.InverseGamma.from_shape_scale(3.0, 2.0),
+    "beta": vi.Beta.from_alpha_beta(2.0, 0.5),
+    "dirichlet": vi.Dirichlet.from_concentration(jnp.array([[0.5, 2.0, 1.0]])),
+    "categorical": vi.Categorical.from_probs(jnp.array([0.2, 0.8])),
+}
+
+
+@pytest.mark.parametrize("name", CHARTED)
+def test_charts_go_there_and_back_and_every_point_is_a_member(name):
+    q = CHARTED[name]
+    chart = vi.update.chart_of(q)
+    phi = chart.to(q)
+    for a, b in zip(jax.tree.leaves(chart.of(phi, q)), jax.tree.leaves(q), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+    moved = jax.tree.map(lambda x: x + 0.7 * jnp.cos(jnp.arange(x.size, dtype=x.dtype)).reshape(x.shape), phi)
+    assert all(bool(jnp.all(mask)) for mask in jax.tree.leaves(chart.of(moved, q).in_domain()))
+
+
+def test_a_step_of_descent_is_that_of_the_gradient_in_the_chart():
+    """d ELBO / d phi by autodiff of minus the KL to the target, which differs from the ELBO by a constant."""
+    q, target = vi.Normal.from_mean_variance(0.5, 2.0), vi.Normal.from_mean_variance(-1.0, 0.7)
+    update = vi.update.descend(optax.sgd(0.1))
+    new, _ = update.propose(q, target, 1.0, update.init(q))
+    chart = vi.update.chart_of(q)
+    phi = chart.to(q)
+    slope = jax.grad(lambda phi: chart.of(phi, q).kl(target))(phi)
+    for a, b, g in zip(chart.to(new), phi, slope, strict=True):
+        np.testing.assert_allclose(a, b - 0.1 * g, rtol=1e-4, atol=1e-6)
+
+
+def test_natural_gradients_in_a_loop_of_optax_with_clipping_and_momentum():
+    """Families beside the weights of a network: those pass as plain gradients."""
+    goal = {"q": vi.Gamma.from_shape_rate(4.0, 2.0), "w": jnp.array([1.0, -1.0])}
+    params = {"q": vi.Gamma.from_shape_rate(1.0, 1.0), "w": jnp.zeros(2)}
+    loss = lambda p: p["q"].kl(goal["q"]) + jnp.sum((p["w"] - goal["w"]) ** 2)
+    optimizer = optax.chain(vi.update.natural_gradient(), optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.5))
+
+    @jax.jit
+    def step(params, state):
+        change, state = optimizer.update(jax.grad(loss)(params), state, params)
+        return optax.apply_updates(params, change), state
+
+    state = optimizer.init(params)
+    for _ in range(150):
+        params, state = step(params, state)
+    for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(goal), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3)
+    q = CHARTED["beta"]
+    plain = vi.update.natural_gradient().update(jax.grad(lambda q: q.kl(CHARTED["beta"].flat()))(q), None, q)[0]
+    for a, b, c in zip(*map(jax.tree.leaves, (plain, q, q.flat())), strict=True):
+        np.testing.assert_allclose(a, b - c, rtol=1e-4)  # F^-1 of grad KL(q || p) is lambda_q - lambda_p
+    with pytest.raises(ValueError, match="expected the parameters"):
+        optimizer.update(jax.grad(loss)(params), state)
+
+
+CHOICES = [
+    vi.estimand.mode(),
+    vi.estimator.ssvi(0.5),
+    vi.estimator.score_function(4),
+    vi.update.mirror(),
+    vi.update.within(0.5),
+    vi.step_size.robbins_monro(kappa=0.6),
+    vi.step_size.beta(2.0, vi.step_size.constant()),
+    vi.step_size.backtracking(0.3),
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=repr)
+def test_choices_are_equal_by_value_and_pickle(choice):
+    again = pickle.loads(pickle.dumps(choice))
+    assert again == choice
+    assert hash(again) == hash(choice)
+    assert again != vi.step_size.constant(0.123)

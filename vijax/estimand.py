@@ -1,0 +1,111 @@
+"""What is sought of a global: a distribution, a posterior mode, a maximum of the likelihood.
+
+An estimand says what a step pulls towards (its prior), what the objective subtracts (its penalty), and at which
+statistics a model is evaluated without noise (its point). It is chosen for each global on its own: variational EM has
+points beside distributions (Hoffman and Blei 2015, section 2.5).
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from vijax.families import Family
+
+
+class Estimand(abc.ABC):
+    """Attributes:
+    is_point: whether it is a point, and no distribution.
+    forgets_prior: whether it is found without the prior.
+    is_flat: whether what a step pulls towards is a flat density, which is no place to retreat to."""
+
+    is_point: ClassVar[bool] = False
+    forgets_prior: ClassVar[bool] = False
+    is_flat: ClassVar[bool] = False
+
+    def prior(self, prior: Family) -> Family:
+        """The natural parameters towards which a step pulls."""
+        return prior.flat() if self.is_flat else prior
+
+    def start(self, prior: Family) -> Family:
+        """What models take for the prior where they start from it."""
+        return self.prior(prior)
+
+    @abc.abstractmethod
+    def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
+        """What the objective subtracts from the bound of the data; `prior` is the model's."""
+
+    def point(self, q: Family) -> PyTree:
+        """Statistics at which a model is evaluated without noise."""
+        return q.expected_stats()
+
+
+@dataclasses.dataclass(frozen=True)
+class distribution(Estimand):
+    """The whole distribution q; the penalty is KL(q || prior) (Blei, Kucukelbir and McAuliffe 2017, eq. 13)."""
+
+    def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
+        """KL(q || prior)."""
+        return jnp.sum(q.kl(prior))
+
+
+@dataclasses.dataclass(frozen=True)
+class free_form(Estimand):
+    """A distribution whose prior is a term of the energy: the penalty is minus the entropy of q.
+
+    The model's prior of this global says only which family q has, and where it starts. Its flat member is what a step
+    pulls towards.
+    """
+
+    is_flat: ClassVar[bool] = True
+
+    def start(self, prior: Family) -> Family:
+        """The reference: a flat density would be none."""
+        return prior
+
+    def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
+        """-H(q)."""
+        return -jnp.sum(q.entropy())
+
+
+@dataclasses.dataclass(frozen=True)
+class mode(Estimand):
+    """The posterior mode, with respect to Lebesgue measure on the mean-value scale of the variable.
+
+    The state is lambda as ever, prior plus (running) expected statistics; the point is its mode. With full data and
+    step size one that is EM, with minibatches and decreasing steps online EM (Pei 2019, sections 2 to 5).
+    """
+
+    is_point: ClassVar[bool] = True
+
+    def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
+        """Minus the log prior at the mode."""
+        at = q.mode()
+        log_prob, floored = prior.log_prob(at), prior.log_prob_of_stats(prior.stats(at))
+        return -jnp.sum(jnp.where(jnp.isinf(log_prob), floored, log_prob))  # finite for a mode at the edge
+
+    def point(self, q: Family) -> PyTree:
+        """t(mode of q)."""
+        return q.stats(q.mode())
+
+
+@dataclasses.dataclass(frozen=True)
+class maximum_likelihood(Estimand):
+    """The maximum of the likelihood: the mode under a flat prior."""
+
+    is_point: ClassVar[bool] = True
+    forgets_prior: ClassVar[bool] = True
+    is_flat: ClassVar[bool] = True
+
+    def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
+        """None."""
+        return jnp.zeros((), jnp.result_type(jax.tree.leaves(q)[0]))
+
+    def point(self, q: Family) -> PyTree:
+        """t(mode of q)."""
+        return q.stats(q.mode())

@@ -1,0 +1,47 @@
+"""The message: an estimate of grad_mu E_q[l], as a natural-parameter direction.
+
+An `Estimator` is one way of estimating it for one global. It says where the global stands (its mean statistics, a
+draw), and what the gradient of the bound there says of the message. The bound is evaluated once a draw for all globals
+together (`vijax.estimator.joint`); no estimator knows any model's algebra.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.families import Family
+
+
+class Estimator(abc.ABC):
+    """Attributes:
+    num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
+      takes the largest for all of them.
+    differentiates: whether the gradient of the bound is read; otherwise the bound need have none.
+    """
+
+    num_samples: int = 1
+    differentiates: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def place(
+        self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
+    ) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """Statistics at which the bound is evaluated, and (gradient there) -> what this draw says of the message.
+
+        Args:
+          key: of the draw.
+          q: the global's posterior.
+          prior: towards which the step pulls.
+          rho: size of the step, at most 1.
+        """
+
+    def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
+        """The message, from what the draws say (stacked along a leading axis) and the bound at each: their mean."""
+        del values
+        return q.with_naturals(jax.tree.map(lambda x: jnp.mean(x, 0), said))

@@ -1,0 +1,110 @@
+"""The messages of all globals from one evaluation of the bound a draw, each global by an estimator of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.estimator.base import Estimator
+from vijax.families import Product
+
+Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
+"""(stats, theta) -> the scaled local bound, and what the model said beside it."""
+
+
+class Message(NamedTuple):
+    """Attributes:
+    natural: the messages, natural-parameter directions in the structure of q: a `Product`.
+    value: the scaled local bound where it was evaluated, averaged over draws.
+    aux: what the bound returned beside its value, likewise.
+    theta_grad: its gradient in theta, likewise.
+    """
+
+    natural: Any
+    value: Float[Array, ""]
+    aux: Any
+    theta_grad: PyTree
+
+
+def estimate(
+    estimators: Mapping[str, Estimator],
+    names: Sequence[str],
+    key: PRNGKeyArray,
+    q: Product,
+    prior: Product,
+    rho: Float[Array, ""],
+    bound: Bound,
+    theta: PyTree,
+) -> Message:
+    """The messages of some globals, all of them standing where their estimators say.
+
+    Args:
+      estimators: of every global, by name.
+      names: of the globals whose messages are wanted.
+      key: of the draws.
+      q: posterior.
+      prior: towards which the step pulls.
+      rho: size of the step that the messages are for, at most 1.
+      bound: (stats, theta) -> (value, aux).
+      theta: points learnt beside the globals.
+    """
+    moving = [name for name in names if estimators[name].differentiates]
+
+    def one(key: PRNGKeyArray) -> tuple[dict[str, PyTree], Message]:
+        placed = place(estimators, key, q, prior, rho)
+        stats = {name: s for name, (s, _) in placed.items()}
+        at = lambda part, theta: bound({**stats, **part}, theta)
+        part = {name: stats[name] for name in moving}
+        (value, aux), (grad, slope) = jax.value_and_grad(at, argnums=(0, 1), has_aux=True)(part, theta)
+        return {name: placed[name][1](grad.get(name)) for name in names}, Message(None, value, aux, slope)
+
+    if (count := num_draws(estimators)) == 1:
+        said, message = one(key)
+        said, values = jax.tree.map(lambda x: x[None], said), message.value[None]
+    else:
+        said, messages = jax.vmap(one)(jax.random.split(key, count))
+        message, values = _averaged(messages), messages.value
+    natural = {name: estimators[name].message(q[name], said[name], values) for name in names}
+    return message._replace(natural=q.only(names).replace(natural))
+
+
+def value(
+    estimators: Mapping[str, Estimator],
+    key: PRNGKeyArray,
+    q: Product,
+    prior: Product,
+    rho: Array,
+    bound: Bound,
+    theta: Any,
+) -> Float[Array, ""]:
+    """The bound alone, where `estimate` with the same key evaluates it: at the same draws' noise."""
+
+    def one(key: PRNGKeyArray) -> Float[Array, ""]:
+        placed = place(estimators, key, q, prior, rho)
+        return bound({name: s for name, (s, _) in placed.items()}, theta)[0]
+
+    if (count := num_draws(estimators)) == 1:
+        return one(key)
+    return jnp.mean(jax.vmap(one)(jax.random.split(key, count)))
+
+
+def place(
+    estimators: Mapping[str, Estimator], key: PRNGKeyArray, q: Product, prior: Product, rho: Array
+) -> dict[str, tuple[PyTree, Callable[[Any], PyTree]]]:
+    """Where each global stands in one draw, independent of the others."""
+    keys = dict(zip(q, jax.random.split(key, len(q)), strict=True))
+    return {name: estimators[name].place(keys[name], q[name], prior[name], rho) for name in q}
+
+
+def num_draws(estimators: Mapping[str, Estimator]) -> int:
+    """The largest number that any asks for."""
+    return max(rule.num_samples for rule in estimators.values())
+
+
+def _averaged(draws: Message) -> Message:
+    """Means over the leading axis of draws; what the model said keeps its own types."""
+    return jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), draws)

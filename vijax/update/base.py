@@ -1,0 +1,33 @@
+"""How a global moves: an `Update` takes q to q', and may remember something from step to step."""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar, TypeVar
+
+from jaxtyping import Array, Float, PyTree
+
+from vijax.families import Family
+
+Q = TypeVar("Q", bound=Family)
+
+
+class Update(abc.ABC):
+    """target = prior + message is where an exact coordinate update would land, so that -grad ELBO = F(lambda) (lambda -
+    target).
+
+    Attributes:
+      size: what the step size of the schedule is to this update: "rho", at most 1; "beta", any positive number; "none",
+        it has one of its own.
+    """
+
+    size: ClassVar[str] = "rho"
+
+    def init(self, q: Family) -> PyTree:
+        """What is remembered at the start: nothing, unless said otherwise."""
+        del q
+        return ()
+
+    @abc.abstractmethod
+    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+        """Where the step leads, and what is remembered. What left the domain is retracted by the algorithm."""

@@ -1,0 +1,39 @@
+"""What keeps a step inside the domain, and counts what it had to do for that."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from vijax import tree
+from vijax.families import Product
+
+
+class Retracted(NamedTuple):
+    """A posterior inside its domain, and how many natural parameters (coordinates, or whole events where a domain
+    couples them) had to be brought back."""
+
+    posterior: Product
+    retractions: Int[Array, ""]
+
+
+def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]) -> Retracted:
+    """Replaces what left the domain by the step with a zero message, (1 - rho) lambda + rho prior.
+
+    That step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
+    direction in which the offending coordinate was going: towards fewer observations. A step size above 1, which is a
+    beta, counts as 1: beyond that no combination is convex. What is not finite passes, to be skipped and reported.
+    """
+    fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
+    ok = jax.tree.map(_inside_or_not_finite, proposal.in_domain(), proposal)
+    retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in jax.tree.leaves(ok)]))
+    return Retracted(jax.tree.map(jnp.where, ok, proposal, fallback), retractions)
+
+
+def _inside_or_not_finite(mask: Bool[Array, ...], x: Array) -> Bool[Array, ...]:
+    """The domain's mask, true also where the event it covers is not finite; a mask has length 1 along event axes."""
+    events = tuple(i for i in range(x.ndim) if mask.shape[i] < x.shape[i])
+    return mask | jnp.any(~jnp.isfinite(x), axis=events, keepdims=True)
