@@ -21,7 +21,7 @@ from vijax import (
     update,
 )
 from vijax.algorithm import Algorithm, Info, Result, State, compose
-from vijax.algorithms import cavi, em, map, ssvi, ssvi_a, svi
+from vijax.algorithms import cavi, em, map, memoized, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
 from vijax.families import (
     Bernoulli,
@@ -108,6 +108,7 @@ __all__ = [
     "init",
     "likelihood",
     "map",
+    "memoized",
     "model",
     "models",
     "pg_svi",

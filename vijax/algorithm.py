@@ -20,13 +20,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import describe, safeguard, tree
 from vijax.batch import Minibatch, as_minibatch, is_whole
-from vijax.choices import check_estep, check_estimands, check_model, check_names, is_proper
+from vijax.choices import check_estep, check_estimands, check_model, check_names, check_parts, is_proper
 from vijax.estimand import Estimand, distribution
 from vijax.estimator import Estimator, at_point, mean_field
 from vijax.estimator.joint import Message, estimate, value
 from vijax.families import Product
 from vijax.families.base import require_integers
 from vijax.model import Hyper, LocalElbo, Model
+from vijax.parts import Parts, recall, unvisited
 from vijax.per_variable import PerVariable, check_known, per_variable
 from vijax.state import Info, Result, State, check_state, counted, fresh_counts
 from vijax.step_size import Ramp, Schedule, backtracking, check_schedule, no_ramp
@@ -51,6 +52,7 @@ class Spec(NamedTuple):
     num_groups: float | None
     full_data: bool
     sequential: bool
+    num_parts: int | None
 
     def __repr__(self) -> str:
         return describe.of_spec(self)
@@ -118,6 +120,7 @@ def compose(
     num_groups: float | None = None,
     full_data: bool = False,
     sequential: bool = False,
+    num_parts: int | None = None,
     name: str = "compose",
     **unknown: Any,
 ) -> Algorithm:
@@ -143,6 +146,7 @@ def compose(
       full_data: bare data given to `step` are the whole set.
       sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
+      num_parts: remember a message for each of so many parts of the data (`vijax.memoized`, which says more).
       name: what the algorithm is called.
       **unknown: nothing; names that are none of the above are errors that say which are.
 
@@ -181,7 +185,9 @@ def compose(
         num_groups=num_groups,
         full_data=full_data,
         sequential=sequential,
+        num_parts=num_parts,
     )
+    check_parts(spec)
     optimizer = hyper_optimizer or optax.adam(0.01)
     return Algorithm(_init(spec, optimizer), _step(spec, optimizer), spec)
 
@@ -212,6 +218,7 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
             step_size=jnp.zeros((), dtype),
             penalty=jnp.zeros((), dtype),
             local=None if start is None else start(hyper, batch),
+            parts=None if spec.num_parts is None else unvisited(posterior, spec.num_parts),
             **fresh_counts(dtype),
         )
 
@@ -242,6 +249,7 @@ class _Moved(NamedTuple):
     posterior: Product
     memory: PyTree
     local: PyTree
+    parts: Any
     message: Message
     step_size: Float[Array, ""]
     next_size: Float[Array, ""]
@@ -264,13 +272,16 @@ def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: 
     estimators = spec.estimators(state.posterior)
     rho = _first_size(spec, state)
     damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
-    posterior, memory, local = state.posterior, dict(state.memory), state.local
+    posterior, memory, local, parts = state.posterior, dict(state.memory), state.local, state.parts
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
     non_finite = none
     for block in _blocks(spec, posterior):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = _scaled_bound(spec, state, batch._replace(local=local), key_local)
         message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta)
+        non_finite = non_finite + tree.count_non_finite(message.natural)
+        if spec.num_parts is not None:
+            parts, message = _of_all_parts(spec, state, batch, parts, posterior, message)
 
         def step(size: Array, q: Product = posterior, old: PyTree = memory, message: Message = message) -> _Trial:
             return _trial(spec, q, prior, message.natural, size, old)
@@ -283,13 +294,31 @@ def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: 
         local = None if local is None else message.aux.local
         messages.append(message)
         blocks.append((trial.retractions, refused, size))
-        non_finite = non_finite + tree.count_non_finite(message.natural)
     retractions, backtracks = (functools.reduce(jnp.add, [b[i] for b in blocks]) for i in (0, 1))
     used = functools.reduce(jnp.minimum, [b[2] for b in blocks])
     after = (
         used if not isinstance(spec.step_size, backtracking) else safeguard.next_rho(spec.step_size, used, backtracks)
     )
-    return _Moved(posterior, memory, local, messages[0], used, after, retractions, backtracks, non_finite)
+    return _Moved(posterior, memory, local, parts, messages[0], used, after, retractions, backtracks, non_finite)
+
+
+def _of_all_parts(
+    spec: Spec, state: State, batch: Minibatch, parts: Parts, q: Product, message: Message
+) -> tuple[Parts, Message]:
+    """The message of all the data, from that of one part and those remembered of the others. What couples the globals
+    is no data's, and is had afresh."""
+    stats, said, whole = spec.point(q), message.aux, len(message.natural) == len(q)
+    coupling = spec.model.global_elbo
+    total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
+    index = jnp.asarray(batch.part, jnp.int32)
+    seen = recall(parts, index, message.natural, message.value, stats, said.num_groups, total, whole)
+    natural, value = seen.natural, seen.value
+    if coupling is not None:
+        once, slope = jax.value_and_grad(lambda part: coupling(state.hyper, {**stats, **part}))(
+            {name: stats[name] for name in natural}
+        )
+        natural, value = tree.add(natural, natural.with_naturals(slope)), value + once
+    return seen.parts, message._replace(natural=natural, value=value)
 
 
 def _first_size(spec: Spec, state: State) -> Float[Array, ""]:
@@ -344,6 +373,8 @@ def _scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray)
     def bound(stats: PyTree, theta: PyTree) -> tuple[Float[Array, ""], LocalElbo]:
         hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
         said = spec.model.local_elbo(hyper, stats, batch, key, spec.estep)
+        if spec.num_parts is not None:  # what it remembers of all parts is put together later
+            return said.total, said
         total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
         # A batch of padding alone says nothing, rather than 0/0.
         scale = spec.ramp(state.step, total, said.num_groups) / jnp.maximum(said.num_groups, 1)
@@ -387,6 +418,7 @@ def _advance(ok: Bool[Array, ""], state: State, moved: _Moved, hyper: Hyper, opt
         hyper=hyper,
         opt_state=opt_state,
         local=moved.local,
+        parts=moved.parts,
         step_size=moved.next_size,
     )
     return tree.select(ok, new, state)

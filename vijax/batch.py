@@ -22,12 +22,14 @@ class Minibatch(NamedTuple):
       weights: 1 for a group, 0 for padding, for data whose leaves have one leading axis of groups; None where all
         count, or where the data carry their own.
       local: where an iterative E-step starts: the locals that full-data algorithms carry in their state; else None.
+      part: which part of the data set this is, where that is cut into parts once for all (`vijax.memoized`).
     """
 
     data: PyTree
     num_groups: Float[Array, ""] | np.floating | float | None
     weights: Float[Array, " groups"] | None = None
     local: PyTree = None
+    part: Int[Array, ""] | np.integer | int | None = None
 
 
 @register

@@ -11,10 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from vijax.estimand import Estimand
+from vijax.estimator.mean_field import mean_field
 from vijax.families import Family
-from vijax.families.base import require
+from vijax.families.base import require, require_integers
 from vijax.model import Model
 from vijax.per_variable import PerVariable
+from vijax.step_size import backtracking
 
 
 def check_model(model: Any) -> None:
@@ -61,6 +63,25 @@ def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
     lost = [name for name in model.needs_prior if not is_proper(estimands.of(name).prior(priors[name]))]
     remedy = "The likelihood has no one maximum in them: use map."
     require(not lost, "estimand", f"one that keeps the priors of {list(model.needs_prior)}", estimands, remedy)
+
+
+def check_parts(spec: Any) -> None:
+    """Raises ValueError where messages of parts of the data cannot be remembered."""
+    if spec.num_parts is None:
+        return
+    require_integers(num_parts=spec.num_parts)
+    plain = all(isinstance(choice, mean_field) for choice in spec.estimator.choices())
+    require(plain, "estimator", "mean_field() where messages are remembered", spec.estimator)
+    remedy = "Use vijax.cavi or vijax.svi to learn them."
+    require(
+        not spec.learn,
+        "learn",
+        "none where messages are remembered: they hold at fixed hyperparameters",
+        spec.learn,
+        remedy,
+    )
+    fixed = not isinstance(spec.step_size, backtracking)
+    require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size)
 
 
 def is_proper(q: Family) -> Bool[Array, ""]:

@@ -137,7 +137,7 @@ def fit(
     check_key(key)
     key_init, key_run, key_order = jax.random.split(key, 3)
     seed = int(jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max))
-    loader = as_loader(data, alg.spec.model, batch_size, seed)
+    loader = as_loader(data, alg.spec.model, batch_size, seed, getattr(alg.spec, "num_parts", None))
     total = num_steps_of(num_epochs, num_steps, loader)
     check_restarts(restarts, state)
     check_batches(alg, loader, total)

@@ -41,6 +41,9 @@ def check_key(key: Any) -> None:
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
     """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
     spec = alg.spec
+    if (num_parts := getattr(spec, "num_parts", None)) is not None:
+        _check_parts(num_parts, loader)
+        return
     if not isinstance(spec, Spec) or loader.steps_per_epoch == 1 or isinstance(spec.step_size, backtracking):
         return
     if all(update.size != "rho" for update in spec.update.choices()):
@@ -51,6 +54,13 @@ def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
             "Steps of size one, as of cavi, em and map, forget every batch but the last. For minibatches use "
             "vijax.svi(model), or decreasing steps: em(model, step_size=vijax.step_size.robbins_monro()) is online EM."
         )
+
+
+def _check_parts(num_parts: int, loader: Loader) -> None:
+    """Raises ValueError where a loader's batches are not the parts whose messages are remembered."""
+    fixed = getattr(loader, "is_fixed", False) and loader.steps_per_epoch == num_parts
+    expected = f"a loader with is_fixed=True of {num_parts} batches a pass, whose Minibatch.part says which each is"
+    require(fixed, "data", expected, f"{type(loader).__name__} of {loader.steps_per_epoch}")
 
 
 def check_restarts(restarts: int, state: Any) -> None:

@@ -43,6 +43,7 @@ class ArrayLoader:
     batch_size: int
     seed: int
     num_words: None = None
+    is_fixed: bool = False  # the same batches in every pass, in another order
 
     @property
     def num_groups(self) -> int:
@@ -57,10 +58,15 @@ class ArrayLoader:
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `Loader`."""
         for epoch in range(start // self.steps_per_epoch, -(-stop // self.steps_per_epoch)):
-            order = self._order(epoch)
+            order = self._order(0 if self.is_fixed else epoch)
+            parts = order_of_parts(self.seed, epoch, self.steps_per_epoch) if self.is_fixed else None
             first = epoch * self.steps_per_epoch
             for step in range(max(start, first), min(stop, first + self.steps_per_epoch)):
-                yield self._batch(order, step - first)
+                place = step - first
+                if parts is None:
+                    yield self._batch(order, place)
+                else:
+                    yield self._batch(order, parts[place])._replace(part=parts[place])
 
     def _order(self, epoch: int) -> np.ndarray:
         if self.batch_size >= self.num_groups:
@@ -82,6 +88,7 @@ class CorpusLoader:
     corpus: Any
     batch_size: int
     seed: int
+    is_fixed: bool = False  # the same batches in every pass, in another order
 
     @property
     def num_groups(self) -> int:
@@ -102,10 +109,24 @@ class CorpusLoader:
         """See `Loader`."""
         from vijax.data import minibatches
 
-        return iter(minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start))
+        stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
+        if not self.is_fixed:
+            return iter(stream)
+        hands = stream.deal(0)
+        return (self._part(stream, hands, step) for step in range(start, stop))
+
+    def _part(self, stream: Any, hands: list[np.ndarray], step: int) -> Minibatch:
+        epoch, place = divmod(step, self.steps_per_epoch)
+        part = order_of_parts(self.seed, epoch, self.steps_per_epoch)[place]
+        return stream.gather([hand[part] for hand in hands])._replace(part=part)
 
 
-def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loader:
+def order_of_parts(seed: int, epoch: int, num_parts: int) -> np.ndarray:
+    """In which order a pass visits the parts of a data set."""
+    return np.random.default_rng([seed, epoch, num_parts]).permutation(num_parts).astype(np.int32)
+
+
+def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_parts: int | None = None) -> Loader:
     """A loader of anything the model can read.
 
     Args:
@@ -114,6 +135,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
       model: whose data it is.
       batch_size: groups a step; None takes the whole set.
       seed: of the order of the batches.
+      num_parts: cut the data into so many batches once for all; None deals them anew in every pass.
 
     Raises:
       ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
@@ -129,12 +151,32 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int) -> Loa
         corpus = read(data)
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.vocab_size)
-        return CorpusLoader(corpus, batch_size or corpus.num_documents, seed)
+        size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
+        return CorpusLoader(corpus, size or corpus.num_documents, seed, is_fixed=num_parts is not None)
     check_numbers(data)
     (model.check_data or check_finite)(data)
     total = check_lengths(data)
     _check_batch_size(batch_size, total)
-    return ArrayLoader(data, batch_size or total, seed)
+    size = _size_of_parts(total, num_parts, batch_size)
+    return ArrayLoader(data, size or total, seed, is_fixed=num_parts is not None)
+
+
+def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) -> int | None:
+    """Groups in a part. Raises ValueError where there are not that many parts, or their size is given too."""
+    if num_parts is None:
+        return batch_size
+    if batch_size is not None:
+        raise ValueError(
+            f"batch_size: expected none, got {batch_size}: vijax.memoized(model, num_parts={num_parts}) says how many "
+            "parts the data have."
+        )
+    size = -(-total // num_parts)
+    if -(-total // size) != num_parts:
+        raise ValueError(
+            f"num_parts: expected a number of parts that {total} groups can be cut into evenly, got {num_parts}. "
+            f"Parts of {size} are {-(-total // size)}."
+        )
+    return size
 
 
 def _check_words(got: int, vocab_size: int | None) -> None:

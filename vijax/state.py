@@ -36,6 +36,7 @@ class State(NamedTuple):
       step_size: rho of the last step, or where backtracking starts next.
       penalty: the objective's penalty when it was last evaluated.
       local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.init_local`), else None.
+      parts: the messages of the parts of the data, of algorithms that remember them (`vijax.memoized`), else None.
       step: t, counted from 0.
       bad_steps: steps skipped in a row.
       num_skipped: steps skipped since step 0.
@@ -50,6 +51,7 @@ class State(NamedTuple):
     step_size: Float[Array, ""]
     penalty: Float[Array, ""]
     local: PyTree
+    parts: Any
     step: Int[Array, ""]
     bad_steps: Int[Array, ""]
     num_skipped: Int[Array, ""]

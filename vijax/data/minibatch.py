@@ -48,7 +48,7 @@ class Minibatches:
             epoch, place = divmod(step, self.per_epoch)
             if place == 0 or step == self.start:
                 hands = self.deal(epoch)
-            yield self._gather([hand[place] for hand in hands])
+            yield self.gather([hand[place] for hand in hands])
 
     def __len__(self) -> int:
         if self.num_steps is None:
@@ -58,7 +58,7 @@ class Minibatches:
     def at(self, step: int) -> Minibatch:
         """The minibatch of global step `step`: the one the stream from 0 yields there."""
         epoch, place = divmod(step, self.per_epoch)
-        return self._gather([hand[place] for hand in self.deal(epoch)])
+        return self.gather([hand[place] for hand in self.deal(epoch)])
 
     def deal(self, epoch: int) -> list[Int[np.ndarray, "steps rows"]]:
         """Which documents each step of an epoch gets: per bucket, a row of document numbers per step, padded by -1."""
@@ -66,7 +66,8 @@ class Minibatches:
         shuffled = [rng.permutation(bucket.rows) for bucket in self.buckets]
         return _dealt(shuffled, rng.permutation(self.per_epoch))
 
-    def _gather(self, hands: list[np.ndarray]) -> Minibatch:
+    def gather(self, hands: list[np.ndarray]) -> Minibatch:
+        """The minibatch of these documents, a row of numbers for each bucket."""
         return _minibatch(self.corpus, self.buckets, hands)
 
 

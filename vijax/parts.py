@@ -1,0 +1,105 @@
+"""Messages remembered batch by batch: incremental inference (Neal and Hinton 1998; Hughes and Sudderth 2013).
+
+The data are cut once into B parts, and a step visits one. It replaces that part's message and keeps the others', so
+that lambda = eta + sum_b m_b holds all the data at every step, without a step size. At fixed locals a bound is linear
+in the statistics, l_b(s) = <m_b, s> + c_b, and so the whole bound is known at every step:
+
+    ELBO = sum_b (<m_b, s> + c_b) - KL(q || prior)
+
+Each step maximises it, first in the locals of one part, then in the globals, so that it never falls once all parts were
+visited. Before that the parts seen stand for all, scaled by the number of groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from vijax import tree
+from vijax.families import Product
+
+
+class Parts(NamedTuple):
+    """Attributes:
+    natural: the message of each part, natural parameters with a leading axis of B; zero before its first visit.
+    constant: c_b, what of its bound does not depend on the globals.
+    groups: how many groups it has; 0 before its first visit.
+    """
+
+    natural: Product
+    constant: Float[Array, " parts"]
+    groups: Float[Array, " parts"]
+
+
+class Recalled(NamedTuple):
+    """Attributes:
+    parts: with the visited one's message replaced.
+    natural: the message of all the data.
+    value: the bound of all the data.
+    """
+
+    parts: Parts
+    natural: Product
+    value: Float[Array, ""]
+
+
+def unvisited(q: Product, num_parts: int) -> Parts:
+    """No part seen yet."""
+    zeros = jax.tree.map(lambda x: jnp.zeros((num_parts, *x.shape), x.dtype), q)
+    none = jnp.zeros(num_parts, jax.tree.leaves(q)[0].dtype)
+    return Parts(zeros, none, none)
+
+
+def recall(
+    parts: Parts,
+    index: Int[Array, ""],
+    natural: Product,
+    value: Float[Array, ""],
+    stats: PyTree,
+    groups: Float[Array, ""],
+    num_groups: Any,
+    is_linear: bool,
+) -> Recalled:
+    """Replaces the message of one part.
+
+    Args:
+      parts: as they were.
+      index: which part was visited.
+      natural: its new message; of some of the globals where the others are another block's.
+      value: its bound.
+      stats: of those globals, where message and bound were taken.
+      groups: how many groups it has.
+      num_groups: N.
+      is_linear: `natural` has all globals, and the bound is linear in their statistics together. Then a part whose new
+        locals are worse at these globals than those that it remembers (an E-step may find another optimum) keeps them.
+        Otherwise a part's bound counts as it was at its last visit.
+    """
+    old = jax.tree.map(lambda x: x[index], parts.natural.only(natural))
+    constant = value - _dot(natural, stats) if is_linear else value
+    if is_linear:
+        kept = (parts.groups[index] > 0) & (_dot(old, stats) + parts.constant[index] > value)
+        natural = tree.select(kept, old, natural)
+        constant = jnp.where(kept, parts.constant[index], constant)
+    put = lambda every, one: every.at[index].set(one.astype(every.dtype))
+    replaced = jax.tree.map(put, parts.natural.only(natural), natural)
+    parts = Parts(
+        parts.natural.replace(replaced), put(parts.constant, constant), put(parts.groups, jnp.asarray(groups))
+    )
+    scale = num_groups / jnp.maximum(jnp.sum(parts.groups), 1)
+    total = jax.tree.map(lambda x: scale * jnp.sum(x, 0), replaced)
+    linear = _dot(total, stats) if is_linear else 0.0
+    return Recalled(parts, total, linear + scale * jnp.sum(parts.constant))
+
+
+def _dot(natural: Product, stats: PyTree) -> Float[Array, ""]:
+    """<natural, stats>, over all globals and their batch axes."""
+    terms = [jnp.sum(q.dot(stats[name])) for name, q in natural.items()]
+    return sum(terms[1:], terms[0])
+
+
+def all_seen(parts: Parts) -> Bool[Array, ""]:
+    """Whether every part was visited: from then on the bound is that of the data."""
+    return jnp.all(parts.groups > 0)
