@@ -9,6 +9,21 @@ import pytest
 
 from vijax.runtime import FLAG, lend, needed
 
+WATCHED = """
+import os, sys, threading, time
+
+def watch():
+    before = time.process_time()
+    while time.sleep(30) is None:
+        spent = time.process_time()
+        if spent - before < 0.1 or spent > 600:  # waiting for itself; or going round in circles
+            print(f"no end: {before:.1f}, now {spent:.1f} s of CPU time", file=sys.stderr, flush=True)
+            os._exit(3)
+        before = spent
+
+threading.Thread(target=watch, daemon=True).start()
+"""
+
 SIDE_BY_SIDE = """
 import vijax, jax, jax.numpy as jnp
 f = jax.jit(lambda a: [jnp.linalg.cholesky(a * (i + 1)) for i in range(4)])
@@ -32,8 +47,9 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 
 
 def run(program, **more):
-    command = [sys.executable, "-W", "always", "-c", program]
-    return subprocess.run(command, env=ENVIRONMENT | more, capture_output=True, text=True, timeout=120, check=False)
+    """Without a limit of wall time, which on a busy machine says nothing: what is locked up is what uses no CPU."""
+    command = [sys.executable, "-W", "always", "-c", WATCHED + program]
+    return subprocess.run(command, env=ENVIRONMENT | more, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("program", [SIDE_BY_SIDE, pytest.param(AROUND_A_LOOP, marks=pytest.mark.slow)])
