@@ -21,9 +21,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from vijax import describe, tree
 from vijax import geometry as geometries
 from vijax.batch import Minibatch, as_minibatch, is_whole
-from vijax.choices import check_estep, check_message, check_model, check_names, is_proper
+from vijax.choices import check_estep, check_message, check_model, check_names
 from vijax.families import Product
 from vijax.families.base import require_integers
+from vijax.families.domain import is_proper
 from vijax.message import Message, MessageRule
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.state import Info, Result, State, check_state, counted, fresh_counts

@@ -6,12 +6,10 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
 
-from vijax.families import Family
 from vijax.families.base import require
+from vijax.families.domain import is_proper
 from vijax.message import MessageRule
 from vijax.model import Model
 
@@ -64,8 +62,3 @@ def _check_determined(model: Model, message: MessageRule) -> None:
     lost = [name for name in model.needs_prior if not is_proper(left[name])]
     remedy = "The likelihood has no one maximum in them: use map."
     require(not lost, "message", f"one that keeps the priors of {list(model.needs_prior)}", message.name, remedy)
-
-
-def is_proper(q: Family) -> Bool[Array, ""]:
-    """Whether all of its natural parameters are in their domain."""
-    return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
