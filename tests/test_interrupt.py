@@ -5,6 +5,9 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+from vijax.cli import main
 from vijax.interrupt import BUSY
 
 BLOCKED = """
@@ -53,3 +56,31 @@ def test_where_python_answers_nothing_is_added():
     assert done.returncode == 0, (done.stderr, time.monotonic() - began)
     assert done.stderr == "interrupted: finishing the current chunk; press again to stop at once\n"
     assert done.stdout == ""
+
+
+AT_THE_END = """
+import signal, sys
+sys.argv = ["vijax", "version"]
+from vijax import cli
+if len("{stopped}"):
+    def stop(given): raise KeyboardInterrupt
+    cli._run = stop
+code = cli.main()
+signal.raise_signal(signal.SIGINT)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(("stopped", "code"), [("", 0), ("yes", 130)])
+def test_a_late_one_does_not_change_the_exit_code(stopped, code):
+    """When the command is done, or another Ctrl-C has stopped it, and only the end of the process is left."""
+    program = AT_THE_END.format(stopped=stopped)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stderr
+    assert done.stderr == ("\nvijax: stopped\n" if stopped else "")
+
+
+def test_inside_another_program_the_handler_is_left():
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["version"]) == 0
+    assert signal.getsignal(signal.SIGINT) is before

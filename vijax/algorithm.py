@@ -20,12 +20,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import describe, safeguard, tree
 from vijax.batch import Minibatch, as_minibatch, is_whole
-from vijax.choices import check_estep, check_estimands, check_model, check_names, check_parts, is_proper
+from vijax.choices import check_estep, check_estimands, check_model, check_names, check_parts
 from vijax.estimand import Estimand, distribution
 from vijax.estimator import Estimator, at_point, mean_field
 from vijax.estimator.joint import Message, estimate, value
 from vijax.families import Product
 from vijax.families.base import require_integers
+from vijax.families.domain import is_proper
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.parts import Parts, recall, unvisited
 from vijax.per_variable import PerVariable, check_known, per_variable

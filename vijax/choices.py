@@ -6,14 +6,12 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
 
 from vijax.estimand import Estimand
 from vijax.estimator.mean_field import mean_field
-from vijax.families import Family
 from vijax.families.base import require, require_integers
+from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable
 from vijax.step_size import backtracking
@@ -82,8 +80,3 @@ def check_parts(spec: Any) -> None:
     )
     fixed = not isinstance(spec.step_size, backtracking)
     require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size)
-
-
-def is_proper(q: Family) -> Bool[Array, ""]:
-    """Whether all of its natural parameters are in their domain."""
-    return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from vijax.interrupt import ignore_from_now_on
 from vijax.terminal import printable
 
 GUIDE = """Models fitted by variational inference in JAX: a configuration each, a page of results each.
@@ -195,17 +196,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
     given = [argument for argument in given if argument != "--debug"]
     given = ["version"] if given == ["--version"] else given
-    with _as_a_program(debug) if arguments is None else contextlib.nullcontext():
-        return _guarded(given, debug)
+    ours = arguments is None
+    at_the_end = ignore_from_now_on if ours else lambda: None
+    with _as_a_program(debug) if ours else contextlib.nullcontext():
+        try:
+            return _guarded(given, debug, at_the_end)
+        finally:
+            at_the_end()
 
 
-def _guarded(given: list[str], debug: bool) -> int:
+def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> int:
     """The exit code, and every error in one line."""
     try:
         code = _run(given)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as stopped:  # a run's says what is saved
+        at_the_end()
         print(f"\nvijax: {stopped if stopped.args else 'stopped'}", file=sys.stderr)
         return 130
     except BrokenPipeError:

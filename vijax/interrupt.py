@@ -2,7 +2,9 @@
 
 Python runs its signal handlers between its own instructions, so none runs while XLA compiles or computes. The program
 `vijax` therefore also listens on the file descriptor to which Python writes every signal as it comes
-(`signal.set_wakeup_fd`); inside a program of somebody else's, which may need that descriptor itself, it does not.
+(`signal.set_wakeup_fd`); inside a program of somebody else's, which may need that descriptor itself, it does not. Once
+it has its exit code it ignores further ones. While it starts, until its modules are imported, Ctrl-C is Python's own:
+nothing has begun then.
 """
 
 from __future__ import annotations
@@ -68,6 +70,14 @@ def interrupt_flag() -> Iterator[threading.Event]:
         yield handler.asked
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def ignore_from_now_on() -> None:
+    """For a program that has done what it was asked, or said that it stopped: what is left is the end of the process,
+    a second or so in which Python takes its handlers away. A Ctrl-C then would end it without a word and with another
+    exit code (-2 for 130)."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

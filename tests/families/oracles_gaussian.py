@@ -79,10 +79,17 @@ def near_wisharts(rng: Rng, q: Member) -> Member:
 
 
 def normal_wisharts(rng: Rng, size: int) -> Member:
-    """(location / spread of the location)^2 up to 1000."""
+    """(location / spread of the location)^2 up to 2500 / (condition number * sqrt(degrees))."""
     q, strength = wisharts(1e3)(rng, size), log_uniform(1e-4, 1e4)(rng, size)
     factor = np.linalg.inv(np.linalg.cholesky(q["scale"])).swapaxes(-1, -2) / np.sqrt(strength)[:, None, None]
-    return {"location": offset(rng, factor, log_uniform(1e-2, 30)(rng, size)), "strength": strength, **q}
+    far = log_uniform(1e-2, 50)(rng, size) / np.sqrt(condition_numbers(q["scale"]) * np.sqrt(1 + q["degrees"]))
+    return {"location": offset(rng, factor, far), "strength": strength, **q}
+
+
+def condition_numbers(matrix: np.ndarray) -> np.ndarray:
+    """Of the correlations."""
+    units = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
+    return np.linalg.cond(matrix / (units[:, :, None] * units[:, None, :]))
 
 
 def near_normal_wisharts(rng: Rng, q: Member) -> Member:
@@ -92,7 +99,7 @@ def near_normal_wisharts(rng: Rng, q: Member) -> Member:
 
 def normal_gammas(rng: Rng, size: int) -> Member:
     strength, shape, rate = (log_uniform(low, high)(rng, size) for low, high in ((1e-4, 1e4), (1e-2, 1e3), (1e-4, 1e4)))
-    far = log_uniform(1e-2, 50)(rng, size) * rng.choice([-1, 1], size)
+    far = log_uniform(1e-2, 50)(rng, size) * rng.choice([-1, 1], size) / (1 + shape) ** 0.25
     return {"location": far * np.sqrt(rate / strength), "strength": strength, "shape": shape, "rate": rate}
 
 
@@ -101,7 +108,7 @@ def coefficients(rng: Rng, size: int) -> Member:
     condition = log_uniform(1, 1e4)(rng, size)
     strength = matrices(rng, size, condition)
     factor = np.linalg.inv(np.linalg.cholesky(strength)).swapaxes(-1, -2) * np.sqrt(q["rate"])[:, None, None]
-    far = log_uniform(1e-2, 50)(rng, size) / np.sqrt(condition)
+    far = log_uniform(1e-2, 50)(rng, size) / np.sqrt(condition * np.sqrt(1 + q["shape"]))
     return {**q, "location": offset(rng, factor, far), "strength": strength}
 
 
@@ -122,8 +129,13 @@ def wishart_values(rng: Rng, q: Member) -> np.ndarray:
 
 
 def inverse_values(rng: Rng, q: Member) -> np.ndarray:
-    degrees = np.float64(q["degrees"])
-    return scattered(rng, q["scale"] / degrees[:, None, None], 2 / np.sqrt(4 + degrees))
+    """The condition number of their ratio to the scale times that of the scale up to 3e3."""
+    degrees, scale = np.float64(q["degrees"]), np.float64(q["scale"])
+    middle = scale / degrees[:, None, None]
+    x = scattered(rng, middle, 2 / np.sqrt(4 + degrees))
+    root = np.linalg.inv(np.linalg.cholesky(scale))
+    held = np.linalg.cond(root @ x @ root.swapaxes(-1, -2)) * condition_numbers(scale) <= 3e3
+    return np.where(held[:, None, None], x, middle)
 
 
 def normal_wishart_values(rng: Rng, q: Member) -> tuple:
@@ -305,8 +317,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "multivariate_normal": Oracle(
         MultivariateNormal.from_mean_cov,
-        "condition number of the correlations, and |mean| / sd times it, up to 1e4",
-        members=normals(1e4, 1e4),
+        "condition number of the correlations, and |mean| / sd times it, up to 3e3",
+        members=normals(3e3, 3e3),
         values=normal_values,
         kl=normal_kl,
         entropy=lambda q: (DIM * (1 + mp.log(2 * mp.pi)) + log_det(q["cov"])) / 2,
@@ -325,7 +337,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "inverse_wishart": Oracle(
         InverseWishart.from_degrees_scale,
-        "as of the Wishart",
+        "as of the Wishart; densities where the condition number of the ratio of value and scale, times that of the "
+        "scale's correlations, is up to 3e3",
         members=wisharts(3e3),
         values=inverse_values,
         kl=lambda q, p: wishart_kl(of_inverse(q), of_inverse(p)),
@@ -335,7 +348,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "normal_wishart": Oracle(
         NormalWishart.from_parameters,
-        "as of the Wishart, up to 1e3; strength from 1e-4 to 1e4, |location| up to 30 of its own spreads",
+        "as of the Wishart, up to 1e3; strength from 1e-4 to 1e4, |location| in its own spreads up to 50 over the root "
+        "of the condition number times sqrt(degrees)",
         members=normal_wisharts,
         values=normal_wishart_values,
         kl=normal_wishart_kl,
@@ -345,7 +359,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "normal_gamma": Oracle(
         NormalGamma.from_parameters,
-        "strength and rate from 1e-4 to 1e4, shape from 1e-2 to 1e3, |location| up to 50 sqrt(rate / strength)",
+        "strength and rate from 1e-4 to 1e4, shape from 1e-2 to 1e3, |location| up to 50 (1 + shape)^-1/4 "
+        "sqrt(rate / strength)",
         members=normal_gammas,
         values=normal_gamma_values,
         kl=normal_gamma_kl,
@@ -354,8 +369,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "multivariate_normal_gamma": Oracle(
         MultivariateNormalGamma.from_parameters,
-        "condition number of the strength's correlations up to 1e4, shape and rate as of the normal-gamma, |location| "
-        "up to 50 spreads over the root of the condition number",
+        "condition number of the strength's correlations up to 1e4, shape, rate and |location| in spreads as of the "
+        "normal-gamma, the latter over the root of the condition number",
         members=coefficients,
         values=coefficient_values,
         kl=coefficients_kl,

@@ -54,14 +54,12 @@ def compared(name: str, size: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {key: (np.asarray(ours[key], np.float64), truth[key]) for key in truth}
 
 
-def check(name: str, size: int, misses: float = 0.0, worst: float = 1.0) -> None:
-    """All within the tolerance, but for a share of `misses`, which are within `worst` times it."""
+def check(name: str, size: int) -> None:
     for quantity, (ours, truth) in compared(name, size).items():
         excess = beyond(ours, truth)
         i = int(np.argmax(excess))
         shown = f"{quantity}: {np.sum(excess > 1)} of {size}; row {i}: {ours[i]:.8g} for {truth[i]:.8g}"
-        assert np.mean(excess > 1) <= misses, shown
-        assert excess[i] <= worst, shown
+        assert excess[i] <= 1, shown
         assert quantity not in DIVERGENCES or np.min(ours) >= 0
 
 
@@ -73,9 +71,7 @@ def test_float32_is_right(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_at_a_thousand_points(name: str) -> None:
-    """Known to miss at the edges of the domains: two to five log densities (and three divergences of nearby
-    normal-Wisharts) of a thousand, by up to seven times the tolerance, that is 7e-4 or 7e-3 of their size."""
-    check(name, MANY, misses=0.005, worst=10.0)
+    check(name, MANY)
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vijax.families import special
-from vijax.families.excess import log_excess, product_difference
+from vijax.families.excess import less_half_product, log_excess, product_difference
 
 mpmath.mp.dps = 40
 ARGUMENTS = np.float32(np.r_[10.0 ** np.linspace(-3, 8, 60), np.linspace(0.5, 3, 30)])
@@ -123,3 +123,17 @@ def test_python_numbers_integers_and_half_precision_are_taken() -> None:
     assert float(special.log_gamma(4)) == pytest.approx(np.log(6), rel=1e-6)
     assert special.digamma(jnp.bfloat16(2.0)).dtype == jnp.bfloat16
     assert special.horner((1.0, 2.0, 3.0), jnp.float32(2.0)) == 17.0
+
+
+def test_what_the_square_of_a_location_leaves_is_right_to_the_last_bits():
+    """raw - x y / (2 strength), where both terms are a thousand times as large; and its slopes."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 1000)).astype(np.float32)
+    strength = np.float32(10 ** rng.uniform(-4, 4, 1000))
+    product = np.float64(x) * y / (2 * np.float64(strength))
+    raw = np.float32(product * (1 + 1e-3 * rng.uniform(0.1, 1, 1000)))
+    ours, slopes = jax.vmap(jax.value_and_grad(less_half_product, (0, 1, 2, 3)))(raw, x, y, strength)
+    np.testing.assert_allclose(ours, np.float64(raw) - product, rtol=3e-6)
+    wanted = (np.ones(1000), -product / x, -product / y, product / strength)
+    for slope, want in zip(slopes, wanted, strict=True):
+        np.testing.assert_allclose(slope, want, rtol=1e-6)

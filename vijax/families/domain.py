@@ -47,14 +47,15 @@ _NUMERIC = (jax.Array, np.ndarray, np.generic, int, float)
 
 def _is_inside(q: Family) -> bool:
     with jax.ensure_compile_time_eval():  # inside a trace too, where a prior of constants may be made
-        return bool(_inside_jitted(jax.tree.map(as_float, q)))
+        return bool(_is_proper_jitted(jax.tree.map(as_float, q)))
 
 
-def _inside(q: Family) -> Bool[Array, ""]:
+def is_proper(q: Family) -> Bool[Array, ""]:
+    """Whether all of its natural parameters are in their domain."""
     return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
 
 
-_inside_jitted = jax.jit(_inside)
+_is_proper_jitted = jax.jit(is_proper)
 
 
 def _values(q: Family, static: bool) -> list[Any]:

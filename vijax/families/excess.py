@@ -50,6 +50,15 @@ def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
     return (a1 * b1 - c1 * d1) + ((a1 * b2 + a2 * b1 + a2 * b2) - (c1 * d2 + c2 * d1 + c2 * d2))
 
 
+def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
+    """raw - x y / (2 strength), right to the last bits of the difference, as `product_difference` is: what the square
+    of a location leaves of a raw rate. The quotient's own rounding is taken off again, to first order."""
+    half = y / (2.0 * strength)
+    one = jnp.ones_like(half)
+    rest = product_difference(y, one, half, 2.0 * strength) / (2.0 * strength)
+    return product_difference(raw, one, x, half) - x * rest
+
+
 def _halves(x: Array) -> tuple[Array, Array]:
     """The leading 12 bits of a float32, and the other 12."""
     x = jnp.asarray(x, jnp.float32)

@@ -1,6 +1,9 @@
 """Inverse Wishart distributions, the law of X = Y^-1 where Y is Wishart with the inverse scale:
 
 q(X) = |X|^{-(D+1)/2} exp{<-scale / 2, X^-1> - degrees / 2 log|X| - A}
+
+Right in float32 where the Wishart is (vijax/families/wishart.py says where), and densities where, with scale = F F',
+the condition number of F^-1 X F'^-1 times that of the scale's correlations is up to 3e3.
 """
 
 from __future__ import annotations
@@ -106,11 +109,11 @@ class InverseWishart(Family):
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(X), with no difference of large numbers; -inf where X is not positive definite, or is singular to the
         last digit."""
-        x, eye = as_float(x), jnp.eye(self.dim, dtype=self.negative_half_scale.dtype)
-        definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(x))), (-2, -1))
-        safe = jnp.where(definite[..., None, None], x, eye)
-        root = solve(jnp.linalg.cholesky(safe), jnp.linalg.cholesky(0.5 * self.scale))
-        density = self.as_wishart().log_density(transpose(root) @ root, 0.5 * (self.dim + 1))
+        factor = jnp.linalg.cholesky(0.5 * self.scale)
+        ratio = symmetric(solve(factor, transpose(solve(factor, symmetric(as_float(x))))))  # X as the scale sees it
+        definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(ratio))), (-2, -1))
+        safe = jnp.where(definite[..., None, None], ratio, jnp.eye(self.dim, dtype=ratio.dtype))
+        density = self.as_wishart().log_density(inverse(jnp.linalg.cholesky(safe)), 0.5 * (self.dim + 1))
         return jnp.where(definite, density, -jnp.inf)
 
     # --- the Wishart's closed forms ---------------------------------------------------------------------------

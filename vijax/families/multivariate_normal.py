@@ -6,9 +6,8 @@ the methods return is always symmetric. On the antisymmetric matrices F is zero,
 
 In float32 the precision form holds variances to 3e-8 times the condition number of the correlations, and means to 6e-8
 |mean| / sd times it, in standard deviations. Divergences, entropies and densities are right to 1e-3 where the
-condition number, and its product with |mean| / sd, are up to 1e4; constructors raise where more than 1e-3 of a
-variance, or of a standard deviation in the mean, goes. Near these limits a few log densities in a thousand miss that by
-up to twice.
+condition number, and its product with |mean| / sd, are up to 3e3; constructors raise where more than 1e-3 of a
+variance, or of a standard deviation in the mean, goes.
 """
 
 from __future__ import annotations

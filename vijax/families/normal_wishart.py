@@ -5,10 +5,10 @@
 
 The conjugate prior of a multivariate normal's two parameters: an observation y adds (y, -y y' / 2, -1/2, 1/2). In the
 coordinates (m, kappa, (P, n)) the Fisher matrix is block diagonal, which makes `fisher_solve` and V closed forms of
-O(D^3). P is a difference of natural parameters: float32 loses 3e-8 of kappa m m' / 2 in it. Divergences, entropies and
-densities are right to 1e-3 where |m| is up to 30 of its own spreads (of N(0, (kappa P)^-1)) and the Wishart is one that
-float32 holds; the constructor raises where more than 1e-3 goes. Centre the data then. Near these limits a few
-log densities and divergences in a thousand miss that, by up to six times.
+O(D^3). P is a difference of natural parameters: float32 loses 3e-8 of kappa m m' / 2 in it, which the law shows
+sqrt(degrees) times. With c the condition number of the scale's correlations times sqrt(degrees), divergences, entropies
+and densities are right to 1e-3 where c is up to 1e3 and |m| up to 50 / sqrt(c) of its own spreads (of N(0, (kappa
+P)^-1)); the constructor raises where more than 1e-3 of P goes. Centre the data then.
 
 The normal-inverse-Wishart, a law of (mu, L^-1), has these statistics and parameters: it is this family relabelled,
 and there is no class for it.
@@ -29,6 +29,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_floats, domain_mask, family, require
 from vijax.families.dirichlet import positive_and_finite
+from vijax.families.excess import less_half_product
 from vijax.families.held import CENTRE, lost_spread, require_held
 from vijax.families.matrices import matvec, outer, solve_upper, symmetric, transpose
 from vijax.families.normal_gamma import MeanPrecision
@@ -81,11 +82,10 @@ class NormalWishart(Family):
         batch = jnp.broadcast_shapes(m.shape[:-1], kappa.shape, degrees.shape)
         m, kappa = jnp.broadcast_to(m, batch + m.shape[-1:]), jnp.broadcast_to(kappa, batch)
         wishart = Wishart.from_degrees_scale(jnp.broadcast_to(degrees, batch), scale)
-        raw = wishart.negative_rate - 0.5 * kappa[..., None, None] * outer(m, m)
-        q = cls(kappa[..., None] * m, raw, -0.5 * kappa, wishart.half_degrees)
-        scale = jnp.broadcast_to(scale, raw.shape)
-        require_held("scale", _lost_scale, scale, raw, q.strength_times_location, kappa, remedy=CENTRE)
-        return q
+        linear, raw = kappa[..., None] * m, wishart.rate + 0.5 * kappa[..., None, None] * outer(m, m)
+        raw += wishart.rate - _rate(raw, linear, kappa)  # what the rounding of `linear` changed
+        require_held("scale", _lost_scale, jnp.broadcast_to(scale, raw.shape), -raw, linear, kappa, remedy=CENTRE)
+        return cls(linear, -raw, -0.5 * kappa, wishart.half_degrees)
 
     @property
     def strength(self) -> Float[Array, "*batch"]:
@@ -114,8 +114,8 @@ class NormalWishart(Family):
 
     def precision_law(self) -> Wishart:
         """The marginal law of the precision matrix."""
-        raw = self.negative_raw_rate + 0.5 * outer(self.strength_times_location, self.location)
-        return Wishart(raw, self.half_degrees)
+        rate = _rate(-self.negative_raw_rate, self.strength_times_location, self.strength)
+        return Wishart(-rate, self.half_degrees)
 
     # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
@@ -245,6 +245,11 @@ class NormalWishart(Family):
 def _solve_root(draw: BartlettDraw, x: Array) -> Array:
     """B'^-1 x = C T'^-1 x, C the Cholesky factor of P."""
     return matvec(draw.factor, solve_upper(draw.triangle, x))
+
+
+def _rate(raw: Array, linear: Array, strength: Array) -> Array:
+    """P of the raw rate P + kappa m m' / 2."""
+    return less_half_product(raw, linear[..., :, None], linear[..., None, :], strength[..., None, None])
 
 
 def _lost_scale(scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:

@@ -5,8 +5,7 @@
 i = 0..D-1; n = degrees / 2 > (D-1)/2 and P = scale^-1 / 2. With D = 1 it is Gamma(n, P). As in the multivariate
 normal, the matrix parameter is read through its symmetric part, on whose complement F is zero. In float32 P holds the
 scale to 3e-8 times the condition number of its correlations; divergences, entropies and densities are right to 1e-3
-where that number times sqrt(degrees) is below 3e3. Near this limit a few log densities in a thousand miss that, by up
-to seven times.
+where that number times sqrt(degrees) is below 3e3.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ precision).
     B = I + S K S,  S = diag(g)^(1/2);   alpha = a - S B^-1 S K a,   m = K alpha,   V = K - K S B^-1 S K
 
 which is the seed's A = K + diag(g)^-1 without the division by g. K itself is never factorised or inverted, so it may be
-singular.
+singular. Where a site outweighs the prior, alpha is the small rest of a large a: there it is S B^-1 S^-1 a instead.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class KernelForm:  # type: ignore[type-var]
         root = jnp.sqrt(sites.precision)
         b = jnp.eye(self.num_sites, dtype=self.kernel.dtype) + root[:, None] * self.kernel * root
         cholesky = jnp.linalg.cholesky(b)
-        pull = root * (self.kernel @ sites.linear)
-        alpha = sites.linear - root * cho_solve((cholesky, True), pull)
+        strong = sites.precision * jnp.diagonal(self.kernel) > 1.0
+        weak = jnp.where(strong, 0.0, sites.linear)
+        divided = jnp.where(strong, sites.linear / jnp.where(strong, root, 1.0), 0.0)
+        alpha = weak + root * cho_solve((cholesky, True), divided - root * (self.kernel @ weak))
         quadratic = alpha @ (self.kernel @ alpha)
         # The root rides along: rows of C^-1 S are what every variance needs.
         return Factor(cholesky, jnp.stack([alpha, root]), log_det_from(cholesky), quadratic)

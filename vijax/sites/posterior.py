@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from vijax.families.base import Family
+from vijax.families.matrices import excess_of_triangle, solve
 from vijax.sites.base import Factor, Prior, Sites
 
 
@@ -55,12 +56,10 @@ class SitePosterior(Family):
     def kl(self, other: Self) -> Float[Array, ""]:
         """KL(self || other), both on the same prior; other sites are usually the prior's, all zero.
 
-        In float32 within 1e-3 of it where the data leave 1e-4 of the prior variance or more."""
+        In float32, smooth kernels and precisions up to 1e4 over the prior variance: within 2e-4 of it (and 1e-8) where
+        the other is the prior; where it is not, within 2e-2, and 2e-3 up to 1e2 over it."""
         factor = self.condition()
-        m, v = self.prior.marginals(factor, jnp.arange(self.prior.num_sites))
-        to_prior = kl_to_prior(factor, self.sites, v)
-        t = SiteStats(m, -0.5 * (v + m**2))
-        return to_prior - other.dot(t) + other.log_normalizer()
+        return _kl_to_prior_alone(factor) - other.dot(self.expected_stats()) + other.log_normalizer()
 
     def fisher_product(self, tangent: Self) -> SiteStats:
         """dm = V (da - m dg),   d(-z^2/2) = (V o V) dg / 2 - m dm."""
@@ -117,6 +116,13 @@ class SitePosterior(Family):
 def kl_to_prior(factor: Factor, sites: Sites, v: Float[Array, " sites"]) -> Float[Array, ""]:
     """KL(q || p) = (log |I + K diag(g)| - <g, v> + m' K^-1 m) / 2."""
     return 0.5 * (factor.log_det - jnp.sum(sites.precision * v) + factor.quadratic)
+
+
+def _kl_to_prior_alone(factor: Factor) -> Float[Array, ""]:
+    """The same as a sum of terms none of which is negative, at the price of an inverse factor: -<g, v> = tr B^-1 - dim
+    for either of the matrices B that are factorised."""
+    inverse = solve(factor.cholesky, jnp.eye(factor.cholesky.shape[-1], dtype=factor.cholesky.dtype))
+    return 0.5 * (excess_of_triangle(inverse) + factor.quadratic)
 
 
 class _Held:
