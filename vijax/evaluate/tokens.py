@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax import keys
 from vijax.data.buckets import length_buckets
 from vijax.data.corpus import Corpus
 
@@ -40,10 +41,10 @@ def per_document(
       elements_per_token: numbers that `fn` holds per token of a row; chunks are sized by it.
       key: shuffles the tokens, and is split into one key per chunk.
     """
-    shuffle_key, fn_key = jax.random.split(key)
+    shuffle_key, fn_key = keys.split(key, 2)
     results = np.zeros(corpus.num_documents)
     for i, (tokens, rows) in enumerate(token_rows(corpus, shuffle_key, elements_per_token)):
-        results[rows] = np.asarray(fn(tokens, jax.random.fold_in(fn_key, i)), np.float64)[: len(rows)]
+        results[rows] = np.asarray(fn(tokens, keys.fold_in(fn_key, i)), np.float64)[: len(rows)]
     return results
 
 

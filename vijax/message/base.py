@@ -59,6 +59,11 @@ def kl_penalty(q: Product, prior: Product) -> Float[Array, ""]:
     return q.kl(prior)
 
 
+def mean_statistics(q: Product) -> PyTree:
+    """E_q[t(beta)]; one function for all rules that evaluate the model there, so that they share its programs."""
+    return q.expected_stats()
+
+
 def gradient(bound: LocalBound, stats: PyTree, theta: PyTree) -> tuple[Float[Array, ""], Any, PyTree, PyTree]:
     """Value, aux, gradient in the statistics, gradient in theta."""
     (value, aux), (stats_grad, theta_grad) = jax.value_and_grad(bound, argnums=(0, 1), has_aux=True)(stats, theta)

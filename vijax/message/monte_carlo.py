@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.families import Product
 from vijax.families.base import require, require_integers
-from vijax.message.base import LocalBound, Message, MessageRule, gradient, kl_penalty
+from vijax.message.base import LocalBound, Message, MessageRule, gradient, kl_penalty, mean_statistics
 
 
 def monte_carlo(num_samples: int = 8, estimator: str = "reparameterised") -> MessageRule:
@@ -40,7 +40,7 @@ def monte_carlo(num_samples: int = 8, estimator: str = "reparameterised") -> Mes
         del prior, rho
         return rule(jax.random.split(key, num_samples), q, bound, theta)
 
-    return MessageRule(estimate, None, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "monte_carlo")
+    return MessageRule(estimate, None, lambda p: p, kl_penalty, mean_statistics, "monte_carlo")
 
 
 def _reparameterised(keys: PRNGKeyArray, q: Product, bound: LocalBound, theta: PyTree) -> Message:

@@ -11,15 +11,13 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.families import Product
 from vijax.families.base import require
-from vijax.message.base import LocalBound, Message, MessageRule, gradient, gradient_rule, kl_penalty
+from vijax.message.base import LocalBound, Message, MessageRule, gradient, gradient_rule, kl_penalty, mean_statistics
 
 
 def ssvi_a() -> MessageRule:
     """grad_s l at s = t(beta), beta ~ q."""
 
-    return gradient_rule(
-        lambda key, q: q.sample_stats(key), lambda p: p, kl_penalty, lambda q: q.expected_stats(), "ssvi_a"
-    )
+    return gradient_rule(lambda key, q: q.sample_stats(key), lambda p: p, kl_penalty, mean_statistics, "ssvi_a")
 
 
 def ssvi(damping: float = 0.3, control_variate: bool = True) -> MessageRule:
@@ -47,4 +45,4 @@ def ssvi(damping: float = 0.3, control_variate: bool = True) -> MessageRule:
         structured = tree.add(offset, v(q.as_stats(tree.subtract(plain, offset))))
         return Message(tree.mix(damping * (1 - rho), plain, structured), value, aux, theta_grad)
 
-    return MessageRule(estimate, None, lambda p: p, kl_penalty, lambda q: q.expected_stats(), "ssvi")
+    return MessageRule(estimate, None, lambda p: p, kl_penalty, mean_statistics, "ssvi")
