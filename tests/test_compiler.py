@@ -24,6 +24,7 @@ def test_within_another_program_it_is_a_part_of_it(jit):
     assert jax.jit(lambda x: double(x) + 1)(3) == 7
     assert jax.grad(double)(3.0) == 2
     np.testing.assert_array_equal(jax.vmap(double)(np.arange(3)), [0, 2, 4])
+    assert jax.jit(lambda x: double(3) + x)(1) == 7
 
 
 def test_no_option_is_given_to_an_accelerator(monkeypatch):

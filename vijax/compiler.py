@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 STEP = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
 QUICK = STEP | {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -46,9 +47,17 @@ class _Program:
         return jax.jit(self._fn, compiler_options=usable(self._options), **self._more)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # Within a program of the user's this one becomes a part of it, compiled by the options of the whole.
-        part = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
-        return (jax.jit(self._fn, **self._more) if part else self._jitted)(*args, **kwargs)
+        if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs))):
+            return jax.jit(self._fn, **self._more)(*args, **kwargs)  # a part of the user's program, with its options
+        if not _within_a_program():
+            return self._jitted(*args, **kwargs)
+        with jax.ensure_compile_time_eval():  # of constants alone it is no part
+            return self._jitted(*args, **kwargs)
+
+
+def _within_a_program() -> bool:
+    """Whether another program is being traced: a constant put on the device is a part of it then."""
+    return isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)
 
 
 def usable(options: Mapping[str, Any]) -> dict[str, Any] | None:

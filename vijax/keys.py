@@ -11,8 +11,12 @@ from vijax.compiler import quick_jit
 fold_in = quick_jit(jax.random.fold_in)
 """`jax.random.fold_in`."""
 
-split = quick_jit(jax.random.split, static_argnums=1)
-"""`jax.random.split`."""
+
+@quick_jit
+def two(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """`jax.random.split`."""
+    first, second = jax.random.split(key)
+    return first, second
 
 
 @quick_jit

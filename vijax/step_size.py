@@ -16,9 +16,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from vijax.families.base import require, require_integers, require_positive
+from vijax.families.construction import on_host
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
@@ -32,13 +34,18 @@ def check_schedule(step_size: Any, takes_beta: bool = False) -> None:
     first = step_size(0)
     known = takes_beta or isinstance(first, jax.core.Tracer)
     remedy = "Larger ones are for geometries whose step size is beta (vijax.geometry)."
-    require(known or first <= 1, "step_size", "steps of at most 1", first, remedy)
+    require(known or np.asarray(first) <= 1, "step_size", "steps of at most 1", first, remedy)
 
 
 def constant(rho: float = 1.0) -> Schedule:
     """rho_t = rho."""
     require(0.0 < rho <= 1.0, "rho", "a number in (0, 1]", rho)
-    return lambda t: jnp.full(jnp.shape(t), rho)
+
+    def schedule(t: Any) -> Any:
+        xp, t = on_host(t)
+        return xp.full(xp.shape(t), rho, jnp.result_type(float))
+
+    return schedule
 
 
 def beta(scale: float, schedule: Schedule | None = None) -> Schedule:
@@ -75,7 +82,12 @@ def robbins_monro(scale: float = 1.0, offset: float = 1.0, kappa: float = 0.75) 
     require_positive(scale=scale)
     require(offset >= 1, "offset", "a number >= 1", offset)
     require(0 <= kappa <= 1, "kappa", "a number in [0, 1]", kappa)
-    return lambda t: jnp.minimum(1.0, scale * (_real(t) + offset) ** -kappa)
+
+    def schedule(t: Any) -> Any:
+        xp, t = on_host(t)
+        return xp.minimum(1.0, scale * (_real(t) + offset) ** -kappa)
+
+    return schedule
 
 
 def hold_then_decay(hold: int, rho: float = 1.0, kappa: float = 0.5) -> Schedule:
@@ -87,13 +99,18 @@ def hold_then_decay(hold: int, rho: float = 1.0, kappa: float = 0.5) -> Schedule
     require(hold >= 0, "hold", "a number of steps >= 0", hold)
     require(0.0 < rho <= 1.0, "rho", "a number in (0, 1]", rho)
     require(0 <= kappa <= 1, "kappa", "a number in [0, 1]", kappa)
-    return lambda t: rho * jnp.maximum(_real(t) - hold + 1.0, 1.0) ** -kappa
+
+    def schedule(t: Any) -> Any:
+        xp, t = on_host(t)
+        return rho * xp.maximum(_real(t) - hold + 1.0, 1.0) ** -kappa
+
+    return schedule
 
 
 def _real(t: Any) -> Float[Array, ""]:
     """The step number in the working precision, float64 where x64 is on: a schedule rounded to float32 would move the
     fixed point of float64 steps by 1e-7."""
-    return jnp.asarray(t, jnp.result_type(float))
+    return t.astype(jnp.result_type(float))
 
 
 def no_ramp() -> Ramp:

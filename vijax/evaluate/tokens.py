@@ -41,7 +41,7 @@ def per_document(
       elements_per_token: numbers that `fn` holds per token of a row; chunks are sized by it.
       key: shuffles the tokens, and is split into one key per chunk.
     """
-    shuffle_key, fn_key = keys.split(key, 2)
+    shuffle_key, fn_key = keys.two(key)
     results = np.zeros(corpus.num_documents)
     for i, (tokens, rows) in enumerate(token_rows(corpus, shuffle_key, elements_per_token)):
         results[rows] = np.asarray(fn(tokens, keys.fold_in(fn_key, i)), np.float64)[: len(rows)]

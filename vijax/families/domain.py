@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from vijax.compiler import quick_jit
 from vijax.families.base import Family, as_float, brief
 
 
@@ -54,7 +55,7 @@ def _inside(q: Family) -> Bool[Array, ""]:
     return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
 
 
-_inside_jitted = jax.jit(_inside)
+_inside_jitted = quick_jit(_inside)
 
 
 def _values(q: Family, static: bool) -> list[Any]:
