@@ -14,8 +14,7 @@ from vijax.data.buckets import length_buckets
 from vijax.data.corpus import Corpus
 
 _MAX_ELEMENTS = 1 << 24  # numbers in the largest array of a chunk: 64 MB of float32
-_MAX_BUCKETS = 4  # shapes to compile for
-_DOCUMENTS_PER_BUCKET = 64  # with fewer, compiling takes longer than padding
+_PRICE = 16384  # tokens of padding that a further shape must save, for compiling it takes as long as running those
 
 
 class TokenRows(NamedTuple):
@@ -54,8 +53,7 @@ def token_rows(
     """The documents as padded rows of tokens, and which documents they are; padding rows come last."""
     words = shuffled_tokens(corpus, key)
     starts = np.cumsum(corpus.tokens) - corpus.tokens
-    num_buckets = min(_MAX_BUCKETS, 1 + corpus.num_documents // _DOCUMENTS_PER_BUCKET)
-    for bucket in length_buckets(corpus.tokens, corpus.tokens, num_buckets):
+    for bucket in length_buckets(corpus.tokens, corpus.tokens, price=_PRICE):
         width = bucket.max_tokens
         num_chunks = -(-len(bucket.rows) * width * elements_per_token // _MAX_ELEMENTS)
         size = -(-len(bucket.rows) // num_chunks)
