@@ -47,8 +47,7 @@ _NUMERIC = (jax.Array, np.ndarray, np.generic, int, float)
 
 
 def _is_inside(q: Family) -> bool:
-    with jax.ensure_compile_time_eval():  # inside a trace too, where a prior of constants may be made
-        return bool(_inside_jitted(jax.tree.map(as_float, q)))
+    return bool(_inside_jitted(jax.tree.map(as_float, q)))  # inside a trace too, where a prior of constants may be made
 
 
 def _inside(q: Family) -> Bool[Array, ""]:

@@ -25,11 +25,12 @@ def positive_definite(matrix: Array, name: str) -> Array:
     close = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
     require(close, name, "a symmetric matrix", f"entries that differ by {gap}", "Average it with its transpose.")
     matrix = symmetric(matrix)
-    require(_is_definite(matrix), name, "a positive definite matrix", matrix, "Add jitter to its diagonal.")
+    require(is_definite(matrix), name, "a positive definite matrix", matrix, "Add jitter to its diagonal.")
     return matrix
 
 
-def _is_definite(matrix: Array) -> Any:
+def is_definite(matrix: Any) -> Any:
+    """Whether Cholesky's factor of a symmetric matrix exists; of a traced one, booleans that all say so."""
     if isinstance(matrix, jax.core.Tracer):
         return jnp.isfinite(jnp.linalg.cholesky(matrix))
     try:

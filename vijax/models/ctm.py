@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import estep as esteps
 from vijax.batch import Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
+from vijax.compiler import quick_jit
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
 from vijax.families import Dirichlet, NormalWishart, Product
@@ -211,7 +212,7 @@ def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any,
     from vijax.evaluate import gaussian_completion
 
     del hyper
-    logits = estimates["logits"].mean()
+    logits = _mean(estimates["logits"])
     return gaussian_completion(
         smoothed_topics(estimates),
         logits.mean,
@@ -220,3 +221,8 @@ def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any,
         key,
         estep=estep,
     )
+
+
+@quick_jit
+def _mean(estimate: Any) -> Any:
+    return estimate.mean()
