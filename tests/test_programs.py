@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 import vijax as vi
-from vijax import loop
+from vijax import compiler
+from vijax.restarts import many
 
 Y = np.array([1.0, 1.0, 0.0, 1.0], np.float32)
 
@@ -29,7 +30,7 @@ def fit(alg, **more):
 
 def test_algorithms_that_are_let_go_of_take_their_programs_with_them():
     gc.collect()
-    before, steps, models = len(loop._programs), [], []
+    before, steps, models = len(compiler._kept), [], []
     for i in range(12):
         model = coin(1.0 + i)
         alg = vi.cavi(model)
@@ -39,7 +40,7 @@ def test_algorithms_that_are_let_go_of_take_their_programs_with_them():
     del model, alg
     gc.collect()
     assert [sum(ref() is not None for ref in refs) for refs in (steps, models)] == [0, 0]
-    assert len(loop._programs) <= before
+    assert len(compiler._kept) <= before
 
 
 def test_an_algorithm_that_is_held_is_compiled_once():
@@ -56,6 +57,45 @@ def test_an_algorithm_that_is_held_is_compiled_once():
     fit(alg)
     fit(alg, state=first.state)
     assert len(traces) == count > 0
+
+
+def test_restarts_of_an_algorithm_that_is_held_are_compiled_once():
+    alg = vi.cavi(coin(1.0))
+    first, again = many(alg, 3), many(alg, 3)
+    assert (first.init, first.step) == (again.init, again.step)
+    assert many(alg, 2).step is not first.step
+    fit(alg, restarts=3)
+    before = compiled()
+    fit(alg, restarts=3)
+    assert compiled() == before
+
+
+def test_a_start_that_computes_in_numpy_is_run_as_it_is():
+    """Not all of it can be traced."""
+    known = vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
+        local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+        init=lambda key, prior: vi.Product(
+            {"bias": vi.Beta.from_alpha_beta(1.0 + float(np.asarray(prior["bias"].alpha)), 1.0)}
+        ),
+    )
+    start = vi.fit(vi.svi(known, step_size=lambda t: 0.0), Y, num_steps=1, key=jax.random.key(0), batch_size=4)
+    assert float(start.posterior["bias"].alpha) == 2.0
+
+
+def compiled() -> int:
+    """Programs compiled by this process so far."""
+    return COMPILED[0]
+
+
+COMPILED = [0]
+
+
+def _count(event: str, seconds: float, **more: object) -> None:
+    COMPILED[0] += event == "/jax/core/compile/backend_compile_duration"
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)
 
 
 def test_the_trace_owns_its_numbers():

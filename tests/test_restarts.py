@@ -48,7 +48,8 @@ def test_each_restart_has_draws_of_its_own_and_the_last_objectives_are_kept_in_o
         {"bias": vi.Beta.from_alpha_beta(2.0, 3.0)},
         lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
     )
-    alg = many(vi.ssvi_a(coin, num_groups=8), 2)
+    alone = vi.ssvi_a(coin, num_groups=8)
+    alg = many(alone, 2)
     step, state, told = jax.jit(alg.step), alg.init(KEY), []
     for t in range(3):
         state, info = step(jax.random.fold_in(KEY, t), state, jnp.array([1.0, 0.0, 1.0]))

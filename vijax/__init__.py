@@ -1,6 +1,7 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-import vijax.runtime  # noqa: F401  # isort: skip  (first: XLA reads its flags when it starts)
+import vijax.blas  # isort: skip  (first: OpenBLAS reads its settings when it is loaded)
+import vijax.runtime  # noqa: F401  # isort: skip  (and XLA its flags when it starts)
 
 import importlib
 from types import ModuleType

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax import keys
 from vijax.algorithm import Algorithm, Info, State
 from vijax.fit_arguments import check_batches, check_key, check_not_forked, check_restarts, num_steps_of
 from vijax.interrupt import interrupt_flag
@@ -20,6 +21,7 @@ from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, stacked
 from vijax.restarts import Many, best, many, of_run
 from vijax.result import Fit
+from vijax.start import copied, start
 from vijax.state import CHECK_EVERY, recorded
 from vijax.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 
@@ -135,15 +137,13 @@ def fit(
         )
     check_not_forked()
     check_key(key)
-    key_init, key_run, key_order = jax.random.split(key, 3)
-    seed = int(jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max))
-    loader = as_loader(data, alg.spec.model, batch_size, seed, getattr(alg.spec, "num_parts", None))
+    key_init, key_run, seed = keys.of_run(key)
+    loader = as_loader(data, alg.spec.model, batch_size, int(seed), getattr(alg.spec, "num_parts", None))
     total = num_steps_of(num_epochs, num_steps, loader)
     check_restarts(restarts, state)
     check_batches(alg, loader, total)
     runs = alg if restarts == 1 else many(alg, restarts)
-    # Chunks donate their state: the caller keeps his, and no two leaves may share a buffer.
-    state = jax.tree.map(jnp.copy, _start(runs, loader, key_init) if state is None else state)
+    state = start(runs, loader, key_init) if state is None else copied(state)
     usual = 50 if loader.steps_per_epoch == 1 else 10  # not fewer for a short run: it shares the long one's program
     length = min(steps_per_chunk or usual, max(total, usual))
     chunks = _Chunks(runs, loader, key_run, length, total, to_checks=tol is not None)
@@ -175,12 +175,6 @@ def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np
         return state, trace
     alone, trace_alone = of_run(best(state), state, trace)
     return alone, {**trace_alone, "restart_elbo": trace["elbo"]} if trace else {}
-
-
-def _start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> State:
-    """Where a run begins; the first batch is there for models whose start depends on the data."""
-    batch = next(iter(loader.batches(0, 1)))
-    return alg.init(key, batch)
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
         return
     if all(update.size != "rho" for update in spec.update.choices()):
         return
-    if spec.step_size(jnp.int32(max(total - 1, 1))) >= 1:  # every schedule may begin with 1
+    if spec.step_size(np.asarray(max(total - 1, 1), np.int32)) >= 1:  # type: ignore[arg-type]  # every schedule may begin with 1
         raise ValueError(
             f"batch_size: expected the whole data set at every step, got {loader.steps_per_epoch} batches a pass. "
             "Steps of size one, as of cavi, em and map, forget every batch but the last. For minibatches use "

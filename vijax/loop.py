@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from vijax.algorithm import Info, State
 from vijax.batch import Minibatch
+from vijax.compiler import kept, step_jit
 
 
 def run_chunk(
@@ -40,28 +42,20 @@ def run_chunk(
       The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`; without
       the groups' own bounds.
     """
-    return _compiled(step)(length, key, state, batches, num_steps)
-
-
-_programs: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
-
-
-def _compiled(step: Callable) -> Callable[..., tuple[State, Info]]:
-    """The jitted chunk of a step. It refers to the step weakly, so that both, and what was compiled of them, are let go
-    with the algorithm: a process that fits a thousand algorithms one after the other keeps the programs of one."""
-    if step not in _programs:
-        reference = weakref.ref(step)
-
-        def chunk(length: int, *args: Any) -> tuple[State, Info]:
-            return _chunk(reference(), length, *args)  # type: ignore[arg-type]  # alive: the caller holds it
-
-        _programs[step] = jax.jit(chunk, static_argnums=0, donate_argnums=2)
-    return _programs[step]
+    program = kept(step, "chunk", lambda step: step_jit(partial(_chunk, step), static_argnums=0, donate_argnums=2))
+    return program(length, key, state, batches, num_steps)
 
 
 def _chunk(
-    step: Callable, length: int, key: PRNGKeyArray, state: State, batches: Minibatch, num_steps: Int[Array, ""]
+    step_of: weakref.ref[Callable],
+    length: int,
+    key: PRNGKeyArray,
+    state: State,
+    batches: Minibatch,
+    num_steps: Int[Array, ""],
 ) -> tuple[State, Info]:
+    step: Any = step_of()
+
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)

@@ -6,6 +6,8 @@ customary remedy.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
+from vijax.compiler import kept
 
 WINDOW = 10
 """The objective, an estimate where batches are parts of the data, is averaged over the last so many steps."""
@@ -40,19 +43,31 @@ class Many(NamedTuple):
 
 def many(alg: Algorithm, restarts: int) -> Algorithm:
     """`restarts` copies of an algorithm, on the same batches, each with randomness of its own. Its state is a `Many`,
-    and what it reports has a trailing axis of restarts."""
+    and what it reports has a trailing axis of restarts. For one algorithm they are made once, so that they are
+    compiled once; they refer to it weakly, so hold it while they are used."""
+    init = kept(alg.init, ("restarts", restarts), lambda init: _inits(init, restarts))
+    step = kept(alg.step, ("restarts", restarts), lambda step: _steps(step, restarts))
+    return Algorithm(init, step, alg.spec)
 
+
+def _inits(one: weakref.ref[Callable], restarts: int) -> Callable[..., Many]:
     def init(key: PRNGKeyArray, batch: Any = None) -> Many:
-        states = jax.vmap(lambda k: alg.init(k, batch))(jax.random.split(key, restarts))
+        alone: Any = one()
+        states = jax.vmap(lambda k: alone(k, batch))(jax.random.split(key, restarts))
         return Many(states, jnp.zeros((), jnp.int32), jnp.full((restarts, WINDOW), jnp.nan))
 
+    return init
+
+
+def _steps(one: weakref.ref[Callable], restarts: int) -> Callable[..., tuple[Many, Info]]:
     def step(key: PRNGKeyArray, state: Many, batch: Any) -> tuple[Many, Info]:
+        alone: Any = one()
         keys = jax.random.split(key, restarts)
-        states, info = jax.vmap(alg.step, in_axes=(0, 0, None))(keys, state.states, batch)
+        states, info = jax.vmap(alone, in_axes=(0, 0, None))(keys, state.states, batch)
         recent = jnp.concatenate([state.recent[:, 1:], info.elbo[:, None].astype(state.recent.dtype)], axis=1)
         return Many(states, state.step + 1, recent), info
 
-    return Algorithm(init, step, alg.spec)  # type: ignore[arg-type]
+    return step
 
 
 def best(state: Many) -> int:

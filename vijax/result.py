@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
-from vijax import describe
+from vijax import describe, keys
 from vijax.algorithm import Algorithm, Spec
 from vijax.batch import Minibatch
 from vijax.families import Family, Point, Product
+from vijax.families.base import as_array
+from vijax.inferred import inferred, locals_of, shares_of
 from vijax.state import State
 from vijax.status import skipped_text
 
@@ -95,16 +96,13 @@ class Fit(NamedTuple):
                 f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
                 "Relabel them with Corpus.with_vocabulary(training vocabulary)."
             )
-        infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
-        stats = spec.point(self.posterior)
         if spec.model.shares is None:
             raise ValueError("transform: this model has no topic shares; its locals are fit.locals(data, key=key).")
-        shares_of = jax.jit(spec.model.shares)
         shares, rows = [], []
         for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):
-            key_i = jax.random.fold_in(key, i)
-            said = infer(self.state.hyper, stats, batch, key_i, estep=spec.estep)
-            shares.append(np.concatenate([np.asarray(shares_of(stats, local, key_i)) for local in said.local]))
+            key_i = keys.fold_in(key, i)
+            found = inferred(shares_of, spec, self.state.hyper, self.posterior, batch, key_i)
+            shares.append(np.concatenate([np.asarray(x) for x in found]))
             rows.append(order)
         return in_order(np.concatenate(shares), np.concatenate(rows))
 
@@ -121,9 +119,8 @@ class Fit(NamedTuple):
           ValueError: the model has no locals (`pg_svi` on Gaussian predictors).
         """
         spec = self._composed("locals", "predictors of new inputs")
-        batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
-        infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
-        return infer(self.state.hyper, spec.point(self.posterior), batch, key, estep=spec.estep).local
+        batch = Minibatch(jax.tree.map(as_array, data), None)
+        return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
         """Held-out score with its standard error, by the measure the model's field uses: document completion for LDA.

@@ -16,9 +16,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from vijax.families.base import require, require_integers, require_positive
+from vijax.families.construction import on_host
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
@@ -32,7 +34,7 @@ def check_schedule(step_size: Any, sizes: Collection[str] = ("rho",)) -> None:
     first = step_size(0)
     known = "rho" not in sizes or isinstance(first, jax.core.Tracer)
     remedy = "Larger ones are for updates whose step size is beta (vijax.update)."
-    require(known or first <= 1, "step_size", "steps of at most 1", first, remedy)
+    require(known or np.asarray(first) <= 1, "step_size", "steps of at most 1", first, remedy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +48,8 @@ class constant:
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
-        return jnp.full(jnp.shape(t), self.rho)
+        xp, t = on_host(t)
+        return xp.full(xp.shape(t), self.rho, jnp.result_type(float))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +104,8 @@ class robbins_monro:
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
-        return jnp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
+        xp, t = on_host(t)
+        return xp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,13 +127,14 @@ class hold_then_decay:
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
-        return self.rho * jnp.maximum(_real(t) - self.hold + 1.0, 1.0) ** -self.kappa
+        xp, t = on_host(t)
+        return self.rho * xp.maximum(_real(t) - self.hold + 1.0, 1.0) ** -self.kappa
 
 
 def _real(t: Any) -> Float[Array, ""]:
     """The step number in the working precision, float64 where x64 is on: a schedule rounded to float32 would move the
     fixed point of float64 steps by 1e-7."""
-    return jnp.asarray(t, jnp.result_type(float))
+    return t.astype(jnp.result_type(float))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,3 +43,13 @@ def test_equal_lengths_need_one_bucket():
 def test_empty_documents_get_a_slot():
     (bucket,) = length_buckets(np.zeros(3, int), np.zeros(3, int), 4)
     assert (bucket.slots, bucket.max_tokens) == (1, 1)
+
+
+def test_a_bucket_must_save_more_than_it_costs_to_compile():
+    """Unless somebody says how many there are to be."""
+    few, many = (np.random.default_rng(0).geometric(0.02, size) for size in (10, 20_000))
+    assert len(length_buckets(few, few)) == 1
+    assert len(length_buckets(few, few, 4)) == 4
+    assert len(length_buckets(many, many)) > 3
+    assert len(length_buckets(many, many, price=1e9)) == 1
+    assert 1 < len(length_buckets(many, many, price=1e6)) < len(length_buckets(many, many))

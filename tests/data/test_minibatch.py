@@ -38,7 +38,7 @@ def who(batch):
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, 333, 500])
 def test_each_epoch_visits_each_document_once(corpus, batch_size):
-    batches = minibatches(corpus, batch_size, seed=1)
+    batches = minibatches(corpus, batch_size, seed=1, num_buckets=4)
     for epoch in range(2):
         steps = range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
         seen = [who(batches.at(step)) for step in (steps if batch_size > 1 else steps[:40])]
@@ -51,7 +51,7 @@ def test_each_epoch_visits_each_document_once(corpus, batch_size):
 
 def test_batches_hold_the_documents(corpus):
     dense = corpus.to_scipy().toarray()
-    for batch in minibatches(corpus, 60, seed=0, num_steps=10):
+    for batch in minibatches(corpus, 60, seed=0, num_steps=10, num_buckets=4):
         np.testing.assert_array_equal(to_dense(batch, 800), dense[who(batch)])
         assert batch.num_groups == 500
         for documents in batch.data:
@@ -62,27 +62,27 @@ def test_batches_hold_the_documents(corpus):
 def test_shapes_never_change(corpus):
     shapes = {
         str(jax.tree.map(np.shape, batch)) + str(jax.tree.structure(batch))
-        for batch in minibatches(corpus, 48, seed=5, num_steps=25)
+        for batch in minibatches(corpus, 48, seed=5, num_steps=25, num_buckets=4)
     }
     assert len(shapes) == 1
 
 
 def test_stream_resumes_at_any_step(corpus):
-    whole = list(minibatches(corpus, 100, seed=2, num_steps=12))
+    whole = list(minibatches(corpus, 100, seed=2, num_steps=12, num_buckets=4))
     for start in (0, 3, 5, 11):
-        part = list(minibatches(corpus, 100, seed=2, start=start, num_steps=12 - start))
+        part = list(minibatches(corpus, 100, seed=2, start=start, num_steps=12 - start, num_buckets=4))
         assert len(part) == 12 - start
         jax.tree.map(np.testing.assert_array_equal, part, whole[start:])
 
 
 def test_seed_and_epoch_change_the_order(corpus):
-    batches = minibatches(corpus, 100, seed=2)
+    batches = minibatches(corpus, 100, seed=2, num_buckets=4)
     assert set(who(batches.at(0))) != set(who(batches.at(batches.per_epoch)))
-    assert set(who(batches.at(0))) != set(who(minibatches(corpus, 100, seed=3).at(0)))
+    assert set(who(batches.at(0))) != set(who(minibatches(corpus, 100, seed=3, num_buckets=4).at(0)))
 
 
 def test_stream_is_endless_unless_told(corpus):
-    batches = minibatches(corpus, 250, seed=0)
+    batches = minibatches(corpus, 250, seed=0, num_buckets=4)
     assert len(list(itertools.islice(batches, 9))) == 9
     with pytest.raises(TypeError, match="num_steps"):
         len(batches)
@@ -90,7 +90,7 @@ def test_stream_is_endless_unless_told(corpus):
 
 def test_every_document_is_as_likely_in_every_place(corpus):
     # 600 epochs of T = 5: each document is in the first batch 120 times +- 6 s.d. of 9.8 (false alarm 1e-6).
-    batches = minibatches(corpus, 100, seed=0)
+    batches = minibatches(corpus, 100, seed=0, num_buckets=4)
     first = np.zeros(500)
     for epoch in range(600):
         for hand in batches.deal(epoch):
@@ -99,7 +99,7 @@ def test_every_document_is_as_likely_in_every_place(corpus):
 
 
 def test_full_batch_puts_results_back(corpus):
-    batch, rows = full_batch(corpus)
+    batch, rows = full_batch(corpus, num_buckets=6)
     np.testing.assert_array_equal(who(batch), rows)
     assert all((documents.weights == 1).all() for documents in batch.data)
     tokens = np.concatenate([documents.counts.sum(axis=1) for documents in batch.data])
@@ -109,7 +109,7 @@ def test_full_batch_puts_results_back(corpus):
 @pytest.mark.parametrize("batch_size", [64, 499, 10_000])
 def test_document_batches_put_results_back(corpus, batch_size):
     tokens, rows, shapes = [], [], set()
-    for batch, which in document_batches(corpus, batch_size):
+    for batch, which in document_batches(corpus, batch_size, num_buckets=6):
         tokens += [documents.counts.sum(axis=1) for documents in batch.data]
         rows.append(which)
         shapes.add(str(jax.tree.map(np.shape, batch)))
@@ -141,6 +141,6 @@ def test_bad_arguments(corpus, arguments, message):
 
 def test_little_is_padding():
     corpus, _ = lda_corpus(20_000, 20, 2000, document_length=100.0)
-    batches = minibatches(corpus, 500, seed=0)
+    batches = minibatches(corpus, 500, seed=0, num_buckets=4)
     slots = sum(documents.words.size for documents in batches.at(0).data)
     assert corpus.lengths.sum() / (batches.per_epoch * slots) > 0.9

@@ -1,7 +1,6 @@
 """The correlated topic model: bound and messages against quadrature, every message of the toolkit, held-out scores."""
 
 import dataclasses
-import importlib
 import itertools
 
 import jax
@@ -136,16 +135,7 @@ def test_every_message_finds_the_topics(name):
 QUICK = vi.estep.proximal_gradient(vi.expectation.vector_monte_carlo(16, antithetic=True), max_iters=15)
 
 
-@pytest.fixture
-def one_bucket(monkeypatch):
-    """Documents of all lengths padded to one: every bucket is compiled again, and buckets are tested elsewhere."""
-    for module in ("vijax.data.minibatch", "vijax.evaluate.tokens"):
-        several = importlib.import_module(module).length_buckets
-        alone = lambda lengths, tokens, num, *more, several=several: several(lengths, tokens, 1, *more)
-        monkeypatch.setattr(f"{module}.length_buckets", alone)
-
-
-def test_fit_scores_and_transforms_documents(one_bucket):
+def test_fit_scores_and_transforms_documents():
     """Near the score of the true parameters, and the correlations have the right signs."""
     fit = vi.fit(vi.map(vi.models.ctm(3, 30, eta=2.0)), TRAIN, key=jax.random.key(2), num_steps=20)
     score = fit.score(TEST, key=jax.random.key(3))

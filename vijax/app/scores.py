@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
 
 from vijax.batch import Minibatch
 from vijax.evaluate.score import ratio_estimate
+from vijax.families.base import as_array
+from vijax.inferred import bounds_of, inferred
 from vijax.result import Fit
 
 
@@ -50,7 +51,6 @@ class RowScore(NamedTuple):
 def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
     """Bounds on the log densities of held-out groups, their locals inferred, the globals as they are fitted."""
     spec = fit.alg.spec
-    batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
-    infer = jax.jit(spec.model.local_elbo, static_argnames=("estep",))
-    said = infer(fit.state.hyper, spec.point(fit.posterior), batch, key, estep=spec.estep)
-    return np.asarray(said.per_group, np.float64)
+    batch = Minibatch(jax.tree.map(as_array, data), None)
+    per_group = inferred(bounds_of, spec, fit.state.hyper, fit.posterior, batch, key)
+    return np.asarray(per_group, np.float64)

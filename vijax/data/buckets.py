@@ -9,6 +9,8 @@ from jaxtyping import Int
 
 MAX_CANDIDATES = 512  # lengths tried as edges; more make no visible difference and the search is quadratic
 WORTH = 0.98  # a further bucket is a further compiled shape: it must save 2 % of the padded size
+MOST = 6  # buckets, where nobody says how many
+PRICE = 4096  # padded slots of a batch that a bucket must save to pay: what compiling it costs, over some 200 steps
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,32 +29,38 @@ class Bucket:
 
 
 def length_buckets(
-    lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"], num_buckets: int, num_parts: int = 1
+    lengths: Int[np.ndarray, " docs"],
+    tokens: Int[np.ndarray, " docs"],
+    num_buckets: int | None = None,
+    num_parts: int = 1,
+    price: float = PRICE,
 ) -> tuple[Bucket, ...]:
-    """At most `num_buckets` buckets that make the padded size of a batch smallest; short documents first.
+    """Buckets that make the padded size of a batch smallest; short documents first.
 
     Args:
       lengths: different words of each document.
       tokens: tokens of each document.
-      num_buckets: how many buckets at most.
+      num_buckets: how many buckets at most; None: as many as save more than they cost to compile.
       num_parts: into how many batches each bucket is dealt.
+      price: what a bucket costs to compile, as so many slots of a batch; not asked where their number is given.
 
     >>> [(b.rows.tolist(), b.slots) for b in length_buckets(np.array([3, 90, 2, 3]), np.array([5, 99, 2, 4]), 2)]
     [([0, 2, 3], 3), ([1], 90)]
     """
-    edges = bucket_edges(lengths, num_buckets, num_parts)
+    edges = bucket_edges(lengths, num_buckets or MOST, num_parts, 0.0 if num_buckets else price)
     which = np.searchsorted(edges, lengths)
     members = [np.flatnonzero(which == b) for b in range(len(edges))]
     return tuple(Bucket(m, max(int(lengths[m].max()), 1), max(int(tokens[m].max()), 1)) for m in members)
 
 
 def bucket_edges(
-    lengths: Int[np.ndarray, " docs"], num_buckets: int, num_parts: int = 1
+    lengths: Int[np.ndarray, " docs"], num_buckets: int, num_parts: int = 1, price: float = 0.0
 ) -> Int[np.ndarray, " buckets"]:
     """Largest length of each bucket, by dynamic programming over the histogram of lengths.
 
     A bucket of n documents of up to L words takes ceil(n / num_parts) rows of L slots in every batch; the sum over
-    buckets is made smallest. Fewer buckets are taken when the last ones would save next to nothing.
+    buckets, and of `price` for each, is made smallest. Fewer buckets are taken when the last ones would save next to
+    nothing.
     """
     candidates, below = _candidates(np.asarray(lengths))
     cost = _bucket_costs(candidates, below, num_parts)
@@ -62,7 +70,7 @@ def bucket_edges(
         previous.append(through.argmin(axis=0))
         best = through.min(axis=0)
         totals.append(best[-1])
-    enough = _fewest(totals)
+    enough = _fewest(totals, price)
     return candidates[_trace_back(previous[:enough])]
 
 
@@ -80,9 +88,10 @@ def _bucket_costs(candidates: np.ndarray, below: np.ndarray, num_parts: int) -> 
     return np.where(number >= 0, cost, np.inf)
 
 
-def _fewest(totals: list[float]) -> int:
-    """How many further buckets to take after the first: as long as each still pays."""
-    return next(b for b in range(len(totals)) if totals[-1] >= WORTH * totals[b])
+def _fewest(totals: list[float], price: float) -> int:
+    """How many further buckets to take after the first: as long as they pay, and each saves something yet."""
+    paying = int(np.argmin(np.asarray(totals) + price * np.arange(len(totals))))
+    return min(paying, next(b for b in range(len(totals)) if totals[-1] >= WORTH * totals[b]))
 
 
 def _trace_back(previous: list[np.ndarray]) -> np.ndarray:

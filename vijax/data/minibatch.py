@@ -72,7 +72,12 @@ class Minibatches:
 
 
 def minibatches(
-    corpus: Corpus, batch_size: int, seed: int, start: int = 0, num_steps: int | None = None, num_buckets: int = 4
+    corpus: Corpus,
+    batch_size: int,
+    seed: int,
+    start: int = 0,
+    num_steps: int | None = None,
+    num_buckets: int | None = None,
 ) -> Minibatches:
     """An iterable of minibatches of about `batch_size` documents, all of the same shapes.
 
@@ -82,7 +87,8 @@ def minibatches(
       seed: 0 or more; the same seed gives the same batches.
       start: the global step to begin at; the batches from there on are those of a stream that began at 0.
       num_steps: how many batches; None for an endless stream.
-      num_buckets: length buckets at most, each of which is a padded shape.
+      num_buckets: length buckets at most, each of which is a padded shape to compile; None: up to six, as long as what
+        they save is worth that.
 
     Returns:
       An iterable of `Minibatch`, whose data is a tuple of `Documents` (numpy arrays), one per length bucket.
@@ -100,7 +106,7 @@ def minibatches(
     return Minibatches(corpus, buckets, per_epoch, seed, start, num_steps)
 
 
-def full_batch(corpus: Corpus, num_buckets: int = 6) -> tuple[Minibatch, Int[np.ndarray, " docs"]]:
+def full_batch(corpus: Corpus, num_buckets: int | None = None) -> tuple[Minibatch, Int[np.ndarray, " docs"]]:
     """All documents as one minibatch without padding rows, and which document each row is.
 
     With `rows` the second result and `x` the results of the buckets one after the other, `in_order(x, rows)` puts them
@@ -116,7 +122,7 @@ def full_batch(corpus: Corpus, num_buckets: int = 6) -> tuple[Minibatch, Int[np.
 
 
 def document_batches(
-    corpus: Corpus, batch_size: int, num_buckets: int = 6
+    corpus: Corpus, batch_size: int, num_buckets: int | None = None
 ) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
     """Every document once, in batches of fixed shapes, each with the document of each of its rows (-1: padding).
 
@@ -193,11 +199,11 @@ def _slot_numbers(slots: int) -> Int[np.ndarray, " slots"]:
     return np.arange(slots)
 
 
-def _check_arguments(corpus: Corpus, batch_size: int, seed: int, start: int, num_buckets: int) -> None:
+def _check_arguments(corpus: Corpus, batch_size: int, seed: int, start: int, num_buckets: int | None) -> None:
     documents = corpus.num_documents
     if not 1 <= batch_size <= documents:
         expected = f"from 1 to {documents}, the number of documents"
         raise fail("batch_size", expected, str(batch_size), f"pass batch_size={min(max(batch_size, 1), documents)}")
     for name, value, least in (("seed", seed, 0), ("start", start, 0), ("num_buckets", num_buckets, 1)):
-        if value < least:
+        if value is not None and value < least:
             raise fail(name, f"an integer of {least} or more", str(value), f"pass {name}={least}")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax.compiler import step_jit
 from vijax.evaluate.documents import scale_of, score_documents, walk_over
 from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Chains, Walk, draws
@@ -62,7 +63,7 @@ def chib(
     return score_documents(estimate, table, corpus, key, table.alpha.shape[0])
 
 
-@functools.partial(jax.jit, static_argnames=("num_samples", "burn_in"))
+@functools.partial(step_jit, static_argnames=("num_samples", "burn_in"))
 def _chib(
     topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_samples: int, burn_in: int
 ) -> Float[Array, " rows"]:

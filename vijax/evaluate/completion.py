@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.compiler import step_jit
 from vijax.data.checks import fail
 from vijax.evaluate.documents import walk_over
 from vijax.evaluate.inputs import Topics, checked
@@ -68,7 +69,7 @@ def document_completion(
     return Score.of(log_probs, corpus.tokens // 2, rows, num_skipped)
 
 
-@functools.partial(jax.jit, static_argnames=("num_sweeps", "burn_in"))
+@functools.partial(step_jit, static_argnames=("num_sweeps", "burn_in"))
 def _complete(
     topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
 ) -> Float[Array, " rows"]:

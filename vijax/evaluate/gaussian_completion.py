@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import estep as esteps
+from vijax.compiler import step_jit
 from vijax.data.checks import fail
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.evaluate.inputs import Topics, checked
@@ -84,7 +85,7 @@ def gaussian_completion(
     return Score.of(log_probs, corpus.tokens // 2, rows, num_skipped)
 
 
-@functools.partial(jax.jit, static_argnames=("estep", "num_samples"))
+@functools.partial(step_jit, static_argnames=("estep", "num_samples"))
 def _complete(
     topics: Topics,
     mean: Float[Array, " K"],

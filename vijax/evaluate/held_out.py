@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from vijax.compiler import step_jit
 from vijax.families import Family, Point
 
 
@@ -60,20 +61,25 @@ def log_predictive_density(
     emission.check(data)
     with jax.enable_x64(True):
         parts = (components,) if isinstance(components, Family | Point) else tuple(components)
-        parts, weights, data = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), (parts, weights, data))
-        predictive = (_plug_in if plug_in else _predictive)(emission.log_likelihood, parts, data)
-        densities = np.asarray(jax.nn.logsumexp(jnp.log(weights) + predictive, axis=-1))
+        parts, weights, data = jax.tree.map(lambda x: np.asarray(x, np.float64), (parts, weights, data))
+        predictive = _plug_in if plug_in else _predictive
+        densities = np.asarray(_mixed(predictive, emission.log_likelihood, parts, weights, data))
     return HeldOut.of(densities)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(step_jit, static_argnums=(0, 1))
+def _mixed(
+    predictive: Any, log_likelihood: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
+) -> Float[Array, " N"]:
+    return jax.nn.logsumexp(jnp.log(weights) + predictive(log_likelihood, parts, data), axis=-1)
+
+
 def _predictive(log_likelihood: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
     from vijax.models.emission import log_predictive
 
     return jax.vmap(lambda y: jnp.concatenate([log_predictive(log_likelihood, q, y) for q in parts]))(data)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _plug_in(log_likelihood: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
     stats = [q.stats(q.mean()) for q in parts]
     return jax.vmap(lambda y: jnp.concatenate([log_likelihood(s, y) for s in stats]))(data)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.data.checks import fail
 from vijax.data.corpus import Corpus
+from vijax.families.base import positive_and_finite
 
 # exp(-69) = 1e-30: a topic this much less likely than a word's best is never drawn, and products stay normal floats.
 _FLOOR = 1e-30
@@ -42,27 +42,28 @@ def checked(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
     corpus = as_corpus(documents, topics.shape[1])
     likelihood, log_scale = _scaled(topics)
     _check_possible(np.asarray(log_scale), corpus)
-    return Topics(likelihood, log_scale, alpha), corpus
+    return Topics(*map(jnp.asarray, (likelihood, log_scale, alpha))), corpus
 
 
-@jax.jit
-def _scaled(topics: Float[Array, "K V"]) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
-    largest = jnp.max(topics, axis=0)
-    scaled = topics / jnp.where(largest > 0, largest, 1.0)
-    return jnp.maximum(scaled, _FLOOR).T, jnp.log(largest)
+def _scaled(topics: Float[np.ndarray, "K V"]) -> tuple[Float[np.ndarray, "V K"], Float[np.ndarray, " V"]]:
+    largest = np.max(topics, axis=0)
+    scaled = topics / np.where(largest > 0, largest, 1.0).astype(topics.dtype)
+    with np.errstate(divide="ignore"):
+        return np.maximum(scaled, topics.dtype.type(_FLOOR)).T, np.log(largest)
 
 
-def check_topics(topics: Any) -> Float[Array, "K V"]:
+def check_topics(topics: Any) -> Float[np.ndarray, "K V"]:
     """Topics as an array of distributions over words.
 
     Raises:
       ValueError: not a matrix, or a row that is not a distribution; the message names the first such row.
     """
-    topics = jnp.asarray(topics)
+    topics = np.asarray(topics)
+    topics = topics.astype(jnp.result_type(topics))  # float32, unless JAX works in float64
     remedy = "pass probabilities with one row per topic, such as fit.posterior['topics'].mean()"
     if topics.ndim != 2 or 0 in topics.shape:
         raise fail("topics", "a matrix (topics, words)", f"shape {topics.shape}", remedy)
-    topics = topics if jnp.issubdtype(topics.dtype, jnp.floating) else topics.astype(float)
+    topics = topics if jnp.issubdtype(topics.dtype, jnp.floating) else topics.astype(jnp.result_type(float))
     sums, least = np.asarray(topics.sum(axis=1), np.float64), np.asarray(topics.min(axis=1))
     bad = ~(np.abs(sums - 1) < 1e-3) | ~(least >= 0)  # written so that NaN is bad
     if bad.any():
@@ -72,18 +73,18 @@ def check_topics(topics: Any) -> Float[Array, "K V"]:
     return topics / topics.sum(axis=1, keepdims=True)
 
 
-def check_alpha(alpha: Any, size: int, name: str = "alpha") -> Float[Array, " size"]:
+def check_alpha(alpha: Any, size: int, name: str = "alpha") -> Float[np.ndarray, " size"]:
     """A Dirichlet concentration as one positive number per entry.
 
     Raises:
       ValueError: another shape, or not positive and finite.
     """
-    alpha = jnp.asarray(alpha, float)
+    alpha = np.asarray(alpha, jnp.result_type(float))
     if alpha.shape not in ((), (size,)):
         raise fail(name, f"a scalar or shape ({size},)", f"shape {alpha.shape}", "pass one number for all, or one each")
-    if not bool(jnp.all((alpha > 0) & jnp.isfinite(alpha))):
+    if not positive_and_finite(alpha).all():
         raise fail(name, "positive finite numbers", str(alpha), "pass a concentration such as 0.1")
-    return jnp.broadcast_to(alpha, (size,))
+    return np.broadcast_to(alpha, (size,))
 
 
 def as_corpus(documents: Any, vocab_size: int | None = None) -> Corpus:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax.compiler import step_jit
 from vijax.evaluate.documents import scale_of, score_documents, walk_over
 from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Chains, Walk, draws
@@ -61,7 +62,7 @@ def left_to_right(
     return score_documents(estimate, table, corpus, key, num_topics + 2 * num_particles)
 
 
-@functools.partial(jax.jit, static_argnames=("num_particles", "resample_every"))
+@functools.partial(step_jit, static_argnames=("num_particles", "resample_every"))
 def _left_to_right(
     topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_particles: int, resample_every: int
 ) -> Float[Array, " rows"]:

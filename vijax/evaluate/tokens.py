@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax import keys
 from vijax.data.buckets import length_buckets
 from vijax.data.corpus import Corpus
 
 _MAX_ELEMENTS = 1 << 24  # numbers in the largest array of a chunk: 64 MB of float32
-_MAX_BUCKETS = 4  # shapes to compile for
-_DOCUMENTS_PER_BUCKET = 64  # with fewer, compiling takes longer than padding
+_PRICE = 16384  # tokens of padding that a further shape must save, for compiling it takes as long as running those
 
 
 class TokenRows(NamedTuple):
@@ -40,10 +40,10 @@ def per_document(
       elements_per_token: numbers that `fn` holds per token of a row; chunks are sized by it.
       key: shuffles the tokens, and is split into one key per chunk.
     """
-    shuffle_key, fn_key = jax.random.split(key)
+    shuffle_key, fn_key = keys.two(key)
     results = np.zeros(corpus.num_documents)
     for i, (tokens, rows) in enumerate(token_rows(corpus, shuffle_key, elements_per_token)):
-        results[rows] = np.asarray(fn(tokens, jax.random.fold_in(fn_key, i)), np.float64)[: len(rows)]
+        results[rows] = np.asarray(fn(tokens, keys.fold_in(fn_key, i)), np.float64)[: len(rows)]
     return results
 
 
@@ -53,8 +53,7 @@ def token_rows(
     """The documents as padded rows of tokens, and which documents they are; padding rows come last."""
     words = shuffled_tokens(corpus, key)
     starts = np.cumsum(corpus.tokens) - corpus.tokens
-    num_buckets = min(_MAX_BUCKETS, 1 + corpus.num_documents // _DOCUMENTS_PER_BUCKET)
-    for bucket in length_buckets(corpus.tokens, corpus.tokens, num_buckets):
+    for bucket in length_buckets(corpus.tokens, corpus.tokens, price=_PRICE):
         width = bucket.max_tokens
         num_chunks = -(-len(bucket.rows) * width * elements_per_token // _MAX_ELEMENTS)
         size = -(-len(bucket.rows) // num_chunks)

@@ -284,12 +284,12 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
     ValueError: parameter: expected numbers, got the string '2'. Write the number without quotes.
     """
     require_numbers(argument, *values)
-    known = [x if isinstance(x, int | float) else _array(x) for x in values]
+    known = [x if isinstance(x, int | float) else as_array(x) for x in values]
     dtype = jnp.result_type(float, *known)
     return [jnp.asarray(x if isinstance(x, jax.Array) else np.asarray(x, dtype), dtype) for x in known]
 
 
-def _array(x: Any) -> Any:
+def as_array(x: Any) -> Any:
     """An array as it is; a list and the like in NumPy, which compiles no program, unless something in it is traced."""
     if hasattr(x, "dtype"):
         return x

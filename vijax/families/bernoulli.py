@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, domain_mask, family, ratio_or_zero, require
+from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero, require
 from vijax.families.categorical import relative_entropy_terms
+from vijax.families.construction import constructor, on_host
 
 
 class BernoulliStats(NamedTuple):
@@ -34,20 +35,22 @@ class Bernoulli(Family):
     discrete: ClassVar = True
 
     @classmethod
+    @constructor
     def from_logit(cls, logit: Any) -> Self:
         """From the log odds, any finite number. Raises ValueError on others."""
         logit = as_float(logit)
-        require(jnp.isfinite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs.")
+        require(finite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs.")
         return cls(logit)
 
     @classmethod
+    @constructor
     def from_probs(cls, probs: Any) -> Self:
         """From P(x = 1) in [0, 1]; 0 and 1 become the nearest probabilities whose log odds are representable.
         Raises ValueError outside of [0, 1]."""
-        probs = as_float(probs)
+        xp, probs = on_host(as_float(probs))
         require((probs >= 0) & (probs <= 1), "probs", "probabilities in [0, 1]", probs)
         tiny = jnp.finfo(probs.dtype).tiny
-        return cls(jnp.log(jnp.maximum(probs, tiny)) - jnp.log(jnp.maximum(1 - probs, tiny)))
+        return cls(xp.log(xp.maximum(probs, tiny)) - xp.log(xp.maximum(1 - probs, tiny)))
 
     @property
     def probs(self) -> Float[Array, "*batch"]:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.densities import log_gamma_kernel, total_log_density
 from vijax.families.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
 from vijax.families.excess import product_difference
@@ -42,9 +43,11 @@ class Beta(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
 
     @classmethod
+    @constructor
     def from_alpha_beta(cls, alpha: Float[Array, "*batch"], beta: Float[Array, "*batch"]) -> Self:
         """Validated and broadcast: ValueError unless both are positive and finite."""
-        a, b = jnp.broadcast_arrays(*as_floats(alpha, beta))
+        xp, *values = on_host(*as_floats(alpha, beta))
+        a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "alpha", "positive finite numbers", a)
         require(positive_and_finite(b), "beta", "positive finite numbers", b)
         return cls(a, b)

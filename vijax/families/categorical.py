@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, domain_mask, family, ratio_or_zero, require
+from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.special import expm1_minus_identity
 
 
@@ -37,32 +38,34 @@ class Categorical(Family):
     discrete: ClassVar = True
 
     @classmethod
+    @constructor
     def from_logits(cls, logits: Any) -> Self:
         """From unnormalised log probabilities. Raises ValueError unless finite, with at least one axis."""
         logits = as_float(logits)
         _require_axis("logits", logits)
-        require(jnp.isfinite(logits), "logits", "finite numbers", logits, "For zero probabilities use from_probs.")
+        require(finite(logits), "logits", "finite numbers", logits, "For zero probabilities use from_probs.")
         return cls(logits)
 
     @classmethod
+    @constructor
     def from_probs(cls, probs: Any) -> Self:
         """From probabilities along the last axis; zeros become the smallest normal float.
 
         Raises:
           ValueError: a probability is negative, or they do not sum to one within 1e-4.
         """
-        probs = as_float(probs)
+        xp, probs = on_host(as_float(probs))
         _require_axis("probs", probs)
         require(probs >= 0, "probs", "non-negative numbers", probs)
-        total = jnp.sum(probs, -1)
+        total = xp.sum(probs, -1)
         require(
-            jnp.abs(total - 1) < 1e-4,
+            xp.abs(total - 1) < 1e-4,
             "probs",
             "rows that sum to one",
-            f"sums in [{jnp.min(total)}, {jnp.max(total)}]",
+            f"sums in [{xp.min(total)}, {xp.max(total)}]",
             "Divide by the sum, or use from_logits(log(weights)).",
         )
-        return cls(jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)))
+        return cls(xp.log(xp.maximum(probs, jnp.finfo(probs.dtype).tiny)))
 
     @property
     def probs(self) -> Float[Array, "*batch K"]:

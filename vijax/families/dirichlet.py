@@ -8,7 +8,7 @@ with C = sum_v c_v. Every closed form below is arranged so that its terms of siz
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
 from vijax.families.base import Family, as_float, family, positive_and_finite, require
+from vijax.families.construction import on_host
 from vijax.families.densities import log_gamma_kernel, total_log_density
 from vijax.families.dirichlet_divergence import dirichlet_divergence, expected_log
 from vijax.families.elasticity import elasticity_minus_one
@@ -48,7 +49,7 @@ class Dirichlet(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (1,)
 
     @classmethod
-    def from_concentration(cls, concentration: Float[Array, "*batch v"]) -> Self:
+    def from_concentration(cls, concentration: Any) -> Self:
         """Validated: ValueError unless every concentration is positive and finite and there is an event axis."""
         c = as_float(concentration)
         require(c.ndim >= 1 and c.shape[-1] >= 1, "concentration", "at least one component on the last axis", c.shape)
@@ -71,7 +72,8 @@ class Dirichlet(Family):
 
     def mean(self) -> Float[Array, "*batch v"]:
         """c / C."""
-        return self.concentration / jnp.sum(self.concentration, axis=-1, keepdims=True)
+        xp, c = on_host(self.concentration)
+        return jnp.asarray(c / xp.sum(c, axis=-1, keepdims=True))
 
     def mode(self) -> Float[Array, "*batch v"]:
         """max(c - 1, 0), normalised: zero for the components with c_v <= 1, towards which the density does not fall.

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from vijax.compiler import quick_jit
 from vijax.families.base import Family, as_float, brief
 
 
@@ -46,8 +47,8 @@ _NUMERIC = (jax.Array, np.ndarray, np.generic, int, float)
 
 
 def _is_inside(q: Family) -> bool:
-    with jax.ensure_compile_time_eval():  # inside a trace too, where a prior of constants may be made
-        return bool(_is_proper_jitted(jax.tree.map(as_float, q)))
+    # Inside a trace too, where a prior of constants may be made.
+    return bool(_is_proper_jitted(jax.tree.map(as_float, q)))
 
 
 def is_proper(q: Family) -> Bool[Array, ""]:
@@ -55,7 +56,7 @@ def is_proper(q: Family) -> Bool[Array, ""]:
     return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
 
 
-_is_proper_jitted = jax.jit(is_proper)
+_is_proper_jitted = quick_jit(is_proper)
 
 
 def _values(q: Family, static: bool) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
@@ -52,7 +53,12 @@ def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
     """raw - x y / (2 strength), right to the last bits of the difference, as `product_difference` is: what the square
-    of a location leaves of a raw rate. The quotient's own rounding is taken off again, to first order."""
+    of a location leaves of a raw rate. The quotient's own rounding is taken off again, to first order; in NumPy, where
+    wider numbers are at hand, they serve."""
+    if isinstance(raw, np.ndarray):
+        wide = np.longdouble if raw.dtype == np.float64 else np.float64
+        x, y, strength = (np.asarray(z, wide) for z in (x, y, strength))
+        return (raw - x * y / (2.0 * strength)).astype(raw.dtype)
     half = y / (2.0 * strength)
     one = jnp.ones_like(half)
     rest = product_difference(y, one, half, 2.0 * strength) / (2.0 * strength)

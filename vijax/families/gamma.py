@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.densities import log_gamma_kernel
 from vijax.families.dirichlet import floored_log, positive_and_finite, scaled_derivative_minus_one
 from vijax.families.elasticity import elasticity_minus_one
@@ -44,9 +45,11 @@ class Gamma(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
 
     @classmethod
+    @constructor
     def from_shape_rate(cls, shape: Float[Array, "*batch"], rate: Float[Array, "*batch"]) -> Self:
         """Validated and broadcast: ValueError unless both are positive and finite."""
-        a, b = jnp.broadcast_arrays(*as_floats(shape, rate))
+        xp, *values = on_host(*as_floats(shape, rate))
+        a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
         remedy = "A scale parameter is 1 / rate."
         require(positive_and_finite(b), "rate", "positive finite numbers", b, remedy)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
 from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import floored_log, positive_and_finite
 from vijax.families.excess import log_excess, product_difference
 from vijax.families.gamma import Gamma, GammaStats
@@ -38,9 +39,11 @@ class InverseGamma(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
 
     @classmethod
+    @constructor
     def from_shape_scale(cls, shape: Any, scale: Any) -> Self:
         """Validated and broadcast: ValueError unless both are positive and finite."""
-        a, b = jnp.broadcast_arrays(*as_floats(shape, scale))
+        xp, *values = on_host(*as_floats(shape, scale))
+        a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
         require(positive_and_finite(b), "scale", "positive finite numbers", b)
         return cls(-a, -b)

@@ -16,6 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_float, domain_mask, family
+from vijax.families.construction import constructor
 from vijax.families.matrices import inverse, solve, symmetric, transpose
 from vijax.families.wishart import Wishart, WishartStats, checked_degrees, floored_log_det, gram
 
@@ -46,6 +47,7 @@ class InverseWishart(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (2, 0)
 
     @classmethod
+    @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
         """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
+from vijax.compiler import quick_jit
 from vijax.families.base import finite, require
+from vijax.families.construction import on_host
 from vijax.families.special import excess_over_log
 
 
@@ -16,19 +20,28 @@ def positive_definite(matrix: Array, name: str) -> Array:
     """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric within rounding and
     positive definite."""
     require(finite(matrix), name, "finite numbers", matrix)
-    xp, m = (jnp, matrix) if isinstance(matrix, jax.core.Tracer) else (np, np.asarray(matrix))  # compiles no program
-    gap = xp.max(xp.abs(m - xp.swapaxes(m, -1, -2)), initial=0.0)
-    close = gap <= 1e-4 * xp.max(xp.abs(m), initial=0.0)
+    xp, matrix = on_host(matrix)
+    gap = xp.max(xp.abs(matrix - transpose(matrix)), initial=0.0)
+    close = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
     require(close, name, "a symmetric matrix", f"entries that differ by {gap}", "Average it with its transpose.")
     matrix = symmetric(matrix)
-    definite = jnp.isfinite(jnp.linalg.cholesky(matrix))
-    require(definite, name, "a positive definite matrix", matrix, "Add jitter to its diagonal.")
+    require(is_definite(matrix), name, "a positive definite matrix", matrix, "Add jitter to its diagonal.")
     return matrix
+
+
+def is_definite(matrix: Any) -> Any:
+    """Whether Cholesky's factor of a symmetric matrix exists; of a traced one, booleans that all say so."""
+    if isinstance(matrix, jax.core.Tracer):
+        return jnp.isfinite(jnp.linalg.cholesky(matrix))
+    try:
+        return np.isfinite(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return False
 
 
 def transpose(x: Array) -> Array:
     """Matrices turned over their last two axes."""
-    return jnp.swapaxes(x, -1, -2)
+    return x.swapaxes(-1, -2)
 
 
 def symmetric(x: Array) -> Array:
@@ -37,8 +50,9 @@ def symmetric(x: Array) -> Array:
 
 
 def matvec(matrix: Array, x: Array) -> Array:
-    """Matrix times vector."""
-    return jnp.einsum("...ij,...j->...i", matrix, x)
+    """Matrix times vector; of NumPy's arrays one of NumPy's."""
+    xp: Any = np if isinstance(matrix, np.ndarray) and isinstance(x, np.ndarray) else jnp
+    return xp.einsum("...ij,...j->...i", matrix, x)
 
 
 def outer(x: Array, y: Array) -> Array:
@@ -78,6 +92,12 @@ def inverse(factor: Array) -> Array:
     """(L L')^-1, exactly symmetric."""
     root = solve(factor, jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape))
     return transpose(root) @ root
+
+
+@quick_jit
+def inverse_of(matrix: Array) -> Array:
+    """The inverse of a positive definite matrix, exactly symmetric: one program, for what constructors are given."""
+    return inverse(jnp.linalg.cholesky(matrix))
 
 
 def solve_lower(factor: Array, x: Array) -> Array:

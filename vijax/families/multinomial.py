@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family, domain_mask, family, require, static_field
 from vijax.families.categorical import Categorical, CategoricalStats
+from vijax.families.construction import constructor
 from vijax.families.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.special import log_gamma
 
@@ -46,6 +47,7 @@ class Multinomial(Family):
     discrete: ClassVar = True
 
     @classmethod
+    @constructor
     def from_probs(cls, probs: Any, total: int) -> Self:
         """From probabilities along the last axis, as `Categorical.from_probs`, and the number of draws.
 
@@ -55,6 +57,7 @@ class Multinomial(Family):
         return cls(Categorical.from_probs(probs).logits, _checked(total))
 
     @classmethod
+    @constructor
     def from_logits(cls, logits: Any, total: int) -> Self:
         """From unnormalised log probabilities. Raises ValueError unless they are finite and `total` is an
         integer >= 0."""

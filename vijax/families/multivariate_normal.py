@@ -21,12 +21,14 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.held import RESCALE, lost_mean, lost_spread, require_held
 from vijax.families.matrices import (
     excess_of_ratio,
     half_log_det,
     inverse,
+    inverse_of,
     matvec,
     outer,
     outer_statistic,
@@ -62,6 +64,7 @@ class MultivariateNormal(Family):
     event_ndims: ClassVar = (1, 2)
 
     @classmethod
+    @constructor
     def from_mean_precision(cls, mean: Any, precision: Any) -> Self:
         """From mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the batch axes.
 
@@ -73,6 +76,7 @@ class MultivariateNormal(Family):
         return cls._of(*_checked(mean, precision, "precision"))
 
     @classmethod
+    @constructor
     def from_mean_cov(cls, mean: Any, cov: Any) -> Self:
         """From mean (*batch, D) and covariance matrix (*batch, D, D). Raises as `from_mean_precision` does.
 
@@ -81,12 +85,13 @@ class MultivariateNormal(Family):
             1e5 (of the correlations; the units of the coordinates do not matter).
         """
         mean, cov = _checked(mean, cov, "cov")
-        precision = inverse(jnp.linalg.cholesky(cov))
+        precision = inverse_of(cov)
         require_held("cov", lost_spread, cov, precision, remedy=RESCALE)
         return cls._of(mean, precision)
 
     @classmethod
     def _of(cls, mean: Array, precision: Array) -> Self:
+        _, mean, precision = on_host(mean, precision)
         linear = matvec(precision, mean)
         require_held("mean", lost_mean, linear, precision, mean, remedy=RESCALE)
         return cls(linear, -0.5 * precision)
@@ -204,10 +209,10 @@ class MultivariateNormal(Family):
 
 def _checked(mean: Any, matrix: Any, name: str) -> tuple[Array, Array]:
     """Mean and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
-    mean, matrix = as_floats(mean, matrix)
+    xp, mean, matrix = on_host(*as_floats(mean, matrix))
     fits = mean.ndim >= 1 and matrix.ndim >= 2 and matrix.shape[-2:] == 2 * mean.shape[-1:]
     require(fits, name, "a matrix (..., D, D) for a mean (..., D)", f"shapes {matrix.shape} and {mean.shape}")
-    require(jnp.isfinite(mean), "mean", "finite numbers", mean)
+    require(finite(mean), "mean", "finite numbers", mean)
     matrix = positive_definite(matrix, name)
     batch = jnp.broadcast_shapes(mean.shape[:-1], matrix.shape[:-2])
-    return jnp.broadcast_to(mean, batch + mean.shape[-1:]), jnp.broadcast_to(matrix, batch + matrix.shape[-2:])
+    return xp.broadcast_to(mean, batch + mean.shape[-1:]), xp.broadcast_to(matrix, batch + matrix.shape[-2:])

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_floats, domain_mask, family, require
+from vijax.families.base import Family, as_floats, domain_mask, family, finite, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import floored_log, positive_and_finite
 from vijax.families.gamma import Gamma, GammaStats
 from vijax.families.held import CENTRE, RESCALE, lost_mean, lost_rate, require_held
@@ -74,6 +75,7 @@ class MultivariateNormalGamma(Family):
     event_ndims: ClassVar = (1, 2, 0, 0)
 
     @classmethod
+    @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
         """From m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast together.
 
@@ -82,18 +84,18 @@ class MultivariateNormalGamma(Family):
             a shape or rate that is not positive and finite, a rate that is lost beside location' strength location / 2,
             or a location that the product with the strength does not hold.
         """
-        m, strength, a, b = as_floats(location, strength, shape, rate)
+        xp, m, strength, a, b = on_host(*as_floats(location, strength, shape, rate))
         fits = m.ndim >= 1 and strength.shape[-2:] == 2 * m.shape[-1:]
         require(fits, "location", "a vector (..., D) for a strength (..., D, D)", f"{m.shape} and {strength.shape}")
-        require(jnp.isfinite(m), "location", "finite numbers", m)
+        require(finite(m), "location", "finite numbers", m)
         strength = positive_definite(strength, "strength")
         for name, value in (("shape", a), ("rate", b)):
             require(positive_and_finite(value), name, "positive finite numbers", value)
         batch = jnp.broadcast_shapes(m.shape[:-1], strength.shape[:-2], a.shape, b.shape)
-        m, strength = (jnp.broadcast_to(x, batch + x.shape[-n:]) for x, n in ((m, 1), (strength, 2)))
-        a, b = jnp.broadcast_to(a, batch), jnp.broadcast_to(b, batch)
+        m, strength = (xp.broadcast_to(x, batch + x.shape[-n:]) for x, n in ((m, 1), (strength, 2)))
+        a, b = xp.broadcast_to(a, batch), xp.broadcast_to(b, batch)
         linear = matvec(strength, m)
-        raw = b + 0.5 * jnp.sum(m * linear, -1)
+        raw = b + 0.5 * xp.sum(m * linear, -1)
         require_held("rate", _lost_rate, b, raw, linear, strength, remedy=CENTRE)
         require_held("location", _lost_location, m, linear, strength, a, b, remedy=RESCALE)
         return cls(linear, -0.5 * strength, -raw, a)

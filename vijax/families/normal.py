@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.excess import log_excess
 
 
@@ -37,11 +38,13 @@ class Normal(Family):
     event_ndims: ClassVar = (0, 0)
 
     @classmethod
+    @constructor
     def from_mean_variance(cls, mean: Any, variance: Any) -> Self:
         """From mean and variance, broadcast together. Raises ValueError unless finite, and variance positive."""
-        mean, variance = jnp.broadcast_arrays(*as_floats(mean, variance))
-        require(jnp.isfinite(mean), "mean", "finite numbers", mean)
-        require((variance > 0) & jnp.isfinite(variance), "variance", "positive finite numbers", variance)
+        xp, *values = on_host(*as_floats(mean, variance))
+        mean, variance = xp.broadcast_arrays(*values)
+        require(finite(mean), "mean", "finite numbers", mean)
+        require(positive_and_finite(variance), "variance", "positive finite numbers", variance)
         return cls(mean / variance, -0.5 / variance)
 
     @property

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_floats, domain_mask, family, require
+from vijax.families.base import Family, as_floats, domain_mask, family, finite, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import floored_log, positive_and_finite
 from vijax.families.excess import less_half_product
 from vijax.families.gamma import Gamma, GammaStats
@@ -63,6 +64,7 @@ class NormalGamma(Family):
     event_ndims: ClassVar = (0, 0, 0, 0)
 
     @classmethod
+    @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
         """From m, kappa, a and b, broadcast together.
 
@@ -70,12 +72,13 @@ class NormalGamma(Family):
           ValueError: a location that is not finite, another parameter that is not positive and finite, or a rate that
             is lost beside strength * location^2 / 2.
         """
-        m, kappa, a, b = jnp.broadcast_arrays(*as_floats(location, strength, shape, rate))
-        require(jnp.isfinite(m), "location", "finite numbers", m)
+        xp, *values = on_host(*as_floats(location, strength, shape, rate))
+        m, kappa, a, b = xp.broadcast_arrays(*values)
+        require(finite(m), "location", "finite numbers", m)
         for name, value in (("strength", kappa), ("shape", a), ("rate", b)):
             require(positive_and_finite(value), name, "positive finite numbers", value)
         linear, raw = kappa * m, b + 0.5 * kappa * m**2
-        raw += b - less_half_product(raw, linear, linear, kappa)  # what the rounding of `linear` changed
+        raw = raw + (b - less_half_product(raw, linear, linear, kappa))  # what the rounding of `linear` changed
         lost = lambda b, raw, linear, kappa: lost_rate(b, raw - 0.5 * linear**2 / kappa)
         require_held("rate", lost, b, raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -0.5 * kappa, -raw, a)

@@ -27,7 +27,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_floats, domain_mask, family, require
+from vijax.families.base import Family, as_floats, domain_mask, family, finite, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import positive_and_finite
 from vijax.families.excess import less_half_product
 from vijax.families.held import CENTRE, lost_spread, require_held
@@ -66,6 +67,7 @@ class NormalWishart(Family):
     event_ndims: ClassVar = (1, 2, 0, 0)
 
     @classmethod
+    @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
         """From m (*batch, D), kappa (*batch,), and the Wishart's degrees (*batch,) and scale (*batch, D, D).
 
@@ -74,18 +76,19 @@ class NormalWishart(Family):
             that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is lost beside
             strength * location location'.
         """
-        m, kappa, degrees, scale = as_floats(location, strength, degrees, scale)
+        xp, m, kappa, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
         require(m.ndim >= 1 and m.shape[-1:] == scale.shape[-1:], "location", f"vectors of {scale.shape[-1:]}", m.shape)
-        require(jnp.isfinite(m), "location", "finite numbers", m)
+        require(finite(m), "location", "finite numbers", m)
         require(positive_and_finite(kappa), "strength", "positive finite numbers", kappa)
         degrees, scale = checked_degrees(degrees, scale, "scale")
         batch = jnp.broadcast_shapes(m.shape[:-1], kappa.shape, degrees.shape)
-        m, kappa = jnp.broadcast_to(m, batch + m.shape[-1:]), jnp.broadcast_to(kappa, batch)
-        wishart = Wishart.from_degrees_scale(jnp.broadcast_to(degrees, batch), scale)
-        linear, raw = kappa[..., None] * m, wishart.rate + 0.5 * kappa[..., None, None] * outer(m, m)
-        raw += wishart.rate - _rate(raw, linear, kappa)  # what the rounding of `linear` changed
-        require_held("scale", _lost_scale, jnp.broadcast_to(scale, raw.shape), -raw, linear, kappa, remedy=CENTRE)
-        return cls(linear, -raw, -0.5 * kappa, wishart.half_degrees)
+        m, kappa = xp.broadcast_to(m, batch + m.shape[-1:]), xp.broadcast_to(kappa, batch)
+        wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
+        _, rate, half_degrees = on_host(wishart.rate, wishart.half_degrees)
+        linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
+        raw = raw + (rate - _rate(raw, linear, kappa))  # what the rounding of `linear` changed
+        require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), -raw, linear, kappa, remedy=CENTRE)
+        return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     @property
     def strength(self) -> Float[Array, "*batch"]:

@@ -8,7 +8,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, domain_mask, family, ratio_or_zero, require
+from vijax.families.base import (
+    Family,
+    as_float,
+    domain_mask,
+    family,
+    finite,
+    positive_and_finite,
+    ratio_or_zero,
+    require,
+)
+from vijax.families.construction import constructor, on_host
 from vijax.families.log_factorial import deviance, is_count, log_factorial_gap, poisson_gap
 from vijax.families.special import expm1_minus_identity, log_gamma
 
@@ -39,17 +49,19 @@ class Poisson(Family):
     discrete: ClassVar = True
 
     @classmethod
+    @constructor
     def from_rate(cls, rate: Any) -> Self:
         """From the mean, positive and finite. Raises ValueError on others."""
-        rate = as_float(rate)
-        require((rate > 0) & jnp.isfinite(rate), "rate", "positive finite numbers", rate)
-        return cls(jnp.log(rate))
+        xp, rate = on_host(as_float(rate))
+        require(positive_and_finite(rate), "rate", "positive finite numbers", rate)
+        return cls(xp.log(rate))
 
     @classmethod
+    @constructor
     def from_log_rate(cls, log_rate: Any) -> Self:
         """From the log of the mean, any finite number. Raises ValueError on others."""
         log_rate = as_float(log_rate)
-        require(jnp.isfinite(log_rate), "log_rate", "finite numbers", log_rate)
+        require(finite(log_rate), "log_rate", "finite numbers", log_rate)
         return cls(log_rate)
 
     @property

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.excess import product_difference, without_rounding_below_zero
 from vijax.families.mills import SWITCH, log_mills, mills_tails
 
@@ -48,15 +49,17 @@ class TruncatedNormal(Family):
     event_ndims: ClassVar = (0, 0)
 
     @classmethod
+    @constructor
     def from_mean_variance(cls, location: Any, spread: Any) -> Self:
         """From the mean and the variance that the normal had before it was cut off, broadcast together.
 
         Raises:
           ValueError: a location that is not finite, or a spread that is not positive and finite.
         """
-        location, spread = jnp.broadcast_arrays(*as_floats(location, spread))
-        require(jnp.isfinite(location), "location", "finite numbers", location)
-        require((spread > 0) & jnp.isfinite(spread), "spread", "positive finite numbers", spread)
+        xp, *values = on_host(*as_floats(location, spread))
+        location, spread = xp.broadcast_arrays(*values)
+        require(finite(location), "location", "finite numbers", location)
+        require(positive_and_finite(spread), "spread", "positive finite numbers", spread)
         return cls(location / spread, -0.5 / spread)
 
     @property

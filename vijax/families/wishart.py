@@ -20,11 +20,12 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families import special
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, require
+from vijax.families.construction import constructor, on_host
 from vijax.families.elasticity import elasticity_minus_one
 from vijax.families.gamma import Gamma
 from vijax.families.held import RESCALE, lost_spread, require_held
-from vijax.families.matrices import half_log_det, inverse, positive_definite, solve, symmetric, transpose
+from vijax.families.matrices import half_log_det, inverse, inverse_of, positive_definite, solve, symmetric, transpose
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
 
 
@@ -71,6 +72,7 @@ class Wishart(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (2, 0)
 
     @classmethod
+    @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
         """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
 
@@ -79,7 +81,7 @@ class Wishart(Family):
             inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
         """
         degrees, scale = checked_degrees(degrees, scale, "scale")
-        double_rate = inverse(jnp.linalg.cholesky(scale))
+        double_rate = inverse_of(scale)
         require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)
         return cls(-0.5 * double_rate, 0.5 * degrees)
 
@@ -256,14 +258,14 @@ class Wishart(Family):
 # --- shared with the inverse Wishart and the normal-Wishart -----------------------------------------------------------
 def checked_degrees(degrees: Any, matrix: Any, name: str) -> tuple[Array, Array]:
     """Degrees and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
-    degrees, matrix = as_floats(degrees, matrix)
+    xp, degrees, matrix = on_host(*as_floats(degrees, matrix))
     square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2]
     require(square, name, "a matrix (..., D, D)", f"shape {matrix.shape}")
     matrix = positive_definite(matrix, name)
-    enough = (degrees > matrix.shape[-1] - 1) & jnp.isfinite(degrees)
+    enough = (degrees > matrix.shape[-1] - 1) & finite(degrees)
     require(enough, "degrees", f"finite numbers above D - 1 = {matrix.shape[-1] - 1}", degrees)
     batch = jnp.broadcast_shapes(degrees.shape, matrix.shape[:-2])
-    return jnp.broadcast_to(degrees, batch), jnp.broadcast_to(matrix, batch + matrix.shape[-2:])
+    return xp.broadcast_to(degrees, batch), xp.broadcast_to(matrix, batch + matrix.shape[-2:])
 
 
 def gram(root: Array) -> Array:

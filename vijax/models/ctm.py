@@ -18,15 +18,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import estep as esteps
 from vijax.batch import Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
+from vijax.compiler import quick_jit
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
 from vijax.families import Dirichlet, NormalWishart, Product
-from vijax.families.base import as_float, require, require_integers
+from vijax.families.base import as_float, positive_and_finite, require, require_integers
 from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
 from vijax.likelihood import softmax_mixture
@@ -78,7 +80,7 @@ def ctm(
     require_integers(vocab_size=vocab_size)
     eta = as_float(eta, "eta")
     require(eta.shape in ((), (vocab_size,)), "eta", f"a scalar or shape ({vocab_size},)", eta.shape)
-    require((eta > 0) & jnp.isfinite(eta), "eta", "positive finite numbers", eta)
+    require(positive_and_finite(eta), "eta", "positive finite numbers", eta)
     require(num_samples >= 2 and num_samples % 2 == 0, "num_samples", "an even number >= 2", num_samples)
     logits = _vague(num_topics) if logits is None else logits
     require(isinstance(logits, NormalWishart), "logits", "a vijax.NormalWishart", type(logits).__name__)
@@ -107,7 +109,7 @@ def ctm(
 
 def _vague(num_topics: int) -> NormalWishart:
     degrees = num_topics + 2.0
-    return NormalWishart.from_parameters(jnp.zeros(num_topics), 1.0, degrees, jnp.eye(num_topics) / degrees)
+    return NormalWishart.from_parameters(np.zeros(num_topics), 1.0, degrees, np.eye(num_topics) / degrees)
 
 
 def _cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
@@ -210,7 +212,7 @@ def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any,
     from vijax.evaluate import gaussian_completion
 
     del hyper
-    logits = estimates["logits"].mean()
+    logits = _mean(estimates["logits"])
     return gaussian_completion(
         smoothed_topics(estimates),
         logits.mean,
@@ -219,3 +221,8 @@ def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any,
         key,
         estep=estep,
     )
+
+
+@quick_jit
+def _mean(estimate: Any) -> Any:
+    return estimate.mean()

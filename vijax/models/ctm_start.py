@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.batch import Documents, Minibatch
@@ -21,7 +22,7 @@ def start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batc
     LDA's): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start -8.286. Sigma near
     the identity, held as firmly as by ten documents, so that modes exist."""
     degrees = num_topics + 10.0
-    logits = NormalWishart.from_parameters(jnp.zeros(num_topics), 10.0, degrees, jnp.eye(num_topics) / degrees)
+    logits = NormalWishart.from_parameters(np.zeros(num_topics), 10.0, degrees, np.eye(num_topics) / degrees)
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
     if batch is not None:
         concentration = prior["topics"].concentration  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart, Point
 from vijax.families.base import as_float, require, require_integers
+from vijax.families.construction import on_host
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
@@ -35,7 +36,7 @@ class Emission(NamedTuple):
 
     prior: Family
     log_likelihood: LogLikelihood
-    example: Array
+    example: Array | np.ndarray
     check: Callable[[Any], None]
     predictive: LogPredictive | None = None
 
@@ -91,7 +92,7 @@ def bernoulli(num_components: int, dim: int, alpha: Any = 1.0, beta: Any = 1.0) 
     return Emission(
         prior=prior,
         log_likelihood=lambda s, y: s.log @ y + s.log1m @ (1 - y),
-        example=jnp.zeros(dim),
+        example=np.zeros(dim),
         check=checker(dim, binary, "zeros and ones"),
         predictive=_bernoulli_predictive,
     )
@@ -110,7 +111,7 @@ def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) ->
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.log @ y - jnp.sum(s.value, -1) - jnp.sum(gammaln(y + 1))
 
-    return Emission(prior, log_likelihood, jnp.ones(dim), checker(dim, is_count, "counts 0, 1, 2, ..."))
+    return Emission(prior, log_likelihood, np.ones(dim), checker(dim, is_count, "counts 0, 1, 2, ..."))
 
 
 def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emission:
@@ -120,7 +121,7 @@ def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emissio
     sizes = _sizes(num_components, vocab_size)
     prior = Dirichlet.from_concentration(_full("eta", eta, sizes))
     check = checker(vocab_size, is_count, "counts 0, 1, 2, ...")
-    return Emission(prior, lambda s, y: s.log @ y, jnp.ones(vocab_size), check)
+    return Emission(prior, lambda s, y: s.log @ y, np.ones(vocab_size), check)
 
 
 def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: Any = 100.0) -> Emission:
@@ -132,7 +133,7 @@ def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.value @ y - 0.5 * (jnp.sum(s.square, -1) + y @ y + dim * math.log(2 * math.pi))
 
-    return Emission(prior, log_likelihood, jnp.zeros(dim), checker(dim, **_REAL))
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **_REAL))
 
 
 def diagonal_gaussian(
@@ -148,7 +149,7 @@ def diagonal_gaussian(
         squares = jnp.sum(s.precision_times_square - s.log_precision, -1) + s.precision @ y**2
         return s.precision_times_mean @ y - 0.5 * (squares + dim * math.log(2 * math.pi))
 
-    return Emission(prior, log_likelihood, jnp.zeros(dim), checker(dim, **_REAL))
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **_REAL))
 
 
 def full_gaussian(
@@ -171,19 +172,19 @@ def full_gaussian(
     """
     sizes = _sizes(num_components, dim)
     degrees = dim + 2.0 if degrees is None else degrees
-    scale = jnp.eye(dim) / degrees if scale is None else as_float(scale, "scale")
+    scale = np.eye(dim) / degrees if scale is None else as_float(scale, "scale")
     prior = NormalWishart.from_parameters(
         location=_full("location", location, sizes),
         strength=_full("strength", strength, sizes[:1]),
         degrees=_full("degrees", degrees, sizes[:1]),
-        scale=jnp.broadcast_to(scale, (num_components, dim, dim)),
+        scale=_full("scale", scale, (num_components, dim, dim)),
     )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         spread = (y @ s.precision) @ y  # in this order an observation costs K D floats, not D^2, and none is transposed
         return s.precision_times_mean @ y - 0.5 * (spread + s.quadratic - s.log_det + dim * math.log(2 * math.pi))
 
-    return Emission(prior, log_likelihood, jnp.zeros(dim), checker(dim, **_REAL))
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **_REAL))
 
 
 # --- arguments and data ---------------------------------------------------------------------------------------------
@@ -196,7 +197,8 @@ def _full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
     value = as_float(value, name)
     fits = value.ndim <= len(shape) and all(a in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False))
     require(fits, name, f"a shape that broadcasts to {shape}", value.shape)
-    return jnp.broadcast_to(value, shape)
+    xp, value = on_host(value)
+    return xp.broadcast_to(value, shape)
 
 
 def checker(dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str, centred: bool = False) -> Any:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
+from vijax.compiler import quick_jit
 from vijax.families import Product
 from vijax.families.base import require
 from vijax.families.domain import require_proper
@@ -130,7 +131,7 @@ def _couplings(
 def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
     """ValueError where the energy is -inf, or NaN, at mean statistics: wherever the data are (`every`), or wherever
     they are positive."""
-    values = np.asarray(jax.jit(fn)({name: q.expected_stats() for name, q in families.items()}))
+    values = np.asarray(quick_jit(fn)({name: q.expected_stats() for name, q in families.items()}))
     values = values if every else values[list(POSITIVE)]
     if np.isfinite(values).any():
         return
@@ -150,4 +151,4 @@ def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, e
 
 def zeros(shapes: PyTree) -> PyTree:
     """Zeros of these shapes."""
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)

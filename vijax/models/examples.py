@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from vijax.families.base import require
 
@@ -32,10 +32,10 @@ def values_like(example: PyTree) -> PyTree:
     (8, 3)
     """
     rng = np.random.default_rng(1)
-    return jax.tree.map(lambda leaf: jnp.stack(_values(np.asarray(leaf), rng)), jax.tree.map(jnp.asarray, example))
+    return jax.tree.map(lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(jnp.asarray, example))
 
 
-def _values(x: np.ndarray, rng: np.random.Generator) -> list[Array]:
+def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     away, coin = np.where(x < 0, -1, 1), rng.choice([-1, 1], x.shape)
     if np.issubdtype(x.dtype, np.bool_):
         yes = np.ones(x.shape, bool)
@@ -51,7 +51,7 @@ def _values(x: np.ndarray, rng: np.random.Generator) -> list[Array]:
         others = [real, rng.uniform(0.05, 0.95, x.shape), *whole, -real, coin, -coin]
     else:
         others = [x] * 7
-    return [jnp.asarray(value, x.dtype) for value in (x, *others)]
+    return [np.asarray(value, x.dtype) for value in (x, *others)]
 
 
 def shapes(group: PyTree) -> PyTree:

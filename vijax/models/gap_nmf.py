@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import estep as esteps
 from vijax.batch import Minibatch
+from vijax.compiler import step_jit
 from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
@@ -232,7 +233,7 @@ def _score(hyper: Hyper, posterior: Estimates, data: PyTree, key: PRNGKeyArray) 
     return HeldOut.of(np.asarray(said.per_group, np.float64))
 
 
-_bound = jax.jit(_local_elbo, static_argnames="estep")
+_bound = step_jit(_local_elbo, static_argnames="estep")
 
 
 def _checker(num_rows: int) -> Callable[[PyTree], None]:

@@ -23,8 +23,10 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from vijax.compiler import step_jit
 from vijax.expectation import Expectation, exact
 from vijax.families.base import as_float, require
+from vijax.families.matrices import is_definite
 from vijax.likelihood import Likelihood, as_likelihood
 from vijax.model import Hyper
 from vijax.models.kernels import Kernel, kernel_named
@@ -105,7 +107,7 @@ def gp(
         # At a training input nothing is left but rounding, of either sign.
         return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
-    _check_kernel(kernel_of(values), anchors, size, matrix(values))
+    _check_kernel(kernel_of(values), anchors, size, step_jit(matrix)(values))
     return PredictorModel(
         hyper=values,
         prior=prior,
@@ -163,14 +165,14 @@ def total_memory() -> float:
 
 def _check_kernel(kernel: Any, x: Any, size: int, matrix: Array) -> None:
     """Shape, symmetry, positive definiteness, each with its own message."""
-    shape = jnp.shape(kernel(x, x))
+    shape = jax.eval_shape(lambda: kernel(x, x)).shape
     require(shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape)
     k = np.asarray(matrix)
     require(np.isfinite(k), "kernel", "a finite matrix", matrix)
     scale = float(np.max(np.abs(k)))
     gap = float(np.max(np.abs(k - k.T)))
     require(gap <= 1e-4 * scale, "kernel", "a symmetric matrix", f"entries that differ by {gap:.3g}")
-    definite = np.all(np.isfinite(np.asarray(jnp.linalg.cholesky(matrix))))
+    definite = np.all(is_definite(k))
     smallest = "" if definite else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside a largest entry of {scale:.3g}"
     require(
         definite,

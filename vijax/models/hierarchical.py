@@ -188,7 +188,7 @@ def _regression(
     """The model whose rows have log densities `fits`, those of padding `filler` or 0, and locals `augmentation` beside
     the coefficients; to be called with further globals and a start."""
     people = population(dim, covariance, **hyperprior)
-    unit = MultivariateNormal.from_mean_cov(jnp.zeros(dim), jnp.eye(dim))
+    unit = MultivariateNormal.from_mean_cov(np.zeros(dim), np.eye(dim))
 
     def energy(stats: Any, group: Group) -> Float[Array, ""]:
         padding = 0.0 if filler is None else filler(stats)
@@ -200,7 +200,7 @@ def _regression(
             globals={"population": people.prior, **(globals or {})},
             locals=lambda group: {"coefficients": unit, **augmentation(group[1].shape[0])},
             energy=energy,
-            example=(jnp.ones((2, dim)), jnp.ones(2), jnp.ones(2, bool)),
+            example=(np.ones((2, dim)), np.ones(2), np.ones(2, bool)),
             init=init,
             check_data=functools.partial(check_groups, dim=dim, valid=valid, expected=expected),
         )

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
+from vijax.compiler import step_jit
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Padded, Product, chains
 from vijax.families.base import require, require_positive
 from vijax.model import Estimates, Model
@@ -65,7 +66,7 @@ def hmm(
     given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
     require_positive(**given)
     require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
-    rows = transition_concentration * jnp.ones((size, size)) + stickiness * jnp.eye(size)
+    rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
 
     def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
         y, _ = group
@@ -77,18 +78,18 @@ def hmm(
     def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
         y, mask = group
         dtype = jnp.result_type(float)
-        zeros = jnp.zeros(size, dtype), jnp.zeros((size, size), dtype), jnp.zeros((len(y), size), dtype)
+        zeros = (jnp.asarray(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size)))
         return {"z": Padded(MarkovChain(*zeros), jnp.asarray(mask, bool))}
 
     return energy_model(
         globals={
-            "initial": Dirichlet.from_concentration(jnp.full(size, initial_concentration)),
+            "initial": Dirichlet.from_concentration(initial_concentration * np.ones(size)),
             "transition": Dirichlet.from_concentration(rows),
             "components": emission.prior,
         },
         locals=locals_,
         energy=energy,
-        example=(jnp.stack([emission.example, emission.example]), jnp.array([True, True])),
+        example=(np.stack([emission.example, emission.example]), np.array([True, True])),
         init=init or states_by_kmeans(size),
         check_data=lambda data: _check(emission, data),
         score=lambda hyper, q, data, key: score(emission, q, data),
@@ -117,12 +118,12 @@ def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
     _check(emission, data)
     y, mask = map(np.asarray, data)
     with jax.enable_x64(True):
-        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), dict(q))
-        densities = _log_densities(emission.log_likelihood, q, jnp.asarray(y, jnp.float64), jnp.asarray(mask))
+        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
+        densities = _log_densities(emission.log_likelihood, q, np.asarray(y, np.float64), mask)
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(step_jit, static_argnums=0)
 def _log_densities(log_likelihood: Any, q: Estimates, y: Array, mask: Array) -> Float[Array, " N"]:
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))

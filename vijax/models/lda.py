@@ -28,7 +28,7 @@ from vijax.batch import Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import Locals
 from vijax.families import Dirichlet, Point, Product
-from vijax.families.base import as_float, require, require_integers
+from vijax.families.base import as_float, positive_and_finite, require, require_integers
 from vijax.gather import sum_over_rows
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 
@@ -119,7 +119,7 @@ def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
 def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
     value = as_float(value, name)
     require(value.shape in ((), (size,)), name, f"a scalar or shape ({size},)", value.shape)
-    require(jnp.all((value > 0) & jnp.isfinite(value)), name, "positive finite numbers", value)
+    require(positive_and_finite(value), name, "positive finite numbers", value)
     return value
 
 

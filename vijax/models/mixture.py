@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
 from vijax.families import Categorical, Dirichlet
 from vijax.families.base import as_float, require
+from vijax.families.construction import on_host
 from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
@@ -57,7 +59,8 @@ def mixture(
     size = emission.num_components
     concentration = as_float(concentration, "concentration")
     require(concentration.shape in ((), (size,)), "concentration", f"a scalar or shape ({size},)", concentration.shape)
-    prior = Dirichlet.from_concentration(jnp.broadcast_to(concentration, (size,)))
+    xp, concentration = on_host(concentration)
+    prior = Dirichlet.from_concentration(xp.broadcast_to(concentration, (size,)))
     known = None if weights is None else _probabilities(weights, size)
 
     def energy(stats: Any, y: Array) -> Float[Array, ""]:
@@ -66,7 +69,7 @@ def mixture(
 
     return energy_model(
         globals={"components": emission.prior, **({"weights": prior} if known is None else {})},
-        locals={"z": Categorical(jnp.zeros(size))},
+        locals={"z": Categorical.from_logits(np.zeros(size))},
         energy=energy,
         example=emission.example,
         init=init or starts.kmeans_plus_plus(),
@@ -78,9 +81,10 @@ def mixture(
 def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
     weights = as_float(weights, "weights")
     require(weights.shape in ((), (size,)), "weights", f"a scalar or shape ({size},)", weights.shape)
-    weights = jnp.broadcast_to(weights, (size,))
-    require(jnp.all(weights > 0) & (jnp.abs(jnp.sum(weights) - 1) < 1e-5), "weights", "positive, of sum 1", weights)
-    return weights / jnp.sum(weights)
+    xp, weights = on_host(weights)
+    weights = xp.broadcast_to(weights, (size,))
+    require(xp.all(weights > 0) & (xp.abs(xp.sum(weights) - 1) < 1e-5), "weights", "positive, of sum 1", weights)
+    return jnp.asarray(weights / xp.sum(weights))
 
 
 def score(emission: Emission, q: Estimates, data: PyTree, weights: Float[Array, " K"] | None = None) -> Any:

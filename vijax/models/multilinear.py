@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vijax.compiler import quick_jit
+
 Statistics = Mapping[str, Any]
 Field = tuple[str, int]
 _TOLERANCE = 1e-3  # of the largest term; rounding in float32 stays a hundred times below, a real product far above
@@ -45,7 +47,7 @@ def coupled_variables(
       NowhereFiniteError: `fn` is finite nowhere, so no polynomial.
     """
     fields = [(name, i) for name in stats for i in range(len(stats[name]))]
-    value, rng = jax.jit(fn), np.random.default_rng(0)
+    value, rng = quick_jit(fn), np.random.default_rng(0)
     base = _random(rng, stats)
     at_base = np.asarray(value(base), np.float64)
     known = np.isfinite(at_base)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
-from vijax.families.base import as_float, require, require_integers
+from vijax.families.base import as_float, positive_and_finite, require, require_integers
+from vijax.families.construction import on_host
 
 
 class Population(NamedTuple):
@@ -51,10 +52,11 @@ def population(
     require_integers(dim=dim)
     require(covariance in ("full", "diagonal"), "covariance", '"full" or "diagonal"', repr(covariance))
     location, spread = _vector("location", location, dim), _vector("spread", spread, dim)
-    require((spread > 0) & jnp.isfinite(spread), "spread", "positive finite numbers", spread)
+    require(positive_and_finite(spread), "spread", "positive finite numbers", spread)
     if covariance == "full":
         degrees = dim + 2.0 if degrees is None else degrees
-        scale = jnp.diag(1 / (degrees * spread**2))
+        xp, spread = on_host(spread)
+        scale = xp.diag(1 / (degrees * spread**2))
         return Population(NormalWishart.from_parameters(location, strength, degrees, scale), _full)
     shape = 1.5 if degrees is None else 0.5 * degrees
     return Population(NormalGamma.from_parameters(location, strength, shape, shape * spread**2), _diagonal)
@@ -74,4 +76,5 @@ def _diagonal(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
 def _vector(name: str, value: Any, dim: int) -> Float[Array, " D"]:
     value = as_float(value, name)
     require(value.shape in ((), (dim,)), name, f"a scalar or shape ({dim},)", value.shape)
-    return jnp.broadcast_to(value, (dim,))
+    xp, value = on_host(value)
+    return xp.broadcast_to(value, (dim,))

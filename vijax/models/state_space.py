@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
+from vijax.compiler import step_jit
 from vijax.families import (
     LinearGaussianChain,
     LinearGaussianChainStats,
@@ -184,13 +185,13 @@ def score(q: Estimates, data: PyTree, dim: int) -> Any:
     _check(data, dim)
     y, mask = map(np.asarray, data)
     with jax.enable_x64(True):
-        q = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), dict(q))
+        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         stats = {name: found.stats(found.mean()) for name, found in q.items()}
-        densities = log_densities(stats, jnp.asarray(y, jnp.float64), jnp.asarray(mask, bool))
+        densities = log_densities(stats, np.asarray(y, np.float64), np.asarray(mask, bool))
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 
-@jax.jit
+@step_jit
 def log_densities(stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]) -> Float[Array, " N"]:
     """log p(y_n | globals) of the observed entries of each sequence, from the statistics of a point."""
     num_states = stats["initial"].precision.shape[0]

@@ -106,7 +106,8 @@ def collapsed_gibbs_lda(
     corpus = as_corpus(documents)
     burn_in = num_sweeps - 1 if burn_in is None else burn_in
     _check_sizes(num_topics, num_sweeps, burn_in, num_lanes)
-    prior = Prior(check_alpha(alpha, num_topics), check_alpha(eta, len(corpus.word_counts()), "eta"))
+    concentrations = check_alpha(alpha, num_topics), check_alpha(eta, len(corpus.word_counts()), "eta")
+    prior = Prior(*map(jnp.asarray, concentrations))
     _check_countable(corpus.num_tokens, prior.alpha.dtype)
     lanes = jax.device_put(deal_lanes(corpus, min(num_lanes, corpus.num_documents)))
     counts = random_start(lanes, prior, corpus.num_documents, key)

@@ -1,0 +1,37 @@
+"""How families are made of concrete numbers: in NumPy, for a program for each operation costs more than all of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Make = TypeVar("Make", bound=Callable)
+
+
+def on_host(*values: Any) -> tuple[Any, ...]:
+    """NumPy, and the values in it; `jax.numpy`, and the values as they are, where one of them is traced.
+
+    >>> xp, x = on_host(jnp.ones(3))
+    >>> xp.sum(x)
+    np.float32(3.0)
+    """
+    if any(isinstance(x, jax.core.Tracer) for x in values):
+        return jnp, *values
+    return np, *map(np.asarray, values)
+
+
+def constructor(make: Make) -> Make:
+    """The decorator of a function that makes a family: what it computed `on_host` becomes arrays of JAX, and as in JAX
+    nothing is said of overflow."""
+
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return jax.tree.map(jnp.asarray, make(*args, **kwargs))
+
+    return made  # type: ignore[return-value]

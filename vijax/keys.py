@@ -1,0 +1,26 @@
+"""Random keys made between programs, each by a program that is compiled quickly."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from vijax.compiler import quick_jit
+
+fold_in = quick_jit(jax.random.fold_in)
+"""`jax.random.fold_in`."""
+
+
+@quick_jit
+def two(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """`jax.random.split`."""
+    first, second = jax.random.split(key)
+    return first, second
+
+
+@quick_jit
+def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""]]:
+    """Keys of a run's start and of its steps, and the seed of the order of its batches."""
+    key_init, key_run, key_order = jax.random.split(key, 3)
+    return key_init, key_run, jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max)

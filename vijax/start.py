@@ -1,0 +1,56 @@
+"""The state that a run begins with, made by one program, which is compiled quickly for it runs once."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax.algorithm import Algorithm
+from vijax.batch import Minibatch, is_whole
+from vijax.compiler import kept, quick_jit, step_jit
+from vijax.loader import Loader
+
+LARGE = 1 << 20
+"""Numbers in a first batch from which on a start costs more to run than to compile well."""
+
+READS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What JAX raises at Python that asks a traced array for its values."""
+
+
+@quick_jit
+def copied(state: Any) -> Any:
+    """A state that chunks may consume: the caller keeps his, and no two leaves share a buffer."""
+    return jax.tree.map(jnp.copy, state)
+
+
+def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> Any:
+    """The state of step 0, to be consumed; the first batch is there for models whose start depends on the data."""
+    batch = next(iter(loader.batches(0, 1)))
+    if isinstance(batch, Minibatch) and is_whole(batch):
+        batch = batch._replace(num_groups=None)  # which says that it is, also where it is traced
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(batch))
+    compiled = step_jit if size >= LARGE else quick_jit
+    program = kept(alg.init, compiled, lambda init: compiled(_bind(init)))
+    try:
+        return program(key, batch)
+    except READS_VALUES:  # a start of the user's own may compute in NumPy
+        return copied(alg.init(key, batch))
+
+
+def _bind(of: weakref.ref[Callable]) -> Callable[..., Any]:
+    def begin(key: PRNGKeyArray, batch: Any) -> Any:
+        init: Any = of()
+        return jax.tree.map(jnp.copy, init(key, batch))
+
+    return begin
