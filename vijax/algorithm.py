@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from vijax import describe, safeguard, tree
+from vijax import by_value, describe, safeguard, tree
 from vijax.batch import Minibatch, as_minibatch, is_whole
 from vijax.choices import check_estep, check_estimands, check_model, check_names, check_parts
 from vijax.estimand import Estimand, distribution
@@ -189,8 +190,13 @@ def compose(
         num_parts=num_parts,
     )
     check_parts(spec)
-    optimizer = hyper_optimizer or optax.adam(0.01)
-    return Algorithm(_init(spec, optimizer), _step(spec, optimizer), spec)
+    optimizer = hyper_optimizer or ADAM
+    init, step = by_value.of(model, _Init(spec, optimizer)), by_value.of(model, _Step(spec, optimizer))
+    return Algorithm(init, step, spec)
+
+
+ADAM = optax.adam(0.01)
+"""The default optimiser of hyperparameters: one object, for optimisers are equal to themselves alone."""
 
 
 def _check_variables(model: Model, **chosen: PerVariable) -> None:
@@ -201,9 +207,15 @@ def _check_variables(model: Model, **chosen: PerVariable) -> None:
             check_known(argument, choice, names)
 
 
-def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., State]:
-    def init(key: PRNGKeyArray, batch: Any = None) -> State:
-        model = spec.model
+@dataclasses.dataclass(frozen=True)
+class _Init:
+    """`Algorithm.init`. Equal to another one of equal choices."""
+
+    spec: Spec
+    optimizer: optax.GradientTransformation
+
+    def __call__(self, key: PRNGKeyArray, batch: Any = None) -> State:
+        spec, model = self.spec, self.spec.model
         batch = None if batch is None else as_minibatch(batch, spec.num_groups, spec.full_data)
         hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
         posterior = model.init(hyper, key, spec.start(hyper), batch)
@@ -215,7 +227,7 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
             posterior=posterior,
             memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
             hyper=hyper,
-            opt_state=optimizer.init(log_hyper(hyper, spec.learn)),
+            opt_state=self.optimizer.init(log_hyper(hyper, spec.learn)),
             step_size=jnp.zeros((), dtype),
             penalty=jnp.zeros((), dtype),
             local=None if start is None else start(hyper, batch),
@@ -223,25 +235,28 @@ def _init(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., 
             **fresh_counts(dtype),
         )
 
-    return init
 
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """`Algorithm.step`. Equal to another one of equal choices."""
 
-def _step(spec: Spec, optimizer: optax.GradientTransformation) -> Callable[..., tuple[State, Info]]:
-    def step(key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+    spec: Spec
+    optimizer: optax.GradientTransformation
+
+    def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         check_state(key, state, State)
+        spec = self.spec
         batch = as_minibatch(batch, spec.num_groups, spec.full_data)
         theta = log_hyper(state.hyper, spec.learn)
         moved = _move(spec, key, state, batch, theta)
         penalty, penalty_grad = _penalty(spec, state, theta)
         theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
-        hyper, opt_state = ascend_hyper(optimizer, theta_grad, theta, state)
+        hyper, opt_state = ascend_hyper(self.optimizer, theta_grad, theta, state)
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
         ok = (non_finite == 0) & tree.all_finite((moved.posterior, hyper))
         info = _info(moved, penalty, non_finite, ok)
         new = _advance(ok, state, moved, hyper, opt_state)
         return counted(ok, state, new._replace(penalty=penalty)), info
-
-    return step
 
 
 class _Moved(NamedTuple):

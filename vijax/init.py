@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.batch import Minibatch, fill_padding, weighted_sum
+from vijax.by_value import by_value
 from vijax.families import Categorical, Family, Product
 from vijax.families.base import require, require_integers, require_positive
 
@@ -75,12 +76,14 @@ class Context(NamedTuple):
 Init = Callable[[PRNGKeyArray, Context], Product]
 
 
+@by_value
 def prior() -> Init:
     """At the prior: for models whose components cannot be exchanged."""
     # Not context.prior, which for maximum likelihood is flat and has no mode to start from.
     return lambda key, context: context.energy.prior(context.hyper)
 
 
+@by_value
 def random_responsibilities(concentration: float = 1.0) -> Init:
     """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
 
@@ -111,11 +114,13 @@ def random_responsibilities(concentration: float = 1.0) -> Init:
     return start
 
 
+@by_value
 def near_symmetric() -> Init:
     """Responsibilities from a symmetric Dirichlet(100): all components nearly alike, symmetry just broken."""
     return random_responsibilities(100.0)
 
 
+@by_value
 def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: int = 10) -> Init:
     """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), then
     rounds of Lloyd's algorithm.

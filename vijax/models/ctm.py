@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import estep as esteps
 from vijax.batch import Documents, Minibatch
+from vijax.by_value import by_value
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.compiler import quick_jit
 from vijax.estep import GaussianLocals, LogisticNormal
@@ -37,6 +38,7 @@ from vijax.models.ctm_start import start
 from vijax.models.lda import likelihood_table, smoothed_topics
 
 
+@by_value
 def ctm(
     num_topics: int,
     vocab_size: int,

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
+from vijax.by_value import by_value
 from vijax.families import Categorical, stick_breaking
 from vijax.families.base import as_float, require, require_positive
 from vijax.model import Estimates, Hyper, Model
@@ -28,6 +29,7 @@ from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
 
 
+@by_value
 def dp_mixture(
     emission: Emission | None = None,
     concentration: float = 1.0,

@@ -16,6 +16,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
+from vijax.by_value import by_value
 from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart, Point
 from vijax.families.base import as_float, require, require_integers
 from vijax.families.construction import on_host
@@ -80,6 +81,7 @@ def log_predictive(log_likelihood: LogLikelihood, q: Family | Point, y: Float[Ar
     return log_likelihood(zeros, y) + jnp.sum(gain.reshape(gain.shape[0], -1), axis=1)
 
 
+@by_value
 def bernoulli(num_components: int, dim: int, alpha: Any = 1.0, beta: Any = 1.0) -> Emission:
     """D independent binary values; each component's probabilities are Beta(alpha, beta).
 
@@ -103,6 +105,7 @@ def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
     return jnp.sum(jnp.log(jnp.where(y > 0.5, q.alpha, q.beta) / (q.alpha + q.beta)), axis=-1)
 
 
+@by_value
 def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) -> Emission:
     """D independent counts; each component's rates are Gamma(shape, rate)."""
     sizes = _sizes(num_components, dim)
@@ -114,6 +117,7 @@ def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) ->
     return Emission(prior, log_likelihood, np.ones(dim), checker(dim, is_count, "counts 0, 1, 2, ..."))
 
 
+@by_value
 def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emission:
     """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is a vector of V
     counts, its likelihood that of the words in their order (no multinomial coefficient). One-hot rows are plain
@@ -124,6 +128,7 @@ def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emissio
     return Emission(prior, lambda s, y: s.log @ y, np.ones(vocab_size), check)
 
 
+@by_value
 def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: Any = 100.0) -> Emission:
     """Normal with unit variances (Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3): means are N(location,
     variance)."""
@@ -136,6 +141,7 @@ def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: 
     return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **_REAL))
 
 
+@by_value
 def diagonal_gaussian(
     num_components: int, dim: int, location: Any = 0.0, strength: Any = 0.01, shape: Any = 1.0, rate: Any = 1.0
 ) -> Emission:
@@ -152,6 +158,7 @@ def diagonal_gaussian(
     return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **_REAL))
 
 
+@by_value
 def full_gaussian(
     num_components: int,
     dim: int,

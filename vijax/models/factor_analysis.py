@@ -19,12 +19,14 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
+from vijax.by_value import by_value
 from vijax.families import Gamma, MultivariateNormal, Product
 from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 
 
+@by_value
 def factor_analysis(
     dim: int,
     num_factors: int,

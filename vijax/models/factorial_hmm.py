@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
+from vijax.by_value import by_value
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Padded, Product
 from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
@@ -30,6 +31,7 @@ from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values
 
 
+@by_value
 def factorial_hmm(
     dim: int,
     num_chains: int,

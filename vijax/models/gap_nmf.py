@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import estep as esteps
 from vijax.batch import Minibatch
+from vijax.by_value import by_value
 from vijax.compiler import step_jit
 from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
@@ -38,6 +39,7 @@ from vijax.models.emission import checker, is_count
 Init = Callable[[PRNGKeyArray, Product], Product]
 
 
+@by_value
 def gap_nmf(
     num_rows: int,
     num_components: int,

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import init as starts
+from vijax.by_value import by_value
 from vijax.families import Gamma, MultivariateNormal, Product, TruncatedNormal
 from vijax.families.base import as_float, require_positive
 from vijax.model import Model
@@ -36,6 +37,7 @@ from vijax.models.population import population
 Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]
 
 
+@by_value
 def hierarchical_linear_regression(
     dim: int,
     covariance: Literal["full", "diagonal"] = "full",
@@ -87,6 +89,7 @@ def hierarchical_linear_regression(
     return model(globals={"noise": Gamma.from_shape_rate(as_float(shape), as_float(rate))}, init=start)
 
 
+@by_value
 def hierarchical_probit_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:
@@ -128,6 +131,7 @@ def hierarchical_probit_regression(
     return model()
 
 
+@by_value
 def multilevel_logistic_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
+from vijax.by_value import by_value
 from vijax.compiler import step_jit
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Padded, Product, chains
 from vijax.families.base import require, require_positive
@@ -28,6 +29,7 @@ from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values
 
 
+@by_value
 def hmm(
     emission: Emission | None = None,
     initial_concentration: float = 1.0,
@@ -96,6 +98,7 @@ def hmm(
     )
 
 
+@by_value
 def states_by_kmeans(num_states: int, num_iters: int = 10) -> starts.Init:
     """Each step in the state of the nearest centre: k-means++ on the observations of all sequences."""
 

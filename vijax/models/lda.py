@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import estep as esteps
 from vijax import tree
 from vijax.batch import Documents, Minibatch
+from vijax.by_value import by_value
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import Locals
 from vijax.families import Dirichlet, Point, Product
@@ -37,6 +38,7 @@ from vijax.model import Estimates, Hyper, LocalElbo, Model
 _LOG_FLOOR = -69.0
 
 
+@by_value
 def lda(
     num_topics: int,
     vocab_size: int,

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
+from vijax.by_value import by_value
 from vijax.families import Categorical, Dirichlet
 from vijax.families.base import as_float, require
 from vijax.families.construction import on_host
@@ -21,6 +22,7 @@ from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
 
 
+@by_value
 def mixture(
     emission: Emission | None = None,
     concentration: Any = 1.0,

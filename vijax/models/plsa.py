@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from vijax.by_value import by_value
 from vijax.families import Dirichlet, Product
 from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model, model
@@ -28,6 +29,7 @@ from vijax.model import Model, model
 Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]
 
 
+@by_value
 def plsa(
     num_topics: int,
     num_documents: int,

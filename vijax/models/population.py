@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vijax.by_value import by_value
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
 from vijax.families.base import as_float, positive_and_finite, require, require_integers
 from vijax.families.construction import on_host
@@ -24,6 +25,7 @@ class Population(NamedTuple):
     log_density: Callable[[Any, MultivariateNormalStats], Float[Array, ""]]
 
 
+@by_value
 def population(
     dim: int,
     covariance: Literal["full", "diagonal"],

@@ -19,12 +19,14 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
+from vijax.by_value import by_value
 from vijax.families import Gamma, MultivariateNormalGamma
 from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import conditional, energy_model
 
 
+@by_value
 def ard_regression(
     dim: int,
     shape: float = 1e-2,

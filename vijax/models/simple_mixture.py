@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.batch import Documents, Minibatch
+from vijax.by_value import by_value
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.families import Dirichlet, Product
 from vijax.families.base import require_integers, require_positive
@@ -23,6 +24,7 @@ from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.lda import near_uniform
 
 
+@by_value
 def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: float = 1.0) -> Model:
     """A mixture of bags of words: a topic for each document, not for each word as in `lda`.
 

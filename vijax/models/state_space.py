@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
+from vijax.by_value import by_value
 from vijax.compiler import step_jit
 from vijax.families import (
     LinearGaussianChain,
@@ -44,6 +45,7 @@ from vijax.models.sequences import check_pair, check_values
 _LOG_2PI = math.log(2 * math.pi)
 
 
+@by_value
 def linear_gaussian_state_space(
     dim: int,
     num_states: int,
@@ -139,6 +141,7 @@ def _fits(stats: Any, y: Float[Array, "T D"], mask: Bool[Array, " T"]) -> Float[
     return pull + 0.5 * (jnp.vdot(count, s.log_precision - _LOG_2PI) - spread)
 
 
+@by_value
 def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
     """States that predict: the leading principal components, scaled to variance one, of windows
     (y_t, ..., y_{t+L-1}) of the observations about their means, the columns of which are scaled alike (missing entries

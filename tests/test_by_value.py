@@ -1,0 +1,107 @@
+"""What is made again with equal settings compiles nothing anew."""
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import vijax as vi
+from vijax.data import synthetic
+
+KEY = jax.random.key(0)
+Y = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+CORPUS = synthetic.lda_corpus(num_documents=20, num_topics=2, vocab_size=12, seed=0)[0]
+
+
+def programs():
+    """How many programs JAX has compiled (or found in its cache on disk) in this process so far."""
+    return len(COMPILED)
+
+
+COMPILED: list[str] = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, duration, **_: (
+        COMPILED.append(event) if event == "/jax/core/compile/backend_compile_duration" else None
+    )
+)
+
+
+def mixture():
+    emission = vi.models.emission.diagonal_gaussian(2, 2, rate=np.ones(2))
+    return vi.models.mixture(emission, concentration=1.0, init=vi.init.kmeans_plus_plus())
+
+
+CASES = {
+    "mixture": (mixture, lambda model: vi.cavi(model, step_size=vi.step_size.constant(0.9)), Y, {}),
+    "lda": (
+        lambda: vi.models.lda(2, 12, alpha=0.1, estep=vi.estep.cvb0()),
+        lambda model: vi.ssvi(model, damping=0.5, learn=("alpha",)),
+        CORPUS,
+        {"batch_size": 10},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rebuilt_model_compiles_nothing(name):
+    make, algorithm, data, arguments = CASES[name]
+    run = lambda: vi.fit(algorithm(make()), data, num_steps=3, key=KEY, **arguments)
+    first, before = run(), programs()
+    assert before > 0
+    again = run()
+    assert programs() == before
+    assert again.alg.step is first.alg.step
+    for a, b in zip(jax.tree.leaves(first.state), jax.tree.leaves(again.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_other_settings_are_other_models():
+    assert mixture() is mixture()
+    emission = vi.models.emission.diagonal_gaussian
+    assert emission(2, 2, rate=np.ones(2)) is not emission(2, 2, rate=np.full(2, 2.0))
+    assert vi.models.lda(2, 12) is vi.models.lda(num_topics=2, vocab_size=12)
+    assert vi.models.lda(2, 12) is not vi.models.lda(2, 13)
+    with jax.enable_x64(True):
+        other = mixture()
+        assert other is mixture()
+    assert other is not mixture()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'topics'"):
+        vi.models.lda(topics=3)
+
+
+def coin():
+    return vi.model(
+        prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
+        local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    )
+
+
+def test_an_algorithm_of_a_model_of_ones_own_is_one_as_long_as_the_model_lives():
+    model = coin()
+    assert vi.svi(model).step is vi.svi(model).step
+    assert vi.svi(model).step is not vi.svi(model, step_size=vi.step_size.robbins_monro(kappa=0.6)).step
+    tuned = vi.svi(model, update=vi.update.within(0.5))
+    assert tuned.step is vi.svi(model, update=vi.update.within(0.5)).step
+    adam = optax.adam(0.1)
+    assert vi.cavi(model, update=vi.update.descend(adam)).step is vi.cavi(model, update=vi.update.descend(adam)).step
+    step = weakref.ref(vi.cavi(model).step)
+    del model, tuned
+    gc.collect()
+    assert step() is None
+
+
+def test_settings_without_a_hash_make_an_algorithm_all_the_same():
+    schedule = vi.step_size.proximal(jnp.float32(1.0))
+    alg = vi.cavi(coin(), step_size=schedule)
+    _, info = alg.step(KEY, alg.init(KEY), jnp.array([1.0, 0.0, 1.0]))
+    np.testing.assert_allclose(info.step_size, 0.5)
+
+
+def test_few_models_are_kept():
+    models = [weakref.ref(vi.models.lda(2, 20 + i)) for i in range(100)]
+    gc.collect()
+    assert sum(ref() is not None for ref in models) <= 8
