@@ -23,11 +23,14 @@ def programs():
 
 
 COMPILED: list[str] = []
-jax.monitoring.register_event_duration_secs_listener(
-    lambda event, duration, **_: (
-        COMPILED.append(event) if event == "/jax/core/compile/backend_compile_duration" else None
-    )
-)
+
+
+def listen(event, duration, **_):
+    if event == "/jax/core/compile/backend_compile_duration":
+        COMPILED.append(event)
+
+
+jax.monitoring.register_event_duration_secs_listener(listen)
 
 
 def mixture():
