@@ -297,7 +297,8 @@ def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: 
         message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta)
         non_finite = non_finite + tree.count_non_finite(message.natural)
         if spec.num_parts is not None:
-            parts, message = _of_all_parts(spec, state, batch, parts, posterior, message)
+            excess = tree.subtract(posterior.only(block), prior.only(block))
+            parts, message = _of_all_parts(spec, state, batch, parts, posterior, excess, message)
 
         def step(size: Array, q: Product = posterior, old: PyTree = memory, message: Message = message) -> _Trial:
             return _trial(spec, q, prior, message.natural, size, old)
@@ -319,7 +320,7 @@ def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: 
 
 
 def _of_all_parts(
-    spec: Spec, state: State, batch: Minibatch, parts: Parts, q: Product, message: Message
+    spec: Spec, state: State, batch: Minibatch, parts: Parts, q: Product, excess: Product, message: Message
 ) -> tuple[Parts, Message]:
     """The message of all the data, from that of one part and those remembered of the others. What couples the globals
     is no data's, and is had afresh."""
@@ -327,7 +328,7 @@ def _of_all_parts(
     coupling = spec.model.global_elbo
     total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
     index = jnp.asarray(batch.part, jnp.int32)
-    seen = recall(parts, index, message.natural, message.value, stats, said.num_groups, total, whole)
+    seen = recall(parts, index, message.natural, excess, message.value, stats, said.num_groups, total, whole)
     natural, value = seen.natural, seen.value
     if coupling is not None:
         once, slope = jax.value_and_grad(lambda part: coupling(state.hyper, {**stats, **part}))(

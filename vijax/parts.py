@@ -7,7 +7,8 @@ in the statistics, l_b(s) = <m_b, s> + c_b, and so the whole bound is known at e
     ELBO = sum_b (<m_b, s> + c_b) - KL(q || prior)
 
 Each step maximises it, first in the locals of one part, then in the globals, so that it never falls once all parts were
-visited. Before that the parts seen stand for all, scaled by the number of groups.
+visited. Before that q itself stands for the parts not seen yet, by their share of its distance from the prior: so the
+first pass leaves a good start gradually.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def recall(
     parts: Parts,
     index: Int[Array, ""],
     natural: Product,
+    excess: Product,
     value: Float[Array, ""],
     stats: PyTree,
     groups: Float[Array, ""],
@@ -69,6 +71,7 @@ def recall(
       parts: as they were.
       index: which part was visited.
       natural: its new message; of some of the globals where the others are another block's.
+      excess: lambda - eta of those globals: stands for the parts not seen yet.
       value: its bound.
       stats: of those globals, where message and bound were taken.
       groups: how many groups it has.
@@ -88,10 +91,12 @@ def recall(
     parts = Parts(
         parts.natural.replace(replaced), put(parts.constant, constant), put(parts.groups, jnp.asarray(groups))
     )
-    scale = num_groups / jnp.maximum(jnp.sum(parts.groups), 1)
-    total = jax.tree.map(lambda x: scale * jnp.sum(x, 0), replaced)
-    linear = _dot(total, stats) if is_linear else 0.0
-    return Recalled(parts, total, linear + scale * jnp.sum(parts.constant))
+    seen = jnp.sum(parts.groups)
+    unseen = 1 - seen / num_groups
+    known = jax.tree.map(lambda x: jnp.sum(x, 0), replaced)
+    total = jax.tree.map(lambda x, y: x + jnp.where(unseen > 0, unseen * y, 0.0), known, excess)
+    bound = (_dot(known, stats) if is_linear else 0.0) + jnp.sum(parts.constant)
+    return Recalled(parts, total, num_groups / jnp.maximum(seen, 1) * bound)
 
 
 def _dot(natural: Product, stats: PyTree) -> Float[Array, ""]:
