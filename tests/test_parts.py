@@ -139,6 +139,7 @@ def test_batches_are_the_same_parts_in_every_pass():
             lambda: vi.memoized(mixture(2, 2), 3, step_size=vi.step_size.backtracking()),
             "step_size: expected a schedule",
         ),
+        (lambda: step_without_part(), "batch: expected which part of the data it is, got none. Give Minibatch"),
         (lambda: fit_small(3, batch_size=4), "batch_size: expected none, got 4"),
         (lambda: fit_small(9), "num_parts: expected .* evenly, got 9"),
     ],
@@ -146,6 +147,12 @@ def test_batches_are_the_same_parts_in_every_pass():
 def test_what_cannot_be_remembered_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def step_without_part():
+    y, alg = clusters(10, 2, 2), vi.memoized(mixture(2, 2), 2)
+    batch = vi.Minibatch(y[:5], 10.0)
+    alg.step(KEY, alg.init(KEY, batch), batch)
 
 
 def fit_small(num_parts, **arguments):

@@ -26,7 +26,7 @@ from vijax.estimand import Estimand, distribution
 from vijax.estimator import Estimator, at_point, mean_field
 from vijax.estimator.joint import Message, estimate, value
 from vijax.families import Product
-from vijax.families.base import require_integers
+from vijax.families.base import require, require_integers
 from vijax.families.domain import is_proper
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.parts import Parts, recall, unvisited
@@ -327,6 +327,8 @@ def _of_all_parts(
     stats, said, whole = spec.point(q), message.aux, len(message.natural) == len(q)
     coupling = spec.model.global_elbo
     total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
+    remedy = f"Give Minibatch(data, N, weights, part=i), i from 0 to {spec.num_parts} - 1; vijax.fit does."
+    require(batch.part is not None, "batch", "which part of the data it is", "none", remedy)
     index = jnp.asarray(batch.part, jnp.int32)
     seen = recall(parts, index, message.natural, excess, message.value, stats, said.num_groups, total, whole)
     natural, value = seen.natural, seen.value

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from vijax import tree
 from vijax.families import Product
@@ -103,8 +103,3 @@ def _dot(natural: Product, stats: PyTree) -> Float[Array, ""]:
     """<natural, stats>, over all globals and their batch axes."""
     terms = [jnp.sum(q.dot(stats[name])) for name, q in natural.items()]
     return sum(terms[1:], terms[0])
-
-
-def all_seen(parts: Parts) -> Bool[Array, ""]:
-    """Whether every part was visited: from then on the bound is that of the data."""
-    return jnp.all(parts.groups > 0)
