@@ -216,7 +216,7 @@ def test_a_sweep_leaves_the_joint_law_as_it_is(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_many_sweeps_leave_the_joint_law_as_it_is(name):
-    assert np.max(np.abs(z_scores(name, 100_000, sweeps=8))) < 6
+    assert np.max(np.abs(z_scores(name, 50_000, sweeps=8))) < 6
 
 
 def test_a_wrong_conditional_is_found():
