@@ -21,6 +21,7 @@ from vijax.app.config import Config, ConfigError
 from vijax.app.documents import DOCUMENTS
 from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
+from vijax.app.patience import announced
 from vijax.app.recorder import Recorder
 from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
@@ -58,6 +59,9 @@ def say_to_stderr(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
+MAKING = "Making the model ... (its parts are compiled)"
+
+
 # --- starting and going on ----------------------------------------------------------------------------------------
 def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) -> Outcome:
     """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end.
@@ -69,8 +73,9 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) 
     config = _absolute(config)
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
         data = _read(config, say)
-        algorithm = make_algorithm(config, data)
-        _check_beforehand(config, algorithm, data)
+        with announced(say, MAKING):
+            algorithm = make_algorithm(config, data)
+            _check_beforehand(config, algorithm, data)
         if data.test is not None and not config.listing.has_score(algorithm.spec.model):
             say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
         _begin(folder, config, data)
@@ -97,7 +102,8 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
     with locked(folder), _telling(folder), config.in_precision():
         data = _read(config, say)
         check_same_data(folder, config, data)
-        algorithm = make_algorithm(config, data)
+        with announced(say, MAKING):
+            algorithm = make_algorithm(config, data)
         remove_leftovers(own_folder(folder / "checkpoints"))
         found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say)
         ended = end_of(folder)
