@@ -25,11 +25,14 @@ GLM = vi.models.glm(X, np.sign(X[:, 0] + 0.1), vi.likelihood.bernoulli_logit())
     [
         (LDA, ["Model of documents over 100 words", "topics: Dirichlet, batch shape (5,), 500 numbers", "alpha=0.1"]),
         (COIN, ["Model", "bias: Beta, 2 numbers"]),
-        (GLM, ["Model of 9 Gaussian predictors", "prior_scale=1"]),
+        (GLM, ["z: SitePosterior, 18 numbers", "prior_scale=1"]),
         (vi.ssvi_a(LDA), ["Algorithm: ssvi_a", "robbins_monro(scale=1.0, offset=1.0, kappa=0.6)", "topics: Dirichlet"]),
         (vi.cavi(COIN), ["Algorithm: cavi", "full_data=True", "bias: Beta"]),
         (vi.ssvi_a(LDA).spec, ["update=kl()", "penalty_every=10"]),
-        (vi.pg_svi(GLM), ["Algorithm: pg_svi", "mean=current", "Model of 9 Gaussian predictors"]),
+        (
+            vi.pg_svi(GLM),
+            ["Algorithm: pg_svi", "step_size=by_share(backtracking, third_of_the_way)", "z: SitePosterior"],
+        ),
         (vi.pg_svi(GLM).spec, ["update=kl()"]),
     ],
 )
@@ -56,7 +59,7 @@ def test_a_fit_says_how_it_ended_and_what_was_found():
 
 def test_a_fit_of_sites():
     fit = vi.fit(vi.pg_svi(GLM), GLM.data, key=jax.random.key(0), num_steps=1)
-    assert "q of 9 Gaussian predictors, as sites" in repr(fit)
+    assert "z: SitePosterior, 18 numbers" in repr(fit)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ COIN = vi.model(
     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
     local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
 )
-GLM = vi.models.glm(np.arange(3.0)[:, None], np.array([0.0, 3.0, 1.0]), vi.likelihood.gaussian(1.0))
+X, Y_GLM = np.arange(3.0)[:, None], np.array([0.0, 3.0, 1.0])
+GLM = vi.models.glm(X, Y_GLM, vi.likelihood.gaussian(1.0))
+SIZE = vi.step_size.constant()
 
 
 def mixture():
@@ -45,8 +47,17 @@ CASES = [
     (lambda: fit(key=0), ValueError, r"^key: expected a random key such as jax\.random\.key\(0\), got 0"),
     # what is no model, no E-step, no likelihood
     (lambda: vi.svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, got Algorithm"),
-    (lambda: vi.svi(GLM), ValueError, r"^model: expected .*got PredictorModel\. .*vijax\.pg_svi\(model\)"),
-    (lambda: vi.pg_svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, gp or glm, got Algorithm"),
+    (
+        lambda: vi.fit(vi.ssvi(GLM), GLM.data, key=KEY, num_steps=1),
+        ValueError,
+        r"^estimator: expected mean_field\(\) for a SitePosterior, got ssvi.* use vijax\.pg_svi",
+    ),
+    (
+        lambda: vi.fit(vi.map(GLM), GLM.data, key=KEY, num_steps=1),
+        ValueError,
+        r"^estimator: expected mean_field\(\) for a SitePosterior, got at_point.* use vijax\.pg_svi",
+    ),
+    (lambda: vi.pg_svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, got Algorithm"),
     (lambda: vi.cavi(COIN, estep="cvb0"), ValueError, r"^estep: expected an E-step such as .*, got 'cvb0'"),
     (lambda: vi.cavi(COIN, estep=vi.estep.gibbs), ValueError, r"^estep: .*Call it: it makes the E-step"),
     (
@@ -64,14 +75,19 @@ CASES = [
     (lambda: vi.cavi(COIN, lr=0.1), TypeError, "lr: an algorithm takes no such argument.* step_size"),
     (
         lambda: vi.pg_svi(GLM, lr=0.1),
-        ValueError,
-        "^lr: expected one of pg_svi's arguments .*'step_size'.*, got another name",
+        TypeError,
+        "^lr: an algorithm takes no such argument.* step_size",
     ),
-    # arguments of pg_svi that a vijax.Model has no use for
-    (lambda: vi.pg_svi(COIN, memory=True), ValueError, r"^memory: expected it left out for a vijax\.Model"),
+    # arguments of pg_svi that a model without sites has no use for
+    (lambda: vi.pg_svi(COIN, memory=True), ValueError, r"^memory: expected it left out for a model that has no sites"),
     (lambda: vi.pg_svi(COIN, mean="nonsense"), ValueError, "^mean: expected it left out"),
     (lambda: vi.pg_svi(COIN, inner_steps=2), ValueError, "^inner_steps: expected it left out"),
-    (lambda: vi.pg_svi(COIN, average_after=2), ValueError, "^average_after: expected it left out"),
+    (
+        lambda: vi.compose(COIN, step_size=SIZE, average_after=-1),
+        ValueError,
+        "^average_after: expected an integer >= 0",
+    ),
+    (lambda: vi.pg_svi(GLM, estep=None), ValueError, "^estep: expected it left out: expectation="),
     (lambda: vi.pg_svi(COIN, expectation=vi.expectation.exact()), ValueError, "^expectation: expected it left out"),
     (lambda: vi.pg_svi(COIN, penalty_every=0), ValueError, "^penalty_every: expected an integer >= 1"),
 ]
@@ -96,12 +112,14 @@ def test_key_and_state_swapped_are_told():
 
 def test_results_of_gaussian_predictors_say_where_to_look():
     result = vi.fit(vi.pg_svi(GLM), GLM.data, key=KEY, num_steps=2)
-    with pytest.raises(ValueError, match=r"^estimates: .*model\.predict\(fit\.posterior, inputs\)"):
-        _ = result.estimates
+    assert result.estimates["z"] is result.posterior["z"]
+    np.testing.assert_allclose(result.estimates["z"].mean(), GLM.predict(result.posterior, X)[0], rtol=1e-5)
     with pytest.raises(ValueError, match=r"^locals: .*model\.predict\(fit\.posterior, inputs\)"):
         result.locals(np.ones((2, 1)), key=KEY)
-    with pytest.raises(ValueError, match=r"^score: this model defines no held-out score"):
-        result.score(None, key=KEY)
+    density = np.log(GLM.predictive(result.posterior, X, Y_GLM))
+    np.testing.assert_allclose(result.score((X, Y_GLM), key=KEY).mean, density.mean(), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"^data: expected a pair \(inputs, y\)"):
+        result.score(X, key=KEY)
     with pytest.raises(ValueError, match=r"^topics: "):
         result.topics(["a"])
 

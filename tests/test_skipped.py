@@ -139,6 +139,6 @@ def test_proximal_steps_skip_messages_that_are_not_finite(rule):
         fit = vi.fit(alg, model.data, key=KEY, num_steps=3, throw=False)
     assert fit.status is vi.Status.MOSTLY_SKIPPED
     assert np.all(np.isfinite(fit.trace["elbo"]))
-    assert set(fit.trace["bad_site"].tolist()) == {0}
+    assert set(fit.trace["bad_group"].tolist()) == {0}
     assert np.all(fit.trace["non_finite"] == 6)  # slope and curvature of three sites
-    assert not np.any(fit.posterior.precision)
+    assert not np.any(fit.posterior["z"].precision)

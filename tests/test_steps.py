@@ -10,8 +10,6 @@ import pytest
 import vijax as vi
 from vijax import safeguard, tree
 from vijax.estimator.joint import estimate
-from vijax.proximal import objective
-from vijax.proximal.batch import as_batch
 from vijax.step_size import backtracking, constant
 
 KEY = jax.random.key(0)
@@ -100,7 +98,7 @@ def after(steps, batch=PART, **choices):
 
 def test_memory_moves_the_sites_of_the_batch_to_their_own_messages():
     """The message of y ~ N(z, s) is (y, 1) / s; no N/S, for the others' messages are remembered."""
-    sites = after(1, memory=True, step_size=constant(0.3))[0].posterior
+    sites = after(1, memory=True, step_size=constant(0.3))[0].posterior["z"]
     np.testing.assert_allclose(sites.precision, 0.3 / VARIANCE * np.array([1, 0, 1, 0]), rtol=1e-5)
     np.testing.assert_allclose(sites.linear, 0.3 / VARIANCE * np.array([0.5, 0, 2.0, 0]), rtol=1e-5)
 
@@ -108,24 +106,23 @@ def test_memory_moves_the_sites_of_the_batch_to_their_own_messages():
 def test_padding_sends_no_message_and_counts_in_no_scale():
     """N/S = 4/2 times the messages of two sites; that of the third row, padding, is left out."""
     batch = vi.Minibatch({"site": np.array([0, 2, 1]), "y": np.array([0.5, 2.0, 9.0])}, 4, np.float32([1, 1, 0]))
-    sites = after(1, batch, step_size=constant(0.3))[0].posterior
+    sites = after(1, batch, step_size=constant(0.3))[0].posterior["z"]
     np.testing.assert_allclose(sites.precision, 2 * 0.3 / VARIANCE * np.array([1, 0, 1, 0]), rtol=1e-5)
     np.testing.assert_allclose(sites.linear, 2 * 0.3 / VARIANCE * np.array([0.5, 0, 2.0, 0]), rtol=1e-5)
 
 
 def test_the_average_is_that_of_the_steps_from_its_first_on():
     states = after(6, average_after=2, step_size=constant(0.2))
-    expected = np.mean([state.posterior.precision for state in states[2:]], axis=0)
-    np.testing.assert_allclose(states[-1].average.precision, expected, rtol=1e-5)
+    expected = np.mean([state.posterior["z"].precision for state in states[2:]], axis=0)
+    np.testing.assert_allclose(states[-1].average["z"].precision, expected, rtol=1e-5)
 
 
 def test_the_objective_of_a_minibatch_stands_for_the_whole_set():
     """At q = p, where KL is 0: N/S times E log N(y; z, s) = -(log 2 pi s + (y^2 + 1) / s) / 2, z ~ N(0, 1)."""
     alg = vi.pg_svi(SITES)
     state = alg.init(KEY)
-    batch = as_batch(PART, SITES, jnp.float32)
-    got = objective.objective(alg.spec, state.hyper, state.prior, state.posterior, batch, KEY)
-    v = float(SITES.posterior(state.posterior).marginals()[1][0])
+    got = alg.step(KEY, state, PART)[1].elbo
+    v = float(state.posterior["z"].marginals().variance[0])
     each = -0.5 * (np.log(2 * np.pi * VARIANCE) + (np.array([0.5, 2.0]) ** 2 + v) / VARIANCE)
     np.testing.assert_allclose(got, 2 * each.sum(), rtol=1e-5)
 

@@ -22,7 +22,7 @@ from vijax import (
     update,
 )
 from vijax.algorithm import Algorithm, Info, Result, State, compose
-from vijax.algorithms import cavi, em, map, memoized, ssvi, ssvi_a, svi
+from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
 from vijax.families import (
     Bernoulli,
@@ -49,7 +49,6 @@ from vijax.families import (
 from vijax.fit import Progress, fit
 from vijax.model import LocalElbo, Model, model
 from vijax.models.energy import conditional, energy_model
-from vijax.proximal import pg_svi
 from vijax.result import Fit
 from vijax.status import DivergedError, SkippedStepsWarning, Status
 

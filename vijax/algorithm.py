@@ -23,8 +23,8 @@ from vijax import by_value, describe, safeguard, tree
 from vijax.batch import Minibatch, as_minibatch, is_whole
 from vijax.choices import check_estep, check_estimands, check_model, check_names, check_parts
 from vijax.estimand import Estimand, distribution
-from vijax.estimator import Estimator, at_point, mean_field
-from vijax.estimator.joint import Message, estimate, value
+from vijax.estimator import Estimator, Reads, at_point, mean_field
+from vijax.estimator.joint import NOTHING, Message, estimate, value
 from vijax.families import Product
 from vijax.families.base import require, require_integers
 from vijax.families.domain import is_proper
@@ -32,10 +32,11 @@ from vijax.model import Hyper, LocalElbo, Model
 from vijax.parts import Parts, recall, unvisited
 from vijax.per_variable import PerVariable, check_known, per_variable
 from vijax.state import Info, Result, State, check_state, counted, fresh_counts
-from vijax.step_size import Ramp, Schedule, backtracking, check_schedule, no_ramp
+from vijax.step_size import Ramp, Schedule, backtracking, by_share, check_schedule, no_ramp
 from vijax.update import Update, kl, retract
 
 ByName = Mapping[str, Any] | PerVariable[Any]
+StepSize = Schedule | backtracking | by_share
 
 
 class Spec(NamedTuple):
@@ -47,7 +48,7 @@ class Spec(NamedTuple):
     estimator: PerVariable[Estimator]
     update: PerVariable[Update]
     estep: Any
-    step_size: Schedule | backtracking
+    step_size: StepSize
     ramp: Ramp
     learn: tuple[str, ...]
     penalty_every: int
@@ -55,6 +56,7 @@ class Spec(NamedTuple):
     full_data: bool
     sequential: bool
     num_parts: int | None
+    average_after: int | None
 
     def __repr__(self) -> str:
         return describe.of_spec(self)
@@ -79,9 +81,10 @@ class Spec(NamedTuple):
         terms = [self.estimand.of(name).penalty(q, prior[name]) for name, q in posterior.items()]
         return functools.reduce(jnp.add, terms)
 
-    def point(self, posterior: Product) -> dict[str, Any]:
-        """Statistics at which the model is evaluated without noise."""
-        return {name: self.estimand.of(name).point(q) for name, q in posterior.items()}
+    def point(self, posterior: Product, reads: Mapping[str, Reads] = NOTHING) -> dict[str, Any]:
+        """Statistics at which the model is evaluated without noise, of some globals of some entries alone."""
+        point = lambda name, q: q.entries(reads[name].rows) if name in reads else self.estimand.of(name).point(q)
+        return {name: point(name, q) for name, q in posterior.items()}
 
     def estimators(self, names: Any) -> dict[str, Estimator]:
         """How the message of each global is estimated: at a point where no more is sought."""
@@ -113,7 +116,7 @@ def compose(
     estimand: Estimand | ByName | None = None,
     estimator: Estimator | ByName | None = None,
     update: Update | ByName | None = None,
-    step_size: Schedule | backtracking,
+    step_size: StepSize,
     estep: Any = None,
     ramp: Ramp | None = None,
     learn: tuple[str, ...] = (),
@@ -123,6 +126,7 @@ def compose(
     full_data: bool = False,
     sequential: bool = False,
     num_parts: int | None = None,
+    average_after: int | None = None,
     name: str = "compose",
     **unknown: Any,
 ) -> Algorithm:
@@ -149,6 +153,7 @@ def compose(
       sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
       num_parts: remember a message for each of so many parts of the data (`vijax.memoized`, which says more).
+      average_after: keep the mean of the posteriors of the steps from this one on, in `state.average`.
       name: what the algorithm is called.
       **unknown: nothing; names that are none of the above are errors that say which are.
 
@@ -166,9 +171,10 @@ def compose(
     estimators = per_variable("estimator", estimator, mean_field(), Estimator, "vijax.estimator")
     updates = per_variable("update", update, kl(), Update, "vijax.update")
     _check_variables(model, estimand=estimands, estimator=estimators, update=updates)
-    if not isinstance(step_size, backtracking):
+    if not isinstance(step_size, backtracking | by_share):
         check_schedule(step_size, {choice.size for choice in updates.choices()})
     require_integers(penalty_every=penalty_every)
+    require_integers(0, average_after=0 if average_after is None else average_after)
     check_estimands(model, estimands)
     strange = sorted(set(learn) - set(model.hyper))
     if strange:
@@ -188,6 +194,7 @@ def compose(
         full_data=full_data,
         sequential=sequential,
         num_parts=num_parts,
+        average_after=average_after,
     )
     check_parts(spec)
     optimizer = hyper_optimizer or ADAM
@@ -218,7 +225,7 @@ class _Init:
         spec, model = self.spec, self.spec.model
         batch = None if batch is None else as_minibatch(batch, spec.num_groups, spec.full_data)
         hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
-        posterior = model.init(hyper, key, spec.start(hyper), batch)
+        posterior = _in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
         dtype = jax.tree.leaves(posterior)[0].dtype
         # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.
         start = model.init_local if spec.full_data and batch is not None else None
@@ -231,6 +238,7 @@ class _Init:
             step_size=jnp.zeros((), dtype),
             penalty=jnp.zeros((), dtype),
             local=None if start is None else start(hyper, batch),
+            average=None if spec.average_after is None else tree.scale(0.0, posterior),
             parts=None if spec.num_parts is None else unvisited(posterior, spec.num_parts),
             **fresh_counts(dtype),
         )
@@ -247,16 +255,23 @@ class _Step:
         check_state(key, state, State)
         spec = self.spec
         batch = as_minibatch(batch, spec.num_groups, spec.full_data)
+        state = state._replace(posterior=state.posterior.prepared(spec.penalty_every == 1))
         theta = log_hyper(state.hyper, spec.learn)
         moved = _move(spec, key, state, batch, theta)
         penalty, penalty_grad = _penalty(spec, state, theta)
-        theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
+        if spec.learn and spec.model.context is not None:
+            theta_grad = _gradient_through_context(spec, key, state, batch, theta)
+        else:
+            theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
         hyper, opt_state = ascend_hyper(self.optimizer, theta_grad, theta, state)
+        if spec.learn:  # the posterior follows a prior that changed
+            moved = moved._replace(posterior=_in_context(spec.model, hyper, moved.posterior))
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
         ok = (non_finite == 0) & tree.all_finite((moved.posterior, hyper))
-        info = _info(moved, penalty, non_finite, ok)
+        info = _info(moved, penalty, non_finite, ok, _first_bad(moved.message.aux, batch, _reads(spec, state, batch)))
         new = _advance(ok, state, moved, hyper, opt_state)
-        return counted(ok, state, new._replace(penalty=penalty)), info
+        new = new._replace(penalty=penalty, average=_averaged(spec, state, new.posterior))
+        return counted(ok, state, new), info
 
 
 class _Moved(NamedTuple):
@@ -284,9 +299,9 @@ class _Trial(NamedTuple):
 
 def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> _Moved:
     """The step, block after block of the globals."""
-    prior = spec.prior(state.hyper)
+    prior, reads, rule = spec.prior(state.hyper), _reads(spec, state, batch), _rule(spec, batch)
     estimators = spec.estimators(state.posterior)
-    rho = _first_size(spec, state)
+    rho = _first_size(rule, state)
     damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
     posterior, memory, local, parts = state.posterior, dict(state.memory), state.local, state.parts
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
@@ -294,28 +309,34 @@ def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: 
     for block in _blocks(spec, posterior):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = _scaled_bound(spec, state, batch._replace(local=local), key_local)
-        message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta)
+        message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta, reads)
         non_finite = non_finite + tree.count_non_finite(message.natural)
         if spec.num_parts is not None:
             excess = tree.subtract(posterior.only(block), prior.only(block))
             parts, message = _of_all_parts(spec, state, batch, parts, posterior, excess, message)
 
-        def step(size: Array, q: Product = posterior, old: PyTree = memory, message: Message = message) -> _Trial:
-            return _trial(spec, q, prior, message.natural, size, old)
+        def step(
+            size: Array,
+            q: Product = posterior,
+            old: PyTree = memory,
+            message: Message = message,
+            bound: Callable = bound,
+        ) -> _Trial:
+            again = Again(spec, q, reads, lambda stats: bound(stats, theta)[0])
+            return _trial(spec, q, prior, message.natural, size, old, again)
 
         def objective(q: Product, key: PRNGKeyArray = key_global, bound: Callable = bound) -> Float[Array, ""]:
-            return value(estimators, key, q, prior, damped, bound, theta) - spec.penalty(q, state.hyper)
+            q = q.prepared()
+            return value(estimators, key, q, prior, damped, bound, theta, reads) - spec.penalty(q, state.hyper)
 
-        trial, size, refused = _sized(spec, step, objective, _Trial(posterior, memory, none), rho)
+        trial, size, refused = _sized(rule, step, objective, _Trial(posterior, memory, none), rho)
         posterior, memory = trial.posterior, trial.memory
         local = None if local is None else message.aux.local
         messages.append(message)
         blocks.append((trial.retractions, refused, size))
     retractions, backtracks = (functools.reduce(jnp.add, [b[i] for b in blocks]) for i in (0, 1))
     used = functools.reduce(jnp.minimum, [b[2] for b in blocks])
-    after = (
-        used if not isinstance(spec.step_size, backtracking) else safeguard.next_rho(spec.step_size, used, backtracks)
-    )
+    after = safeguard.next_rho(rule, used, backtracks) if isinstance(rule, backtracking) else used
     return _Moved(posterior, memory, local, parts, messages[0], used, after, retractions, backtracks, non_finite)
 
 
@@ -340,18 +361,30 @@ def _of_all_parts(
     return seen.parts, message._replace(natural=natural, value=value)
 
 
-def _first_size(spec: Spec, state: State) -> Float[Array, ""]:
+def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
+    """How sizes are found, by the share of the data that a batch can hold: a matter of shapes."""
+    if not isinstance(spec.step_size, by_share):
+        return spec.step_size
+    total, remedy = spec.model.num_groups, "Give a schedule."
+    require(total is not None, "step_size", "a rule for a model that fits data of any size", "by_share(...)", remedy)
+    return spec.step_size.of(jnp.shape(jax.tree.leaves(batch.data)[0])[0] / (total or 1))
+
+
+def _first_size(rule: Schedule | backtracking, state: State) -> Float[Array, ""]:
     """What the schedule says, in the precision of the state: a float32 state stays one under x64."""
-    if isinstance(spec.step_size, backtracking):
-        return safeguard.first_rho(spec.step_size, state.step_size, state.step)
-    return jnp.asarray(spec.step_size(state.step), state.step_size.dtype)
+    if isinstance(rule, backtracking):
+        return safeguard.first_rho(rule, state.step_size, state.step)
+    return jnp.asarray(rule(state.step), state.step_size.dtype)
 
 
 def _sized(
-    spec: Spec, step: Callable[[Array], _Trial], objective: Callable[[Product], Array], stay: _Trial, rho: Array
+    rule: Schedule | backtracking,
+    step: Callable[[Array], _Trial],
+    objective: Callable[[Product], Array],
+    stay: _Trial,
+    rho: Array,
 ) -> tuple[_Trial, Float[Array, ""], Int[Array, ""]]:
     """The step at the size that the rule finds, that size, and how many trials it refused."""
-    rule = spec.step_size
     if not isinstance(rule, backtracking):
         return step(rho), rho, jnp.zeros((), jnp.int32)
     start = objective(stay.posterior)
@@ -363,20 +396,55 @@ def _sized(
     return safeguard.backtrack(step, serves, stay, rho, rule)
 
 
-def _trial(spec: Spec, q: Product, prior: Product, natural: Product, size: Array, memory: PyTree) -> _Trial:
+class Again(NamedTuple):
+    """The bound, for updates that ask for its gradient anew (`Update.asks_again`).
+
+    Attributes:
+      spec: the choices.
+      q: where the globals stand.
+      reads: of which of their entries the batch reads.
+      bound: stats -> the scaled bound.
+    """
+
+    spec: Spec
+    q: Product
+    reads: Mapping[str, Reads]
+    bound: Callable[[Any], Array]
+
+    def slope(self, name: str) -> Callable[[Any], Any]:
+        """statistics of one global -> gradient in them of the batch's bound, unscaled."""
+        stats, scale = self.spec.point(self.q, self.reads), self.reads[name].scale
+        return jax.grad(lambda s: self.bound({**stats, name: s}) / scale)
+
+
+def _trial(
+    spec: Spec, q: Product, prior: Product, natural: Product, size: Array, memory: PyTree, again: Again
+) -> _Trial:
     """The globals that have a message, moved by their updates and kept inside the domain."""
     old, base = q.only(natural), prior.only(natural)
-    new, kept = {}, dict(memory)
+    new, kept, targets = {}, dict(memory), {}
     for name, message in natural.items():
-        update, target = spec.update.of(name), tree.add(base[name], message)
-        new[name], kept[name] = update.propose(old[name], target, size, memory[name])
-    moved = retract(old.replace(new), old, _retreat(spec, old, base), size)
+        update, target = spec.update.of(name), tree.add(old[name].with_naturals(base[name]), message)
+        if update.asks_again:
+            target = new[name] = _asked_again(update, old[name], again, name, size)
+        else:
+            new[name], kept[name] = update.propose(old[name], target, size, memory[name])
+        targets[name] = target
+    moved = retract(old.replace(new), old, _retreat(spec, old, base, old.replace(targets)), size)
     return _Trial(q.replace(moved.posterior), kept, moved.retractions)
 
 
-def _retreat(spec: Spec, old: Product, base: Product) -> Product:
-    """The prior; of globals whose prior is flat, which is no place to retreat to, where they are: under maximum
-    likelihood an empty class stays."""
+def _asked_again(update: Any, q: Any, again: Again, name: str, size: Array) -> Any:
+    """Where an update of several steps leads."""
+    remedy = "It is for the sites of Gaussian predictors."
+    require(name in again.reads, "update", f"one that can move a {type(q).__name__}", repr(update), remedy)
+    return update.propose_from(q, again.reads[name], again.slope(name), size)
+
+
+def _retreat(spec: Spec, old: Product, base: Product, targets: Product) -> Product:
+    """The prior, or what the family knows better; of globals whose prior is flat, which is no place to retreat to,
+    where they are: under maximum likelihood an empty class stays."""
+    base = base.retreat(targets)
     lost = [name for name in old if spec.estimand.of(name).is_flat]
     return base.replace({name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost})
 
@@ -401,6 +469,62 @@ def _scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray)
         return scale * said.total + (0.0 if coupling is None else coupling(hyper, stats)), said
 
     return bound
+
+
+def _reads(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
+    """Of which entries of the globals the batch reads."""
+    if spec.model.reads is None:
+        return {}
+    dtype, found = state.step_size.dtype, {}
+    for name, rows in spec.model.reads(batch).items():
+        weights = jnp.ones(rows.shape, dtype) if batch.weights is None else jnp.asarray(batch.weights, dtype)
+        count = jnp.maximum(jnp.sum(weights), 1)
+        total = count if batch.num_groups is None else jnp.asarray(batch.num_groups, dtype)
+        found[name] = Reads(rows, weights, spec.ramp(state.step, total, count) / count)
+    return found
+
+
+def _in_context(model: Model, hyper: Hyper, posterior: Product) -> Product:
+    """The posterior with the context that belongs to these hyperparameters."""
+    return posterior if model.context is None else posterior.with_context(model.context(hyper))
+
+
+def _gradient_through_context(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> PyTree:
+    """The objective's gradient in the learnt hyperparameters at fixed natural parameters, where these are relative to
+    a context that depends on them."""
+    estimators, reads = spec.estimators(state.posterior), _reads(spec, state, batch)
+    key_global, key_local = jax.random.split(key)
+    bound = _scaled_bound(spec, state, batch, key_local)
+
+    def objective(theta: PyTree) -> Float[Array, ""]:
+        hyper = {**state.hyper, **jax.tree.map(jnp.exp, theta)}
+        q, rho = _in_context(spec.model, hyper, state.posterior), jnp.ones((), state.step_size.dtype)
+        q = q.prepared()
+        said = value(estimators, key_global, q, spec.prior(hyper), rho, bound, theta, reads)
+        return said - spec.penalty(q, hyper)
+
+    return jax.grad(objective)(theta)
+
+
+def _averaged(spec: Spec, state: State, posterior: Product) -> Product | None:
+    """The running mean of the posteriors, in natural parameters."""
+    if spec.average_after is None:
+        return None
+    count = jnp.maximum(state.step - spec.average_after + 1, 1).astype(state.step_size.dtype)
+    return tree.mix(1.0 / count, posterior.with_naturals(state.average), posterior)
+
+
+def _first_bad(said: LocalElbo, batch: Minibatch, reads: Mapping[str, Reads]) -> Int[Array, ""]:
+    """The first group whose bound is not finite, or -1."""
+    none = jnp.full((), -1, jnp.int32)
+    if not isinstance(said.per_group, jax.Array) or said.per_group.ndim != 1:
+        return none
+    bad = ~jnp.isfinite(said.per_group)
+    if batch.weights is not None:
+        bad = bad & (jnp.asarray(batch.weights) > 0)
+    place = jnp.argmax(bad).astype(jnp.int32)
+    rows = [some.rows for some in reads.values() if some.rows.shape == bad.shape]
+    return jnp.where(jnp.any(bad), rows[0][place].astype(jnp.int32) if rows else place, none)
 
 
 def _penalty(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""], PyTree]:
@@ -443,7 +567,7 @@ def _advance(ok: Bool[Array, ""], state: State, moved: _Moved, hyper: Hyper, opt
     return tree.select(ok, new, state)
 
 
-def _info(moved: _Moved, penalty: Array, non_finite: Array, ok: Array) -> Info:
+def _info(moved: _Moved, penalty: Array, non_finite: Array, ok: Array, bad_group: Array) -> Info:
     said: LocalElbo = moved.message.aux
     retractions = moved.retractions if said.retractions is None else moved.retractions + said.retractions
     return Info(
@@ -456,6 +580,7 @@ def _info(moved: _Moved, penalty: Array, non_finite: Array, ok: Array) -> Info:
         retractions=jnp.where(ok, retractions, 0),
         backtracks=moved.backtracks,
         non_finite=non_finite,
+        bad_group=bad_group,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
         num_words=said.num_words,
     )

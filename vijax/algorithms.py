@@ -9,6 +9,7 @@
 | `svi` | distribution | mean field | Robbins-Monro | minibatches |
 | `ssvi_a` | distribution | at a draw, V = I | Robbins-Monro | minibatches |
 | `ssvi` | distribution | at a draw, V (damped) | Robbins-Monro | minibatches |
+| `pg_svi` | distribution | mean field, of Gaussian predictors; else reparameterised | backtracking | any |
 
 Each takes the keyword arguments of `compose`; `estimand`, `estimator` and `update` given for some globals by name leave
 the row's own to the others. The stochastic ones, whose reported ELBO is an estimate anyway, evaluate its KL term at
@@ -20,14 +21,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vijax.algorithm import Algorithm, compose
+from vijax.algorithm import Algorithm, StepSize, compose
+from vijax.choices import check_model, check_no_sites, check_sites
 from vijax.estimand import Estimand, distribution, maximum_likelihood, mode
-from vijax.estimator import Estimator
+from vijax.estimator import Estimator, mean_field, reparameterised
 from vijax.estimator import ssvi as through_v
 from vijax.estimator import ssvi_a as at_draw
+from vijax.expectation import Expectation
+from vijax.families.base import require
 from vijax.model import Model
 from vijax.per_variable import PerVariable, per_variable
-from vijax.step_size import Ramp, Schedule, constant, ramp, robbins_monro
+from vijax.step_size import (
+    Ramp,
+    Schedule,
+    backtracking,
+    by_share,
+    constant,
+    ramp,
+    robbins_monro,
+    third_of_the_way,
+)
+from vijax.update import Update, block, exact_mean
 
 
 def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
@@ -156,6 +170,74 @@ def ssvi(
     choices.setdefault("ramp", growth)
     schedule = step_size or robbins_monro(kappa=0.6)
     return compose(model, estep=estep, step_size=schedule, **_stochastic("ssvi", choices))
+
+
+def pg_svi(
+    model: Model,
+    *,
+    expectation: Expectation | None = None,
+    update: Update | None = None,
+    step_size: StepSize | None = None,
+    memory: bool = False,
+    inner_steps: int = 1,
+    mean: str = "current",
+    **choices: Any,
+) -> Algorithm:
+    """Proximal-gradient SVI: natural-gradient steps in closed form for models that are not conjugate (Khan et al. 2016,
+    eq. 9 and 19; appendices D and E).
+
+        lambda <- argmin <grad f_hat(lambda_t), lambda> + h(lambda) + D(lambda || lambda_t) / beta,   -ELBO = f + h
+
+    f = -E_q[log p(y | z)] is linearised in the mean parameters, from an expectation that is exact, sampled or bounded,
+    on all data or a minibatch; h = KL(q || p) is kept. With D = KL the step is (1 - rho) lambda + rho (prior +
+    message), rho = beta / (1 + beta), for sites simply (1 - rho) (a, g) + rho message.
+
+    Args:
+      model: of Gaussian predictors (`vijax.models.gp`, `glm`), whose posterior is prior plus sites; or any other, whose
+        message is then that of `vijax.estimator.reparameterised`.
+      expectation: E_q[log p(y | z)] and its derivatives (`vijax.expectation`); None takes the model's own.
+      update: how q moves (`vijax.update`): a proximal step in some divergence D; None is `kl()`.
+      step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta), or `backtracking()`, the default on
+        full data, whose steps never lower the ELBO. With minibatches the default moves the batch's sites a third of the
+        way to their messages: rho = 1/3 with `memory`, else (S/N)/3, decaying as (1 + passes)^-0.6.
+      memory: keep every site's last message and replace those of the batch, instead of estimating all of them from the
+        batch; the noise then vanishes at the optimum, and large steps with small batches converge.
+      inner_steps: with `memory`, how many steps of size rho to take on the batch's sites, the others held, before the
+        whole posterior is factorised again (`vijax.update.block`). Measured on GP classification with batches
+        of 5, a gap of 1e-3 after 3 or 4 passes, where full-data steps take 9 (ionosphere) and 28 (sonar).
+      mean: "current" linearises f in the mean parameters (natural gradient); "exact" in (m, V), the exact-m form of
+        appendix D, which has the same fixed points and is undamped while the sites are weak.
+      **choices: the other arguments of `compose`, `learn` and `average_after` among them.
+
+    Raises:
+      ValueError: an argument that makes no sense; at a step, a batch of the wrong size.
+
+    >>> import jax, numpy as np, vijax as vi
+    >>> x, y = np.linspace(-2.0, 2.0, 9)[:, None], np.sign(np.linspace(-2.0, 2.0, 9) + 0.1)
+    >>> model = vi.models.glm(x, y, vi.likelihood.bernoulli_logit())
+    >>> fit = vi.fit(vi.pg_svi(model), model.data, num_steps=20, key=jax.random.key(0))
+    >>> bool(np.all(np.diff(fit.trace["elbo"]) > -1e-5))
+    True
+    """
+    check_model(model)
+    if model.reads is None:
+        check_no_sites(expectation=expectation, memory=memory, inner_steps=inner_steps, mean=mean)
+        choices["estimator"] = _estimator(choices, reparameterised())
+        row = {"name": "pg_svi", "update": update, "step_size": step_size or robbins_monro(), **choices}
+        return compose(model, **row)
+    check_sites(update, memory, inner_steps, mean)
+    require("estep" not in choices, "estep", "it left out: expectation= says how a site is treated", "it")
+    choices["estimator"] = _estimator(choices, mean_field(memory=memory))
+    moves = block(inner_steps) if inner_steps > 1 else exact_mean() if mean == "exact" else update
+    schedule = step_size or by_share(backtracking(), a_third if memory else third_of_the_way)
+    row = {"name": "pg_svi", "full_data": True, "num_groups": model.num_groups, "estep": expectation, **choices}
+    return compose(model, update=moves, step_size=schedule, **row)
+
+
+def a_third(share: float) -> Schedule:
+    """With memory messages are not scaled by the share of the data that a batch holds."""
+    del share
+    return constant(1 / 3)
 
 
 def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()) -> PerVariable[Estimand]:

@@ -15,21 +15,39 @@ from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable
 from vijax.step_size import backtracking
+from vijax.update import Update, kl
 
 
 def check_model(model: Any) -> None:
-    """Raises ValueError where it is no `vijax.Model`, with what serves instead."""
-    from vijax.models.predictors import PredictorModel
+    """Raises ValueError where it is no `vijax.Model`."""
+    require(isinstance(model, Model), "model", "a vijax.Model", type(model).__name__)
 
-    remedy = (
-        "Models of Gaussian predictors are fitted by vijax.pg_svi(model)." if isinstance(model, PredictorModel) else ""
-    )
-    require(isinstance(model, Model), "model", "a vijax.Model", type(model).__name__, remedy)
+
+def check_no_sites(**given: Any) -> None:
+    """Raises ValueError at arguments of `pg_svi` that only models of Gaussian predictors have a use for."""
+    unset = {"expectation": None, "memory": False, "inner_steps": 1, "mean": "current"}
+    for name, value in given.items():
+        require(value == unset[name], name, "it left out for a model that has no sites", value)
+
+
+def check_sites(update: Any, memory: bool, inner_steps: int, mean: str) -> None:
+    """Raises ValueError at arguments of `pg_svi` that do not go together."""
+    require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
+    require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
+    require_integers(inner_steps=inner_steps)
+    proximal = update is None or (isinstance(update, Update) and update.size != "none")
+    require(proximal, "update", "a proximal step of vijax.update", repr(update))
+    plain = update is None or update == kl()
+    require(mean == "current" or plain, "update", "kl(), or none, where mean='exact'", repr(update))
+    require(inner_steps == 1 or (memory and plain), "inner_steps", "1, unless memory=True and update=kl()", inner_steps)
 
 
 def check_estep(model: Model, estep: Any) -> None:
     """Raises ValueError where it is not of the kind that the model reads."""
     if estep is None:
+        return
+    if model.reads is not None:
+        require(callable(estep), "estep", "an expectation such as vijax.expectation.exact()", repr(estep))
         return
     ours = "vijax.estep.mean_field() or vijax.estep.gibbs()"
     remedy = "Call it: it makes the E-step." if callable(estep) else ""

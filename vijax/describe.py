@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from vijax import tree
 from vijax.per_variable import PerVariable
 
 LONGEST = 120
@@ -18,8 +19,6 @@ LONGEST = 120
 
 def of_model(model: Any) -> str:
     """Its globals and hyperparameters, one a line."""
-    if hasattr(model, "num_sites"):
-        return _block(f"Model of {model.num_sites} Gaussian predictors", _hyper(model.hyper))
     kind = "Model of documents" if model.reads_documents else "Model"
     if model.vocab_size is not None:
         kind += f" over {model.vocab_size} words"
@@ -62,24 +61,27 @@ def setting(value: Any) -> str:
     if isinstance(value, PerVariable):
         named = [f"{name}: {setting(choice)}" for name, choice in value.named]
         return ", ".join([setting(value.default), *named])
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and _prints_fields(value):
         given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return f"{type(value).__name__}({', '.join(f'{name}={setting(x)}' for name, x in given)})"
     return re.sub(r" at 0x[0-9a-f]+", "", str(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}")
 
 
+def _prints_fields(value: Any) -> bool:
+    """Whether a dataclass has no `repr` of its own."""
+    return bool(type(value).__dataclass_params__.repr)
+
+
 def _name(spec: Any) -> str:
-    """What the literature calls it; of the sites of Gaussian predictors, proximal-gradient SVI."""
-    return getattr(spec, "name", "pg_svi")
+    """What the literature calls it."""
+    return spec.name
 
 
 def _variables(globals_: Any) -> list[str]:
-    """A line for each global: family, batch shape, how many numbers; of sites how many."""
-    if not isinstance(globals_, Mapping):
-        return [f"q of {len(jax.tree.leaves(globals_)[0])} Gaussian predictors, as sites"]
+    """A line for each global: family, batch shape, how many numbers."""
     lines = []
     for name, q in globals_.items():
-        numbers = sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(q))
+        numbers = sum(int(np.prod(np.shape(leaf))) for leaf in tree.parameters(q))
         batch = f", batch shape {q.batch_shape}" if q.batch_shape else ""
         lines.append(f"{name}: {type(q).__name__}{batch}, {numbers:,} numbers")
     return lines

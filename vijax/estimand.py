@@ -51,7 +51,7 @@ class distribution(Estimand):
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
         """KL(q || prior)."""
-        return jnp.sum(q.kl(prior))
+        return jnp.sum(q.kl_to_prior(prior))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -138,7 +138,7 @@ def fit(
     check_not_forked()
     check_key(key)
     key_init, key_run, seed = keys.of_run(key)
-    loader = as_loader(data, alg.spec.model, batch_size, int(seed), getattr(alg.spec, "num_parts", None))
+    loader = as_loader(data, alg.spec.model, batch_size, int(seed), alg.spec.num_parts)
     total = num_steps_of(num_epochs, num_steps, loader)
     check_restarts(restarts, state)
     check_batches(alg, loader, total)
@@ -186,7 +186,7 @@ class _Chunks:
     ):
         self.alg, self.loader, self.key, self.length, self.total = alg, loader, key, length, total
         self.to_checks = to_checks  # whether a chunk ends where convergence is judged
-        self.state: Any  # State, PGState or Many
+        self.state: Any  # State or Many
         self.groups_seen = self.words_seen = 0.0
 
     def run(self, state: State) -> Iterator[tuple[dict[str, np.ndarray], int]]:

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.algorithm import Algorithm, Spec
+from vijax.algorithm import Algorithm
 from vijax.families.base import require, require_integers
 from vijax.loader import Loader
 from vijax.restarts import Many
-from vijax.step_size import backtracking
+from vijax.step_size import backtracking, by_share
 
 _process: int | None = None  # that of the first fit
 
@@ -41,10 +41,10 @@ def check_key(key: Any) -> None:
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
     """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
     spec = alg.spec
-    if (num_parts := getattr(spec, "num_parts", None)) is not None:
+    if (num_parts := spec.num_parts) is not None:
         _check_parts(num_parts, loader)
         return
-    if not isinstance(spec, Spec) or loader.steps_per_epoch == 1 or isinstance(spec.step_size, backtracking):
+    if loader.steps_per_epoch == 1 or isinstance(spec.step_size, backtracking | by_share):
         return
     if all(update.size != "rho" for update in spec.update.choices()):
         return

@@ -53,7 +53,7 @@ class LocalElbo(NamedTuple):
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity, so that jitted functions may take one
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)  # hashed by identity, so that jitted functions may take one
 class Model:
     """A model in the form every algorithm reads.
 
@@ -77,6 +77,11 @@ class Model:
       score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound.
       needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
       shares: (stats, locals of one length bucket, key) -> expected topic shares of its documents, of topic models.
+      context: hyper -> by name, the context of globals whose family has one (a kernel): computed where the state starts
+        and where hyperparameters change, and kept in the posterior. Their `prior` is then without it.
+      reads: minibatch -> by name, which entries of a global the batch reads. Its statistics are then had of these
+        alone, and given to `local_elbo` as the family's `entries`.
+      num_groups: N, of models made for given data; None of those that fit data of any size.
     """
 
     hyper: Hyper
@@ -94,6 +99,9 @@ class Model:
     check_data: Callable[[PyTree], None] | None = None
     shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
     needs_prior: tuple[str, ...] = ()
+    context: Callable[[Hyper], Mapping[str, Any]] | None = None
+    reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]] | None = None
+    num_groups: int | None = None
 
     def __repr__(self) -> str:
         return describe.of_model(self)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax import describe, keys
-from vijax.algorithm import Algorithm, Spec
+from vijax.algorithm import Algorithm
 from vijax.batch import Minibatch
 from vijax.families import Family, Point, Product
 from vijax.families.base import as_array
@@ -57,11 +57,8 @@ class Fit(NamedTuple):
     def estimates(self) -> dict[str, Family | Point]:
         """What was found of the globals, by name: q, or a `Point` where the algorithm finds no more (`em`, `map`,
         `points`). `fit.estimates[name].mean()` is what to report in either case.
-
-        Raises:
-          ValueError: the model has no named globals (`pg_svi` on Gaussian predictors).
         """
-        is_point = self._composed("estimates", "the weights or predictors").is_point
+        is_point = self.alg.spec.is_point
         return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
@@ -116,9 +113,15 @@ class Fit(NamedTuple):
           key: of the E-step's draws, where it samples.
 
         Raises:
-          ValueError: the model has no locals (`pg_svi` on Gaussian predictors).
+          ValueError: the model has no locals: the predictors of a GP or GLM are its globals.
         """
-        spec = self._composed("locals", "predictors of new inputs")
+        spec = self.alg.spec
+        if spec.model.reads is not None:
+            raise ValueError(
+                "locals: a model of Gaussian predictors has none; its posterior is fit.posterior['z'], of all sites "
+                "together. For new inputs use model.predict(fit.posterior, inputs) and "
+                "model.predictive(fit.posterior, inputs, y)."
+            )
         batch = Minibatch(jax.tree.map(as_array, data), None)
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
@@ -133,18 +136,7 @@ class Fit(NamedTuple):
             raise ValueError("score: this model defines no held-out score; read the bound, fit.trace['elbo'].")
         return score(self.state.hyper, self.estimates, documents, key)
 
-    def _composed(self, what: str, wanted: str) -> Spec:
-        """The choices of an algorithm that `compose` made, whose model has globals and locals by name."""
-        spec = self.alg.spec
-        if not isinstance(spec, Spec):
-            raise ValueError(
-                f"{what}: a model of Gaussian predictors has none, its posterior is fit.posterior, all sites together. "
-                f"For {wanted} use model.predict(fit.posterior, inputs) and model.predictive(fit.posterior, inputs, y)."
-            )
-        return spec
-
     def _topics(self) -> Any:
-        self._composed("topics", "predictors of new inputs")
         if "topics" not in self.posterior:
             raise ValueError(
                 f"topics: expected a model with topics, got a posterior over {sorted(self.posterior)}. "

@@ -36,6 +36,8 @@ class State(NamedTuple):
       step_size: rho of the last step, or where backtracking starts next.
       penalty: the objective's penalty when it was last evaluated.
       local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.init_local`), else None.
+      average: the mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters;
+        None without averaging.
       parts: the messages of the parts of the data, of algorithms that remember them (`vijax.memoized`), else None.
       step: t, counted from 0.
       bad_steps: steps skipped in a row.
@@ -51,6 +53,7 @@ class State(NamedTuple):
     step_size: Float[Array, ""]
     penalty: Float[Array, ""]
     local: PyTree
+    average: Product | None
     parts: Any
     step: Int[Array, ""]
     bad_steps: Int[Array, ""]
@@ -76,6 +79,8 @@ class Info(NamedTuple):
       backtracks: trials of a smaller step.
       non_finite: entries of the objective's value and of its gradient (messages of the globals, learnt
         hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
+      bad_group: the first group of the batch whose bound is not finite, by its place in the batch, or its site where
+        the batch says which it is; -1 if there is none, or the batch is of documents.
       result: a `Result` code.
       num_words: tokens in the batch, of models of documents.
     """
@@ -89,6 +94,7 @@ class Info(NamedTuple):
     retractions: Int[Array, ""]
     backtracks: Int[Array, ""]
     non_finite: Int[Array, ""]
+    bad_group: Int[Array, ""]
     result: Int[Array, ""]
     num_words: Float[Array, ""] | None = None
 

@@ -225,6 +225,39 @@ class backtracking:
         require(self.max_nats is None or self.max_nats > 0, "max_nats", "a positive number", self.max_nats)
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
+class by_share:
+    """One rule where a step reads all the data, and another, made for the share of the data that it reads, where not.
+
+    Args:
+      whole: for all of the data.
+      part: share -> the schedule, 0 < share < 1.
+    """
+
+    whole: Schedule | backtracking
+    part: Callable[[float], Schedule]
+
+    def __repr__(self) -> str:
+        names = [getattr(rule, "__name__", type(rule).__name__) for rule in (self.whole, self.part)]
+        return f"by_share({', '.join(names)})"
+
+    def of(self, share: float) -> Schedule | backtracking:
+        """The rule of steps that read that share."""
+        return self.whole if share >= 1 else self.part(share)
+
+
+@dataclasses.dataclass(frozen=True)
+class third_of_the_way:
+    """rho_t = share (1 + share t)^-0.6 / 3, share t being passes over the data: moves the sites of each batch a third
+    of the way to messages that are scaled by 1 / share."""
+
+    share: float
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """rho_t."""
+        return self.share / 3 * (1.0 + self.share * t) ** -0.6
+
+
 def scale_beta(rho: Float[Array, ""], factor: float) -> Float[Array, ""]:
     """The rho of `factor` times the beta of this rho.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 T = TypeVar("T", bound=type)
+Tree = TypeVar("Tree")
 
 
 def register(cls: T) -> T:
@@ -25,39 +27,97 @@ def register(cls: T) -> T:
     ...     name: str = dataclasses.field(metadata={"static": True})
     >>> jax.tree.map(lambda x: 2 * x, Line([1, 2], "a"))
     Line(points=[2, 4], name='a')
+
+    Those with metadata `context` are children too, and come last, but no arithmetic of this module changes them.
     """
     fields = dataclasses.fields(cls)
-    names = tuple(field.name for field in fields if not field.metadata.get("static"))
     static = tuple(field.name for field in fields if field.metadata.get("static"))
+    context = tuple(field.name for field in fields if field.metadata.get("context"))
+    own = tuple(field.name for field in fields if field.name not in (*static, *context))
+    names = (*own, *context)
     keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
     def flatten(x: Any) -> tuple[tuple, tuple]:
-        return tuple(getattr(x, name) for name in names), tuple(getattr(x, name) for name in static)
+        children = (*(getattr(x, name) for name in own), *(Context(getattr(x, name)) for name in context))
+        return children, tuple(getattr(x, name) for name in static)
 
     def flatten_with_keys(x: Any) -> tuple[tuple, tuple]:
         children, structure = flatten(x)
         return tuple(zip(keys, children, strict=True)), structure
 
     def unflatten(structure: tuple, children: Any) -> Any:
-        return cls(**dict(zip(names, children, strict=True)), **dict(zip(static, structure, strict=True)))
+        values = (child.value if isinstance(child, Context) else child for child in children)
+        return cls(**dict(zip(names, values, strict=True)), **dict(zip(static, structure, strict=True)))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
 
 
+@jax.tree_util.register_pytree_with_keys_class
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What comes along with parameters and is none of them: a kernel, a mask. Arithmetic takes it from its first
+    operand as it is; `jit`, `vmap` and checkpoints see arrays like any other."""
+
+    value: Any
+
+    def tree_flatten_with_keys(self) -> tuple[tuple, None]:
+        """Its value is its one child."""
+        return ((jax.tree_util.GetAttrKey("value"), self.value),), None
+
+    @classmethod
+    def tree_unflatten(cls, static: None, children: Any) -> Context:
+        """See `tree_flatten_with_keys`."""
+        return cls(*children)
+
+
+def is_context(x: Any) -> bool:
+    """Whether it is a `Context`."""
+    return isinstance(x, Context)
+
+
+def apply(f: Callable, a: PyTree, *rest: PyTree) -> PyTree:
+    """f leaf by leaf, but for contexts: the result has those of `a`.
+
+    >>> @register
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Masked:
+    ...     x: float
+    ...     mask: bool = dataclasses.field(metadata={"context": True})
+    >>> apply(lambda x, y: x + y, Masked(1.0, True), Masked(2.0, None))
+    Masked(x=3.0, mask=True)
+    """
+    return jax.tree.map(lambda x, *ys: x if is_context(x) else f(x, *ys), a, *rest, is_leaf=is_context)
+
+
+def parameters(a: PyTree) -> list[Any]:
+    """The leaves that are in no context."""
+    return [x for x in jax.tree.leaves(a, is_leaf=is_context) if not is_context(x)]
+
+
+def with_parameters(a: Tree, leaves: Sequence[Any]) -> Tree:
+    """`a` with these in the place of its `parameters`, its contexts as they are."""
+    flat, structure = jax.tree.flatten(a, is_leaf=is_context)
+    given = iter(leaves)
+    filled = [x if is_context(x) else next(given) for x in flat]
+    if len(leaves) + sum(map(is_context, flat)) != len(flat):
+        raise ValueError(f"expected {len(flat) - sum(map(is_context, flat))} parameters, got {len(leaves)}.")
+    return jax.tree.unflatten(structure, filled)
+
+
 def add(a: PyTree, b: PyTree) -> PyTree:
     """a + b; both of the same structure (natural and mean parameters differ in it, and do not add)."""
-    return jax.tree.map(jnp.add, a, b)
+    return apply(jnp.add, a, b)
 
 
 def subtract(a: PyTree, b: PyTree) -> PyTree:
     """a - b; both of the same structure."""
-    return jax.tree.map(jnp.subtract, a, b)
+    return apply(jnp.subtract, a, b)
 
 
 def scale(c: Float[Array, ""] | float, a: PyTree) -> PyTree:
     """c a."""
-    return jax.tree.map(lambda x: c * x, a)
+    return apply(lambda x: c * x, a)
 
 
 def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
@@ -66,7 +126,7 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
     >>> float(mix(0.25, jnp.float32(1.0), jnp.float32(3.0)))
     1.5
     """
-    return jax.tree.map(lambda x, y: (1 - weight) * x + weight * y, a, b)
+    return apply(lambda x, y: (1 - weight) * x + weight * y, a, b)
 
 
 def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:

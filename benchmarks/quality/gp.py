@@ -46,7 +46,7 @@ def load(name: str) -> tuple[np.ndarray, ...]:
     return data["X"][~test], data["y"][~test], data["X"][test], data["y"][test]
 
 
-def make_model(name: str, x: np.ndarray, y: np.ndarray) -> vi.models.PredictorModel:
+def make_model(name: str, x: np.ndarray, y: np.ndarray) -> vi.models.Predictors:
     log_length, log_scale, jitter, _ = SETTINGS[name]
 
     def kernel(a: Any, b: Any) -> jax.Array:
@@ -87,7 +87,7 @@ def run_proximal(model: Any, choices: dict, minibatch: bool, passes: int, size: 
     """The ELBO before each pass and after the last, and the final sites."""
     n, y = model.num_sites, jnp.asarray(model.y)
     alg = vi.pg_svi(model, penalty_every=10**9, **choices)
-    elbo = jax.jit(lambda state: model.elbo(state.posterior, state.hyper, prior=state.prior))
+    elbo = jax.jit(lambda state: model.elbo(state.posterior))
 
     @jax.jit
     def one_pass(key: jax.Array, state: Any) -> Any:

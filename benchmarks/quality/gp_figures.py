@@ -60,8 +60,9 @@ def proximal_run(problem: Problem, size: int | None, **choices: Any) -> Run:
 
     @jax.jit
     def measure(state: Any) -> tuple[jax.Array, jax.Array]:
-        mean, variance = state.prior.predict(state.prior.condition(state.posterior), problem.features)
-        elbo = model.elbo(state.posterior, prior=state.prior)
+        q = state.posterior["z"]
+        mean, variance = q.prior.predict(q.condition(), problem.features)
+        elbo = model.elbo(state.posterior)
         return elbo, problem.log_loss(mean, variance + problem.unexplained)
 
     @jax.jit

@@ -63,7 +63,7 @@ def test_inducing_inputs_at_every_input_are_the_exact_process():
         ):
             np.testing.assert_allclose(a, b, atol=1e-6)
         np.testing.assert_allclose(fits[0].trace["elbo"], fits[1].trace["elbo"], atol=1e-6)
-        sites, cross = fits[0].posterior, np.asarray(rbf(new, x))
+        sites, cross = fits[0].posterior["z"], np.asarray(rbf(new, x))
         # The textbook's: pseudo-observations a / g of variance 1 / g.
         pull = np.linalg.solve(rbf(x, x) + np.diag(1 / sites.precision), cross.T)
         mean, variance = exact.predict(sites, new)

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from vijax.sites import FeatureForm, KernelForm, SitePosterior, Sites
+from vijax.sites import FeatureForm, KernelForm, SitePosterior
 
 N = 12
 JITTERS, WEIGHTS = (1e-2, 1e-4, 1e-6), (1e-3, 1.0, 1e2, 1e4)
@@ -45,9 +45,9 @@ def divergence(q, p):
 
 def posterior(form, kernel, sites):
     if form == "kernel":
-        return SitePosterior(Sites(*map(jnp.asarray, sites)), KernelForm(jnp.asarray(kernel)))
+        return SitePosterior(*map(jnp.asarray, sites), KernelForm(jnp.asarray(kernel)))
     root = np.float32(np.linalg.cholesky(np.float64(kernel)))
-    return SitePosterior(Sites(*map(jnp.asarray, sites)), FeatureForm(jnp.asarray(root)))
+    return SitePosterior(*map(jnp.asarray, sites), FeatureForm(jnp.asarray(root)))
 
 
 @pytest.mark.parametrize("form", ["kernel", "feature"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from vijax import tree
 from vijax.sites import FeatureForm, KernelForm, SitePosterior, Sites, SparseFeatureForm
 from vijax.sites.posterior import SiteStats
 
@@ -83,19 +84,19 @@ def test_sites_are_an_exponential_family():
     with jax.enable_x64(True):
         k = jnp.asarray(K + 0.1 * np.eye(N))
         prior = FeatureForm(jnp.linalg.cholesky(k))
-        q = SitePosterior(Sites(jnp.asarray(A), jnp.asarray(G)), prior)
+        q = SitePosterior(jnp.asarray(A), jnp.asarray(G), prior)
         tangent = q.with_naturals([jnp.asarray(RNG.normal(size=N)), jnp.asarray(RNG.normal(size=N))])
         leaves = (q.sites.linear, q.sites.precision)
-        log_normalizer = lambda a, g: SitePosterior(Sites(a, g), prior).log_normalizer()
+        log_normalizer = lambda a, g: SitePosterior(a, g, prior).log_normalizer()
         slope = jax.grad(log_normalizer, argnums=(0, 1))(*leaves)
-        hessian = jax.jvp(jax.grad(log_normalizer, argnums=(0, 1)), leaves, tuple(jax.tree.leaves(tangent)))[1]
+        hessian = jax.jvp(jax.grad(log_normalizer, argnums=(0, 1)), leaves, tuple(tangent.sites))[1]
         close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
         for a, b in zip(q.expected_stats(), slope, strict=True):
             close(a, b)
         product = q.fisher_product(tangent)
         for a, b in zip(product, hessian, strict=True):
             close(a, b)
-        for a, b in zip(jax.tree.leaves(q.fisher_solve(product)), jax.tree.leaves(tangent), strict=True):
+        for a, b in zip(q.fisher_solve(product).sites, tangent.sites, strict=True):
             close(a, b)
         m, cov = q.mean(), prior.covariance(q.condition(), jnp.arange(N))
         gaussian = 0.5 * (
@@ -107,14 +108,14 @@ def test_sites_are_an_exponential_family():
         )
         close(q.kl(q.with_naturals([jnp.zeros(N), jnp.zeros(N)])), gaussian)
         other = q.with_naturals([jnp.ones(N), 2 * jnp.asarray(G)])
-        gap = jax.tree.map(jnp.subtract, q, other)
+        gap = tree.subtract(q, other)
         bregman = gap.dot(q.expected_stats()) - q.log_normalizer() + other.log_normalizer()
         close(q.kl(other), bregman)
 
 
 def test_draws_have_the_moments():
     """20,000 draws, six standard errors."""
-    q = SitePosterior(Sites(jnp.asarray(A, jnp.float32), jnp.asarray(G, jnp.float32)), FeatureForm(jnp.asarray(X)))
+    q = SitePosterior(jnp.asarray(A, jnp.float32), jnp.asarray(G, jnp.float32), FeatureForm(jnp.asarray(X)))
     z = np.asarray(q.sample(jax.random.key(0), (20_000,)))
     mean, cov, *_ = dense(G)
     assert np.all(np.abs(z.mean(0) - mean) < 6 * np.sqrt(np.diag(cov) / len(z)) + 1e-4)

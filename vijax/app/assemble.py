@@ -16,7 +16,6 @@ from vijax.app.listing import Data
 from vijax.app.options import chosen
 from vijax.app.sections import ProximalAlgorithm
 from vijax.loader import as_loader
-from vijax.proximal import pg_svi
 from vijax.restarts import many
 
 WHOLE = ("em", "map", "cavi")
@@ -67,7 +66,7 @@ def _own(config: Any) -> dict[str, Any]:
 
 
 def _proximal(model: Any, config: ProximalAlgorithm, learn: tuple[str, ...]) -> Algorithm:
-    return pg_svi(
+    return algorithms.pg_svi(
         model,
         step_size=chosen(config.step_size),
         memory=config.memory,

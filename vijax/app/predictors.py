@@ -17,7 +17,6 @@ from vijax.app.scores import RowScore
 from vijax.app.tables import design, target
 from vijax.app.typed_toml import POSITIVE, setting
 from vijax.data.table import TargetKind
-from vijax.proximal.state import PGState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,17 +48,17 @@ def kind_of(name: str) -> TargetKind:
 
 
 def settled(seen: Seen) -> tuple[Any, Any]:
-    """The sites to predict from (their average, where one was kept), and the hyperparameters as they stand."""
-    state: PGState = seen.fit.state  # type: ignore[assignment]
+    """The posterior to predict from (the average, where one was kept), and the hyperparameters as they stand."""
+    state = seen.fit.state
     return state.posterior if state.average is None else state.average, state.hyper
 
 
 def score(seen: Seen) -> RowScore:
     """Log predictive density of held-out targets; with two classes the errors too."""
     model: Any = seen.fit.alg.spec.model
-    sites, hyper = settled(seen)
+    found, hyper = settled(seen)
     x, y = design(seen.data.test, seen.settings), target(seen.data.test)
-    densities = np.asarray(model.predictive(sites, x, y, hyper), np.float64)
+    densities = np.asarray(model.predictive(found, x, y, hyper), np.float64)
     logs = np.log(np.maximum(densities, 1e-300))
     if seen.data.train.classes is None:
         return RowScore.of(logs, "row")
@@ -81,12 +80,12 @@ def confusion(seen: Seen) -> list[Block]:
     if classes is None:
         return []
     model: Any = seen.fit.alg.spec.model
-    sites, hyper = settled(seen)
+    found, hyper = settled(seen)
     blocks: list[Block] = []
     for part, name in ((seen.data.train, "training"), (seen.data.test, "held-out")):
         if part is None:
             continue
-        up = np.asarray(model.predictive(sites, design(part, seen.settings), jnp.ones(()), hyper)) > 0.5
+        up = np.asarray(model.predictive(found, design(part, seen.settings), jnp.ones(()), hyper)) > 0.5
         true = target(part) > 0
         rows = [[f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))] for c in (0, 1)]
         header = [f"{name} rows", f"said {classes[0]}", f"said {classes[1]}"]

@@ -9,13 +9,28 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from vijax import tree
 from vijax.families import Family
+from vijax.families.base import require
+
+
+class Reads(NamedTuple):
+    """Of which entries of a global a batch reads (`vijax.Model.reads`).
+
+    Attributes:
+      rows: which.
+      weights: 1, or 0 in padding.
+      scale: N / S.
+    """
+
+    rows: Int[Array, " entries"]
+    weights: Float[Array, " entries"]
+    scale: Float[Array, ""]
 
 
 class Estimator(abc.ABC):
@@ -41,7 +56,17 @@ class Estimator(abc.ABC):
           rho: size of the step, at most 1.
         """
 
+    def read(self, q: Any, prior: Any, reads: Reads) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """As `place`, for a global of which the batch reads some entries.
+
+        Raises:
+          ValueError: an estimator that cannot.
+        """
+        remedy = "Their marginals are known, and nothing need be drawn: use vijax.pg_svi, or leave estimator out."
+        require(False, "estimator", f"mean_field() for a {type(q).__name__}", repr(self), remedy)
+        raise AssertionError
+
     def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
         """The message, from what the draws say (stacked along a leading axis) and the bound at each: their mean."""
         del values
-        return q.with_naturals(jax.tree.map(lambda x: jnp.mean(x, 0), said))
+        return q.with_naturals([jnp.mean(x, 0) for x in tree.parameters(said)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.estimator.base import Estimator
+from vijax.estimator.base import Estimator, Reads
 from vijax.families import Product
 
 Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
 """(stats, theta) -> the scaled local bound, and what the model said beside it."""
+NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
 
 
 class Message(NamedTuple):
@@ -39,6 +41,7 @@ def estimate(
     rho: Float[Array, ""],
     bound: Bound,
     theta: PyTree,
+    reads: Mapping[str, Reads] = NOTHING,
 ) -> Message:
     """The messages of some globals, all of them standing where their estimators say.
 
@@ -51,11 +54,12 @@ def estimate(
       rho: size of the step that the messages are for, at most 1.
       bound: (stats, theta) -> (value, aux).
       theta: points learnt beside the globals.
+      reads: of globals of which the batch reads some entries.
     """
     moving = [name for name in names if estimators[name].differentiates]
 
     def one(key: PRNGKeyArray) -> tuple[dict[str, PyTree], Message]:
-        placed = place(estimators, key, q, prior, rho)
+        placed = place(estimators, key, q, prior, rho, reads)
         stats = {name: s for name, (s, _) in placed.items()}
         at = lambda part, theta: bound({**stats, **part}, theta)
         part = {name: stats[name] for name in moving}
@@ -80,11 +84,12 @@ def value(
     rho: Array,
     bound: Bound,
     theta: Any,
+    reads: Mapping[str, Reads] = NOTHING,
 ) -> Float[Array, ""]:
     """The bound alone, where `estimate` with the same key evaluates it: at the same draws' noise."""
 
     def one(key: PRNGKeyArray) -> Float[Array, ""]:
-        placed = place(estimators, key, q, prior, rho)
+        placed = place(estimators, key, q, prior, rho, reads)
         return bound({name: s for name, (s, _) in placed.items()}, theta)[0]
 
     if (count := num_draws(estimators)) == 1:
@@ -93,11 +98,22 @@ def value(
 
 
 def place(
-    estimators: Mapping[str, Estimator], key: PRNGKeyArray, q: Product, prior: Product, rho: Array
+    estimators: Mapping[str, Estimator],
+    key: PRNGKeyArray,
+    q: Product,
+    prior: Product,
+    rho: Array,
+    reads: Mapping[str, Reads] = NOTHING,
 ) -> dict[str, tuple[PyTree, Callable[[Any], PyTree]]]:
     """Where each global stands in one draw, independent of the others."""
     keys = dict(zip(q, jax.random.split(key, len(q)), strict=True))
-    return {name: estimators[name].place(keys[name], q[name], prior[name], rho) for name in q}
+
+    def one(name: str) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        if name in reads:
+            return estimators[name].read(q[name], prior[name], reads[name])
+        return estimators[name].place(keys[name], q[name], prior[name], rho)
+
+    return {name: one(name) for name in q}
 
 
 def num_draws(estimators: Mapping[str, Estimator]) -> int:

@@ -7,22 +7,52 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from vijax import tree
 from vijax.estimand import Estimand
-from vijax.estimator.base import Estimator
+from vijax.estimator.base import Estimator, Reads
 from vijax.families import Family
 
 
 @dataclasses.dataclass(frozen=True)
 class mean_field(Estimator):
-    """grad_s l at s = E_q[t(beta)]: with KL steps, CAVI on full data and SVI on minibatches."""
+    """grad_s l at s = E_q[t(beta)]: with KL steps, CAVI on full data and SVI on minibatches.
+
+    Args:
+      memory: of globals of which a batch reads some entries (the sites of Gaussian predictors): keep every entry's last
+        message and replace those of the batch, in place of estimating all of them from the batch, N/S times. So
+        nothing but the present batch's change is noise (the stochastic average gradient of Le Roux et al. 2012, whose
+        memory the natural parameters are), and it vanishes at the optimum.
+    """
+
+    memory: bool = False
 
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
         """See `Estimator`."""
         return q.expected_stats(), q.with_naturals
+
+    def read(self, q: Any, prior: Any, reads: Reads) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """See `Estimator`; `q` has `entries`, as `vijax.sites.SitePosterior` has them."""
+        at = q.entries(reads.rows)
+
+        def message(slope: Any) -> PyTree:
+            new = q.entry_messages(at, slope)
+            if not self.memory:
+                return q.scattered(reads.rows, _counted(reads, new))
+            change = tree.subtract(tree.scale(1 / reads.scale, new), q.at(reads.rows))
+            return tree.add(tree.subtract(q, prior), q.scattered(reads.rows, _counted(reads, change)))
+
+        return at, message
+
+
+def _counted(reads: Reads, messages: PyTree) -> PyTree:
+    """Without those of padding, whatever they hold."""
+    return jax.tree.map(lambda x: jnp.where(reads.weights > 0, x, 0.0), messages)
 
 
 @dataclasses.dataclass(frozen=True)

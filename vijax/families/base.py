@@ -24,6 +24,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from vijax import tree
 from vijax.tree import register
 
 F = TypeVar("F", bound="Family")
@@ -42,9 +43,15 @@ def static_field() -> Any:
     return dataclasses.field(metadata={"static": True})
 
 
+def context_field() -> Any:
+    """A field of a family, arrays that are no natural parameters (a kernel, a mask): arithmetic on naturals leaves it
+    alone. It comes after those; None stands for one that is given later (`Family.with_context`)."""
+    return dataclasses.field(default=None, metadata={"context": True})
+
+
 def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
     """<a, b> summed over leaves and over each leaf's trailing event axes; batch axes are kept."""
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), event_ndims, strict=True)
+    pairs = zip(tree.parameters(a), tree.parameters(b), event_ndims, strict=True)
     return functools.reduce(jnp.add, [_dot(x, y, n) for x, y, n in pairs])
 
 
@@ -105,17 +112,22 @@ class Family(abc.ABC):
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of a scalar such as A(lambda): the leading axes of every natural parameter."""
-        leaf = jnp.shape(jax.tree.leaves(self)[0])
+        leaf = jnp.shape(tree.parameters(self)[0])
         return leaf[: len(leaf) - self.event_ndims[0]]
 
     def with_naturals(self, leaves: PyTree) -> Self:
         """The values of any tree with one leaf per natural parameter (a gradient in the statistics, say), as
-        natural parameters of this family."""
-        return jax.tree.unflatten(jax.tree.structure(self), jax.tree.leaves(leaves))
+        natural parameters of this family; its context stays."""
+        return tree.with_parameters(self, tree.parameters(leaves))
+
+    def with_context(self, context: Any) -> Self:
+        """The same natural parameters in another context; of a family without one, itself."""
+        names = [field.name for field in dataclasses.fields(self) if field.metadata.get("context")]  # type: ignore[arg-type]
+        return dataclasses.replace(self, **dict.fromkeys(names, context)) if names else self  # type: ignore[type-var]
 
     def as_stats(self, leaves: PyTree) -> Statistics:
         """The inverse relabelling: one leaf per natural parameter, as sufficient statistics."""
-        return self.Stats(*jax.tree.leaves(leaves))
+        return self.Stats(*tree.parameters(leaves))
 
     def dot(self, stats: Statistics) -> Float[Array, "*batch"]:
         """<lambda, stats>, summed over the event axes."""
@@ -135,7 +147,8 @@ class Family(abc.ABC):
 
     def expected_stats(self) -> Statistics:
         """mu = E_q[t(x)] = grad A(lambda)."""
-        return self.as_stats(jax.grad(lambda q: jnp.sum(q.log_normalizer()))(self))
+        total = lambda naturals: jnp.sum(self.with_naturals(naturals).log_normalizer())
+        return self.as_stats(jax.grad(total)(tree.parameters(self)))
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Statistics:
         """t(x) of a draw x ~ q; in log space, end to end, wherever t is a logarithm."""
@@ -156,12 +169,29 @@ class Family(abc.ABC):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same family."""
         mu = self.expected_stats()
-        gap = jax.tree.map(jnp.subtract, self, other)
-        return gap.dot(mu) - self.log_normalizer() + other.log_normalizer()
+        return tree.subtract(self, other).dot(mu) - self.log_normalizer() + other.log_normalizer()
+
+    def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
+        """KL(self || prior): as a step evaluates it, where a family can do so cheaper from what the step needs
+        anyway."""
+        return self.kl(prior)
+
+    def prepared(self, means: bool = True) -> Self:
+        """The same, with what is expensive worked out once for all that a step asks of it; `means`: the mean parameters
+        too. Most families have nothing of the kind."""
+        del means
+        return self
+
+    def retreat(self, target: Self) -> Self:
+        """Of a prior: towards which a step may go at any size when `target` leads out of the domain. The prior itself,
+        a step without a message, unless the family knows better."""
+        del target
+        return self
 
     def fisher_product(self, tangent: Self) -> Statistics:
         """F(lambda) v: the change of the mean parameters when lambda moves by v (one forward derivative)."""
-        return jax.jvp(lambda q: q.expected_stats(), (self,), (tangent,))[1]
+        means = lambda naturals: self.with_naturals(naturals).expected_stats()
+        return jax.jvp(means, (tree.parameters(self),), (tree.parameters(tangent),))[1]
 
     def fisher_solve(self, cotangent: Statistics) -> Self:
         """F(lambda)^-1 g: a natural-parameter direction from a gradient in lambda. Dense, by event: override it
@@ -186,7 +216,8 @@ class Family(abc.ABC):
                 f"{type(self).__name__} is discrete: its draws have no derivative in the natural parameters, so "
                 "structured SVI (message V eta) does not apply; use ssvi_a or svi for this variable."
             )
-        t, pullback = jax.vjp(lambda q: q.sample_stats(key), self)
+        draw = lambda naturals: self.with_naturals(naturals).sample_stats(key)
+        t, pullback = jax.vjp(draw, tree.parameters(self))
         return t, lambda eta: self.fisher_solve(self.as_stats(pullback(self.as_stats(eta))[0]))
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from vijax import tree
 from vijax.compiler import quick_jit
 from vijax.families.base import Family, as_float, brief
 
@@ -53,14 +54,16 @@ def _is_inside(q: Family) -> bool:
 
 def is_proper(q: Family) -> Bool[Array, ""]:
     """Whether all of its natural parameters are in their domain."""
-    return jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(q.in_domain())]))
+    return jnp.all(jnp.array([jnp.all(mask) for mask in tree.parameters(q.in_domain())]))
 
 
 _is_proper_jitted = quick_jit(is_proper)
 
 
 def _values(q: Family, static: bool) -> list[Any]:
-    return [getattr(q, f.name) for f in dataclasses.fields(q) if static or not f.metadata.get("static")]  # type: ignore[arg-type]
+    """Of its fields that are no context, those that are static too if asked for."""
+    own = [field for field in dataclasses.fields(q) if not field.metadata.get("context")]  # type: ignore[arg-type]
+    return [getattr(q, field.name) for field in own if static or not field.metadata.get("static")]
 
 
 def _meant(q: Family) -> str:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from vijax import tree
 from vijax.families.base import Family, require
 
 P = TypeVar("P", bound="Product")
@@ -130,7 +131,7 @@ class Product(Family, Mapping[str, Family]):
     @property
     def event_ndims(self) -> tuple[int, ...]:  # type: ignore[override]
         """Trailing axes, per leaf, that belong to one event of the product."""
-        return tuple(jnp.ndim(leaf) - self.batch_ndim for leaf in jax.tree.leaves(self))
+        return tuple(jnp.ndim(leaf) - self.batch_ndim for leaf in tree.parameters(self))
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -173,6 +174,23 @@ class Product(Family, Mapping[str, Family]):
         """Sum of KL(q_i || other_i)."""
         return self._total(lambda q, p: q.kl(p), other=other)
 
+    def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
+        """Sum of the factors' own."""
+        return self._total(lambda q, p: q.kl_to_prior(p), prior=prior)
+
+    def prepared(self, means: bool = True) -> Self:
+        """Each factor's own."""
+        return self._like(self._map(lambda q: q.prepared(means)))
+
+    def retreat(self, target: Self) -> Self:
+        """Each factor's own."""
+        return self._like(self._map(lambda q, t: q.retreat(t), target=target))
+
+    def with_context(self, context: Mapping[str, Any]) -> Self:
+        """The factors named in their contexts, the others as they are."""
+        require(set(context) <= set(self), "context", f"names among {list(self)}", list(context))
+        return self.replace({name: self[name].with_context(value) for name, value in context.items()})
+
     def fisher_product(self, tangent: Self) -> dict[str, tuple]:
         """F is block diagonal: one product per factor."""
         return self._map(lambda q, v: q.fisher_product(v), tangent=tangent)
@@ -196,9 +214,9 @@ class Product(Family, Mapping[str, Family]):
 
     def _map(self, f: Callable, **trees: Mapping[str, Any]) -> dict[str, Any]:
         """f(factor, *parts) by name; a tree that lacks a name or has one too many is an error naming it."""
-        for argument, tree in trees.items():
-            require(set(tree) == set(self), argument, f"the names {list(self)}", list(tree))
-        return {name: f(q, *(tree[name] for tree in trees.values())) for name, q in self.items()}
+        for argument, parts in trees.items():
+            require(set(parts) == set(self), argument, f"the names {list(self)}", list(parts))
+        return {name: f(q, *(parts[name] for parts in trees.values())) for name, q in self.items()}
 
     def _total(self, f: Callable, **trees: Mapping[str, Any]) -> Float[Array, "*batch"]:
         """Sum over factors of a term per batch element, each summed over the batch axes that are not shared."""

@@ -1,4 +1,4 @@
-"""Ready models: each a function that returns a `vijax.Model`, or a `PredictorModel` for `vijax.pg_svi`."""
+"""Ready models: each a function that returns a `vijax.Model`."""
 
 from vijax.models import emission
 from vijax.models.ctm import ctm
@@ -19,14 +19,14 @@ from vijax.models.linear_models import glm, logistic_regression
 from vijax.models.mixture import mixture
 from vijax.models.plsa import plsa, plsa_entries
 from vijax.models.population import population
-from vijax.models.predictors import PredictorModel
+from vijax.models.predictors import Predictors
 from vijax.models.regression import ard_regression
 from vijax.models.sequences import pad
 from vijax.models.simple_mixture import simple_mixture
 from vijax.models.state_space import linear_gaussian_state_space
 
 __all__ = [
-    "PredictorModel",
+    "Predictors",
     "ard_regression",
     "ctm",
     "dp_mixture",

@@ -30,7 +30,7 @@ from vijax.families.matrices import is_definite
 from vijax.likelihood import Likelihood, as_likelihood
 from vijax.model import Hyper
 from vijax.models.kernels import Kernel, kernel_named
-from vijax.models.predictors import PredictorModel, check_observations
+from vijax.models.predictors import Predictors, check_observations, predictors
 from vijax.sites import FeatureForm, KernelForm, Prior
 
 
@@ -44,7 +44,7 @@ def gp(
     form: str = "whitened",
     expectation: Expectation | None = None,
     inducing: Any = None,
-) -> PredictorModel:
+) -> Predictors:
     """A Gaussian process observed through a likelihood. Memory: O(N) for the posterior, but seven N x N matrices in
     a step (ten with backtracking); O(N M) with M inducing inputs.
 
@@ -108,14 +108,8 @@ def gp(
         return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
     _check_kernel(kernel_of(values), anchors, size, step_jit(matrix)(values))
-    return PredictorModel(
-        hyper=values,
-        prior=prior,
-        likelihood=likelihood_of,
-        y=y,
-        new=new,
-        expectation=expectation or exact(),
-    )
+    lik = lambda hyper, stats: likelihood_of(hyper)
+    return predictors(prior, lik, y, new, expectation or exact(), values)
 
 
 def _as_functions(

@@ -17,7 +17,7 @@ from jaxtyping import Array
 from vijax.expectation import Expectation, exact, jaakkola_jordan
 from vijax.families.base import as_float, require, require_positive
 from vijax.likelihood import Likelihood, as_likelihood, bernoulli_logit
-from vijax.models.predictors import PredictorModel, check_observations
+from vijax.models.predictors import Predictors, check_observations, predictors
 from vijax.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.sites.sparse_form import padded_rows
 
@@ -29,7 +29,7 @@ def glm(
     prior_scale: float = 1.0,
     form: str | None = None,
     expectation: Expectation | None = None,
-) -> PredictorModel:
+) -> Predictors:
     """A generalised linear model.
 
     The weights' means and variances are `model.predict(fit.posterior, jnp.eye(D))`. Add a column of ones to `x` for an
@@ -64,19 +64,19 @@ def glm(
     if form is None:
         form = "kernel" if design.shape[1] >= design.shape[0] and lik.log_concave else "weights"
     view = _KernelView(design) if form == "kernel" else _WeightView(design)
-    return PredictorModel(
-        hyper={"prior_scale": as_float(prior_scale)},
+    return predictors(
         prior=lambda hyper: view.prior(hyper["prior_scale"]),
-        likelihood=lambda hyper: lik,
+        likelihood=lambda hyper, stats: lik,
         y=y,
         new=lambda hyper, inputs: view.new(hyper["prior_scale"], inputs),
         expectation=expectation or exact(),
+        hyper={"prior_scale": as_float(prior_scale)},
     )
 
 
 def logistic_regression(
     x: Any, y: Any, prior_scale: float = 1.0, bound: str = "exact", form: str | None = None
-) -> PredictorModel:
+) -> Predictors:
     """Bayesian logistic regression (Khan et al. 2016, appendix E; Blei, Kucukelbir and McAuliffe 2017, section 5.3),
     labels -1 and +1.
 

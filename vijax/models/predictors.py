@@ -2,13 +2,15 @@
 
     ELBO(q) = sum_n E_{N(m_n, v_n)}[log p(y_n | z_n)] - KL(q || p)     (Khan et al. 2016, section 3.1, examples 1 and 2)
 
-q is stored as sites relative to the prior, 2N numbers, so that it follows the prior when hyperparameters change.
+One global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, and the prior as their context. The
+bound of a site is a function of the mean and variance of its own predictor, so that its natural gradient is in closed
+form, and `mean_field` with the KL update is proximal-gradient SVI.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -16,105 +18,245 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax import describe
 from vijax import expectation as expectations
+from vijax.batch import Minibatch, weighted_sum
+from vijax.evaluate.held_out import HeldOut
 from vijax.expectation import Expectation
+from vijax.families import Family, Product
 from vijax.families.base import require
-from vijax.likelihood import Likelihood
-from vijax.model import Hyper
-from vijax.sites import Prior, SitePosterior, Sites
-from vijax.sites.posterior import kl_to_prior
+from vijax.likelihood import Likelihood, Moments
+from vijax.model import Hyper, LocalElbo, Model
+from vijax.sites import Marginals, Prior, SitePosterior, Sites
+
+Z = "z"
+"""The name of the predictors among the globals."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PredictorModel:
-    """A likelihood of scalar predictors with a joint Gaussian prior.
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Predictors(Model):
+    """A model of Gaussian predictors, with functions to predict those of new inputs; made by `predictors`.
 
     Attributes:
-      hyper: positive hyperparameters by name; fixed, or learnt by gradient steps on their logarithms.
-      prior: hyper -> the prior of the N predictors.
-      likelihood: hyper -> p(y | z).
+      likelihood: (hyper, statistics of the other globals) -> p(y | z).
       y: observations, arrays of leading axis N.
-      new: (hyper, inputs) -> what `prior.predict` reads, and the variance that no feature explains.
-      expectation: default expectation (`vijax.expectation`).
-      reads_documents: never.
-      score: none.
-      check_data: none: the observations were checked when the model was made.
+      new: (hyper, inputs) -> what `Prior.predict` reads, and the variance that no feature explains.
     """
 
-    hyper: Hyper
-    prior: Callable[[Hyper], Prior]
-    likelihood: Callable[[Hyper], Likelihood]
+    likelihood: Callable[[Hyper, Mapping[str, Any]], Likelihood]
     y: Any
     new: Callable[[Hyper, Any], tuple[Any, Array]]
-    expectation: Expectation
-    reads_documents: bool = False
-    score: None = None
-    check_data: None = None
-
-    def __repr__(self) -> str:
-        return describe.of_model(self)
-
-    @property
-    def num_sites(self) -> int:
-        """N."""
-        return int(np.shape(jax.tree.leaves(self.y)[0])[0])
 
     @property
     def data(self) -> dict[str, Any]:
         """What `vijax.fit` reads: {"site": 0, ..., N - 1, "y": observations}."""
         return {"site": np.arange(self.num_sites, dtype=np.int32), "y": self.y}
 
-    def posterior(self, sites: Sites, hyper: Hyper | None = None) -> SitePosterior:
-        """q(z) of the N predictors."""
-        return SitePosterior(sites, self.prior(self._hyper(hyper)))
+    @property
+    def num_sites(self) -> int:
+        """N."""
+        return int(np.shape(jax.tree.leaves(self.y)[0])[0])
+
+    def posterior(self, sites: Any = None, hyper: Hyper | None = None) -> SitePosterior:
+        """q(z) of the N predictors by its sites; without any, the prior."""
+        prior = self.context(self._hyper(hyper))[Z]  # type: ignore[misc]
+        zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior)
+        return zeros if sites is None else zeros.with_naturals([sites.linear, sites.precision])
 
     def elbo(
         self,
-        sites: Sites,
+        posterior: Any,
         hyper: Hyper | None = None,
         *,
-        prior: Prior | None = None,
         expectation: Expectation | None = None,
         key: PRNGKeyArray | None = None,
     ) -> Float[Array, ""]:
-        """The bound on log p(y), differentiable in the sites and in the hyperparameters.
+        """The bound on log p(y), differentiable in the posterior and in the hyperparameters.
 
-        At the optimum of the sites its gradient in the hyperparameters is that of the optimised bound. Inside
-        `jit` hand over `prior`, as `state.prior` has it, lest the compiler work out the kernel of the data by itself.
+        Args:
+          posterior: of a fit, `fit.posterior`.
+          hyper: other hyperparameters than it was fitted with: its sites are then put on their prior. At the optimum
+            of the sites the gradient in them is that of the optimised bound.
+          expectation: of the likelihood; the model's own if None.
+          key: of its draws, if it draws.
         """
-        hyper = self._hyper(hyper)
-        prior = self.prior(hyper) if prior is None else prior
-        factor = prior.condition(sites)
-        m, v = prior.marginals(factor, jnp.arange(self.num_sites))
-        moments = (expectation or self.expectation)(self.likelihood(hyper), self.y, m, v, key)
-        return jnp.sum(moments.value) - kl_to_prior(factor, sites, v)
+        q = self._of(posterior, hyper)
+        moments = self._moments(q.marginals(), posterior, hyper, expectation, key)
+        others = self._penalty_of_others(posterior, hyper)
+        return jnp.sum(moments.value) - q.kl_to_prior(q.flat()) - others
 
-    def predict(self, sites: Sites, inputs: Any, hyper: Hyper | None = None) -> tuple[Array, Array]:
-        """Mean and variance of the predictors z* of new inputs, (T,) each."""
-        hyper = self._hyper(hyper)
-        prior = self.prior(hyper)
-        new, unexplained = self.new(hyper, inputs)
-        mean, variance = prior.predict(prior.condition(sites), new)
-        return mean, variance + unexplained
+    def predict(self, posterior: Any, inputs: Any, hyper: Hyper | None = None) -> tuple[Array, Array]:
+        """Mean and variance of the predictors z* of new inputs, (T,) each.
 
-    def predictive(self, sites: Sites, inputs: Any, y: Any, hyper: Hyper | None = None) -> Float[Array, " new"]:
+        Args:
+          posterior: of a fit, `fit.posterior`.
+          inputs: T new inputs.
+          hyper: hyperparameters that were learnt, `fit.state.hyper`; the model's own if None.
+        """
+        return _predicted(self._of(posterior, None), self.new(self._hyper(hyper), inputs))
+
+    def predictive(self, posterior: Any, inputs: Any, y: Any, hyper: Hyper | None = None) -> Float[Array, " new"]:
         """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
 
         Args:
-          sites: of the posterior.
+          posterior: of a fit, `fit.posterior`.
           inputs: T new inputs.
           y: observations, (T,) or one for all.
-          hyper: hyperparameters; the model's own if None.
+          hyper: hyperparameters that were learnt, `fit.state.hyper`; the model's own if None.
         """
-        mean, variance = self.predict(sites, inputs, hyper)
-        lik = self.likelihood(self._hyper(hyper))
-        y = jnp.broadcast_to(jnp.asarray(y), mean.shape)
-        return expectations.expect(lambda y, z: jnp.exp(lik.log_prob(y, z)), lik, y, mean, variance)
+        hyper = self._hyper(hyper)
+        lik = self.likelihood(hyper, _stats_of_others(posterior))
+        return _densities(lik, self._of(posterior, None), self.new(hyper, inputs), y)
+
+    def _of(self, posterior: Any, hyper: Hyper | None) -> SitePosterior:
+        """The sites' posterior, of a `Product` or alone; on the prior of other hyperparameters if there are any, and of
+        bare `Sites` on the model's own."""
+        q = posterior[Z] if isinstance(posterior, Mapping) else posterior
+        known = isinstance(q, SitePosterior | Sites)
+        require(known, "posterior", "fit.posterior, or its sites", type(posterior).__name__)
+        return q if hyper is None and isinstance(q, SitePosterior) else self.posterior(q, hyper)
+
+    def _moments(self, at: Marginals, posterior: Any, hyper: Any, expectation: Any, key: Any) -> Moments:
+        lik = self.likelihood(self._hyper(hyper), _stats_of_others(posterior))
+        return (expectation or self.estep)(lik, self.y, *at, key)
+
+    def _penalty_of_others(self, posterior: Any, hyper: Hyper | None) -> Float[Array, ""] | float:
+        others = _others(posterior)
+        prior = self.prior(self._hyper(hyper)) if others else {}
+        return sum(jnp.sum(q.kl(prior[name])) for name, q in others.items()) if others else 0.0
 
     def _hyper(self, hyper: Hyper | None) -> Hyper:
         chosen = self.hyper if hyper is None else hyper
         return {name: jnp.asarray(value) for name, value in chosen.items()}
+
+
+def predictors(
+    prior: Callable[[Hyper], Prior],
+    likelihood: Callable[[Hyper, Mapping[str, Any]], Likelihood],
+    y: Any,
+    new: Callable[[Hyper, Any], tuple[Any, Array]],
+    expectation: Expectation,
+    hyper: Hyper | None = None,
+    others: Mapping[str, Family] | None = None,
+) -> Predictors:
+    """A model of Gaussian predictors.
+
+    Args:
+      prior: hyper -> p(z) of the N predictors, in one of the forms of `vijax.sites`.
+      likelihood: (hyper, statistics of the other globals by name) -> p(y | z).
+      y: observations, arrays of leading axis N.
+      new: (hyper, inputs) -> what `Prior.predict` reads of new inputs, and the variance that no feature explains.
+      expectation: E_q[log p(y | z)] (`vijax.expectation`).
+      hyper: positive hyperparameters by name.
+      others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
+    """
+    values = dict(hyper or {})
+    num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
+    dtype = _dtype(jax.eval_shape(prior, values))
+    start = Product({Z: SitePosterior.zeros(num_sites, dtype), **(others or {})})
+    return Predictors(
+        hyper=values,
+        prior=lambda hyper: start,
+        local_elbo=_bound(likelihood),
+        init=lambda hyper, key, prior, batch: prior,
+        estep=expectation,
+        score=_score(likelihood, new),
+        needs_prior=(Z,),
+        context=lambda hyper: {Z: prior(hyper)},
+        reads=_reads(num_sites),
+        num_groups=num_sites,
+        likelihood=likelihood,
+        y=y,
+        new=new,
+    )
+
+
+def _bound(likelihood: Callable[[Hyper, Mapping[str, Any]], Likelihood]) -> Callable[..., LocalElbo]:
+    def local_elbo(
+        hyper: Hyper, stats: Mapping[str, Any], batch: Minibatch, key: PRNGKeyArray, expectation: Expectation
+    ) -> LocalElbo:
+        """sum_n E l_n; its slope and curvature in m are what the expectation says they are, which for one that draws
+        is not what the derivative of its value is. A site whose message is not finite is reported as NaN."""
+        at: Marginals = stats[Z]
+        others = {name: s for name, s in stats.items() if name != Z}
+        moments = expectation(likelihood(hyper, others), batch.data["y"], *jax.lax.stop_gradient(at), key)
+        each = _differentiated(moments, at)
+        weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        known = jnp.isfinite(moments.slope) & jnp.isfinite(moments.curvature)
+        per_group = jax.lax.stop_gradient(jnp.where(known, each, jnp.nan))
+        return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), per_group, None)
+
+    return local_elbo
+
+
+@jax.custom_jvp
+def _differentiated(moments: Moments, at: Marginals) -> Float[Array, " batch"]:
+    """E l, whose derivatives in m and v are E l' and E l'' / 2 as the moments have them."""
+    del at
+    return moments.value
+
+
+@_differentiated.defjvp
+def _differentiated_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    moments, change, shift = primals[0], *tangents
+    slope, curvature = moments.slope, moments.curvature
+    return moments.value, change.value + slope * shift.mean + 0.5 * curvature * shift.variance
+
+
+def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
+    def reads(batch: Minibatch) -> dict[str, Array]:
+        """The sites of a batch, checked as far as shapes and values can tell."""
+        data, expected = batch.data, "{'site': rows, 'y': observations}, as model.data is"
+        require(isinstance(data, dict) and set(data) == {"site", "y"}, "batch", expected, type(data).__name__)
+        rows = data["site"]
+        require(jnp.shape(rows)[0] > 0, "batch", "at least one site", jnp.shape(rows)[0])
+        if not isinstance(rows, jax.core.Tracer):
+            inside = (np.asarray(rows) >= 0) & (np.asarray(rows) < num_sites)
+            require(inside, "batch", f"sites from 0 to {num_sites - 1}", rows)
+        if batch.num_groups is not None and not isinstance(batch.num_groups, jax.core.Tracer):
+            same = int(batch.num_groups) == num_sites
+            require(same, "batch.num_groups", f"N = {num_sites} sites", batch.num_groups)
+        return {Z: jnp.asarray(rows)}
+
+    return reads
+
+
+def _score(likelihood: Callable, new: Callable) -> Callable[..., HeldOut]:
+    def score(hyper: Hyper, estimates: Mapping[str, Any], data: Any, key: PRNGKeyArray) -> HeldOut:
+        """Log predictive density of new observations, data = (inputs, y)."""
+        del key
+        pair = isinstance(data, tuple | list) and len(data) == 2
+        require(pair, "data", "a pair (inputs, y) of new inputs and their observations", type(data).__name__)
+        lik, (inputs, y) = likelihood(hyper, _stats_of_others(estimates)), data
+        densities = _densities(lik, estimates[Z], new(hyper, inputs), y)
+        return HeldOut.of(np.log(np.maximum(np.asarray(densities, np.float64), 1e-300)))
+
+    return score
+
+
+def _predicted(q: SitePosterior, new: tuple[Any, Array]) -> tuple[Array, Array]:
+    """Mean and variance of new predictors."""
+    mean, variance = q.prior.predict(q.condition(), new[0])
+    return mean, variance + new[1]
+
+
+def _densities(lik: Likelihood, q: SitePosterior, new: tuple[Any, Array], y: Any) -> Float[Array, " new"]:
+    """p(y* | data) by quadrature."""
+    mean, variance = _predicted(q, new)
+    y = jnp.broadcast_to(jnp.asarray(y), mean.shape)
+    return expectations.expect(lambda y, z: jnp.exp(lik.log_prob(y, z)), lik, y, mean, variance)
+
+
+def _others(posterior: Any) -> dict[str, Family]:
+    """The other globals of a posterior."""
+    return {name: q for name, q in posterior.items() if name != Z} if isinstance(posterior, Mapping) else {}
+
+
+def _stats_of_others(posterior: Any) -> dict[str, Any]:
+    return {name: q.expected_stats() for name, q in _others(posterior).items()}
+
+
+def _dtype(prior: Any) -> Any:
+    return jnp.result_type(jax.tree.leaves(prior)[-1])  # in every form an array of floats comes last
 
 
 def check_observations(y: Any, num_inputs: int, likelihood: Likelihood) -> None:

@@ -3,7 +3,7 @@
 from vijax.sites.base import Factor, Prior, Sites
 from vijax.sites.feature_form import FeatureForm
 from vijax.sites.kernel_form import KernelForm
-from vijax.sites.posterior import SitePosterior
+from vijax.sites.posterior import Marginals, SitePosterior
 from vijax.sites.sparse_form import SparseFeatureForm
 
-__all__ = ["Factor", "FeatureForm", "KernelForm", "Prior", "SitePosterior", "Sites", "SparseFeatureForm"]
+__all__ = ["Factor", "FeatureForm", "KernelForm", "Marginals", "Prior", "SitePosterior", "Sites", "SparseFeatureForm"]

@@ -13,11 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from vijax.families.base import family
 
-
-@family
-class Sites:  # type: ignore[type-var]
+class Sites(NamedTuple):
     """One Gaussian factor per predictor, exp(linear z - precision z^2 / 2)."""
 
     linear: Float[Array, " sites"]
@@ -27,10 +24,6 @@ class Sites:  # type: ignore[type-var]
     def zeros(cls, num_sites: int, dtype: Any = None) -> Sites:
         """No observation at all: q is the prior."""
         return cls(jnp.zeros(num_sites, dtype), jnp.zeros(num_sites, dtype))
-
-    def at_set(self, rows: Int[Array, " rows"], values: Sites) -> Sites:
-        """These sites replaced."""
-        return Sites(self.linear.at[rows].set(values.linear), self.precision.at[rows].set(values.precision))
 
     def at_add(self, rows: Int[Array, " rows"], values: Sites) -> Sites:
         """Something added to these sites."""

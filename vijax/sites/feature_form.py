@@ -7,6 +7,7 @@ Every variance is a sum of squares, and sites may have negative precision as lon
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -14,12 +15,13 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from vijax.families.base import family
 from vijax.sites.base import Factor, Sites, finite, log_det_from
+from vijax.tree import register
 
 
-@family
-class FeatureForm:  # type: ignore[type-var]
+@register
+@dataclasses.dataclass(frozen=True)
+class FeatureForm:
     """z = features @ w, w ~ N(0, I)."""
 
     features: Float[Array, "sites dim"]

@@ -9,18 +9,20 @@ singular. Where a site outweighs the prior, alpha is the small rest of a large a
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from vijax.families.base import family
 from vijax.sites.base import Factor, Sites, finite, log_det_from
+from vijax.tree import register
 
 
-@family
-class KernelForm:  # type: ignore[type-var]
+@register
+@dataclasses.dataclass(frozen=True)
+class KernelForm:
     """z ~ N(0, kernel).
 
     Its variances are differences, K_nn - ..., which float32 cannot resolve where data leave little of the prior

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,13 +10,14 @@ import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Bool, Float, Int
 
-from vijax.families.base import family
 from vijax.sites.base import Factor, Sites
 from vijax.sites.feature_form import factorised, positive_definite
+from vijax.tree import register
 
 
-@family
-class SparseFeatureForm:  # type: ignore[type-var]
+@register
+@dataclasses.dataclass(frozen=True)
+class SparseFeatureForm:
     """z = X w, w ~ N(0, I), each row of X as its nonzero columns, padded with zeros.
 
     Attributes:

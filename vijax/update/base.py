@@ -19,9 +19,12 @@ class Update(abc.ABC):
     Attributes:
       size: what the step size of the schedule is to this update: "rho", at most 1; "beta", any positive number; "none",
         it has one of its own.
+      asks_again: it takes several steps, with the bound's gradient anew at each: the algorithm calls `propose_from`
+        (`vijax.update.sites.block`), and not `propose`.
     """
 
     size: ClassVar[str] = "rho"
+    asks_again: ClassVar[bool] = False
 
     def init(self, q: Family) -> PyTree:
         """What is remembered at the start: nothing, unless said otherwise."""

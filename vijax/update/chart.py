@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from vijax import tree
 from vijax.families import Beta, Dirichlet, Family, Gamma, InverseGamma, MultivariateNormal, Normal
 
 
@@ -60,7 +61,7 @@ def _signed(*signs: int) -> Chart:
     return Chart(to, of)
 
 
-natural = Chart(jax.tree.leaves, lambda phi, like: like.with_naturals(phi))
+natural = Chart(tree.parameters, lambda phi, like: like.with_naturals(phi))
 """The natural parameters themselves, whose steps may leave the domain and are then retracted."""
 
 CHARTS: dict[type[Family], Chart] = {

@@ -112,7 +112,7 @@ def _damped(p: Q, direction: Q, mu: PyTree) -> Q:
 
     def refused(t: Array) -> Bool[Array, ""]:
         moved = tree.add(p, tree.scale(t, direction))
-        inside = jnp.all(jnp.array([jnp.all(mask) for mask in jax.tree.leaves(moved.in_domain())]))
+        inside = jnp.all(jnp.array([jnp.all(mask) for mask in tree.parameters(moved.in_domain())]))
         return ~(inside & (objective(moved) <= start + slack))
 
     one = jnp.ones((), start.dtype)

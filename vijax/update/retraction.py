@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -28,9 +27,9 @@ def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]
     beta, counts as 1: beyond that no combination is convex. What is not finite passes, to be skipped and reported.
     """
     fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
-    ok = jax.tree.map(_inside_or_not_finite, proposal.in_domain(), proposal)
-    retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in jax.tree.leaves(ok)]))
-    return Retracted(jax.tree.map(jnp.where, ok, proposal, fallback), retractions)
+    ok = tree.apply(_inside_or_not_finite, proposal.in_domain(), proposal)
+    retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in tree.parameters(ok)]))
+    return Retracted(tree.apply(jnp.where, ok, proposal, fallback), retractions)
 
 
 def _inside_or_not_finite(mask: Bool[Array, ...], x: Array) -> Bool[Array, ...]:
