@@ -97,6 +97,19 @@ def test_an_algorithm_of_a_model_of_ones_own_is_one_as_long_as_the_model_lives()
     assert step() is None
 
 
+def test_the_algorithms_of_a_model_asked_for_last_are_kept():
+    """Eight of them: each is an init and a step, and those do not count together."""
+    model = coin()
+    make = lambda kappa: vi.svi(model, step_size=vi.step_size.robbins_monro(kappa=kappa)).step
+    kappas = np.linspace(0.6, 0.9, 8)
+    steps = [make(kappa) for kappa in kappas]
+    assert make(kappas[0]) is steps[0]  # and is now the last one asked for
+    make(0.95)
+    assert make(kappas[0]) is steps[0]
+    assert make(kappas[2]) is steps[2]
+    assert make(kappas[1]) is not steps[1]
+
+
 def test_settings_without_a_hash_make_an_algorithm_all_the_same():
     schedule = vi.step_size.proximal(jnp.float32(1.0))
     alg = vi.cavi(coin(), step_size=schedule)

@@ -7,6 +7,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import vijax as vi
@@ -31,9 +32,13 @@ GLM = vi.models.glm(X, np.sign(X[:, 0] + 0.1), vi.likelihood.bernoulli_logit())
         (vi.ssvi_a(LDA).spec, ["update=kl()", "penalty_every=10"]),
         (
             vi.pg_svi(GLM),
-            ["Algorithm: pg_svi", "step_size=by_share(backtracking, third_of_the_way)", "z: SitePosterior"],
+            ["Algorithm: pg_svi", "by_share(backtracking, third_of_the_way)", "z: SitePosterior"],
         ),
         (vi.pg_svi(GLM).spec, ["update=kl()"]),
+        (
+            vi.svi(LDA, update=vi.update.descend(optax.adam(0.1)), learn=("alpha", "eta")).spec,
+            ["descend(optimizer=GradientTransformationExtraArgs", "learn=(alpha, eta)"],
+        ),
     ],
 )
 def test_a_few_lines_without_addresses(thing, parts):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import optimize
 
 import vijax as vi
 
@@ -157,6 +158,32 @@ def step_without_part():
 
 def fit_small(num_parts, **arguments):
     return vi.fit(vi.memoized(mixture(2, 2), num_parts), clusters(10, 2, 2), num_epochs=1, key=KEY, **arguments)
+
+
+def test_a_bound_that_no_locals_make_linear_is_not_frozen():
+    """-exp(z) is concave in z: what a part remembers of it lies above it, and would never give way to its new message.
+    The fixed point is that of coordinate ascent: z = v (sum_n y_n - N exp(z))."""
+    model = vi.model(
+        prior={"z": vi.Normal.from_mean_variance(0.0, 0.02)},
+        local_elbo=lambda s, y, key: (y * s["z"].value - jnp.exp(s["z"].value), None),
+    )
+    y = np.array([3.0, 1.0, 4.0, 2.0, 2.0, 5.0, 1.0, 3.0], np.float32)
+    fit = vi.fit(vi.memoized(model, 4), y, num_epochs=20, key=KEY)
+    wanted = optimize.brentq(lambda z: z - 0.02 * (y.sum() - len(y) * np.exp(z)), -1, 2)
+    np.testing.assert_allclose(fit.posterior["z"].mean(), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("estep", [vi.estep.cvb0(), vi.estep.gibbs(1, 1), vi.estep.mean_field()], ids=str)
+def test_only_coordinate_ascent_keeps_a_message_that_seems_better(estep):
+    """A part remembered as a nat better than any locals can be: only a lower bound may be believed."""
+    corpus = documents()
+    alg = vi.memoized(vi.models.lda(2, 12), 2, estep=estep)
+    batch = next(iter(vi.loader.as_loader(corpus, alg.spec.model, None, 0, num_parts=2).batches(0, 1)))
+    state, _ = alg.step(KEY, alg.init(KEY, batch), batch)
+    believed = state._replace(parts=state.parts._replace(constant=state.parts.constant + 1e3))
+    after, _ = alg.step(KEY, believed, batch)
+    kept = np.array_equal(after.parts.natural["topics"].concentration, state.parts.natural["topics"].concentration)
+    assert kept == isinstance(estep, vi.estep.MeanField)
 
 
 @pytest.mark.slow

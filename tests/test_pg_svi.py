@@ -187,9 +187,8 @@ def test_plain_minibatches_need_small_steps_or_averages():
 def test_resuming_equals_one_run_and_nothing_recompiles():
     model = classifier()
     alg = vi.pg_svi(model, memory=True, average_after=3)
-    traced = alg._replace(
-        step=chex.assert_max_traces(lambda *a: alg.step(*a), n=4)
-    )  # shapes, loop: of the first chunk only
+    step = chex.assert_max_traces(lambda *a: alg.step(*a), n=4)  # shapes, loop: of the first chunk only
+    traced = alg._replace(step=step)
     whole = run(traced, model, 9, batch_size=2, steps_per_chunk=3)
     part = run(traced, model, 4, batch_size=2, steps_per_chunk=3)
     rest = run(traced, model, 9, batch_size=2, steps_per_chunk=3, state=part.state)

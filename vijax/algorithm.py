@@ -343,15 +343,17 @@ def _move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: 
 def _of_all_parts(
     spec: Spec, state: State, batch: Minibatch, parts: Parts, q: Product, excess: Product, message: Message
 ) -> tuple[Parts, Message]:
-    """The message of all the data, from that of one part and those remembered of the others. What couples the globals
-    is no data's, and is had afresh."""
-    stats, said, whole = spec.point(q), message.aux, len(message.natural) == len(q)
-    coupling = spec.model.global_elbo
+    """The message of all the data, from that of one part and those remembered of the others. The term that couples the
+    globals belongs to no part, and is computed anew at every step."""
+    stats, said, coupling = spec.point(q), message.aux, spec.model.global_elbo
     total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
     remedy = f"Give Minibatch(data, N, weights, part=i), i from 0 to {spec.num_parts} - 1; vijax.fit does."
     require(batch.part is not None, "batch", "which part of the data it is", "none", remedy)
     index = jnp.asarray(batch.part, jnp.int32)
-    seen = recall(parts, index, message.natural, excess, message.value, stats, said.num_groups, total, whole)
+    at_once = spec.model.blocks is None or len(spec.model.blocks) == 1
+    seen = recall(
+        parts, index, message.natural, excess, message.value, stats, said.num_groups, total, at_once, _is_exact(spec)
+    )
     natural, value = seen.natural, seen.value
     if coupling is not None:
         once, slope = jax.value_and_grad(lambda part: coupling(state.hyper, {**stats, **part}))(
@@ -359,6 +361,11 @@ def _of_all_parts(
         )
         natural, value = tree.add(natural, natural.with_naturals(slope)), value + once
     return seen.parts, message._replace(natural=natural, value=value)
+
+
+def _is_exact(spec: Spec) -> bool:
+    """Whether what is remembered of a part is a lower bound of it at any globals."""
+    return spec.model.is_linear and getattr(spec.estep, "is_ascent", False)
 
 
 def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:

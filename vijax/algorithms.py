@@ -84,9 +84,12 @@ def memoized(
 
     The data are cut once into parts, and a step visits one: it replaces the part's message and keeps the others'. So
     there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes.
-    From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly, and does not fall where the
-    globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models, hidden Markov
-    models. Where the density couples the globals, a part's bound counts as it was when last visited.
+    From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
+    E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,
+    hidden Markov models. Where the density couples the globals, a part's bound counts as it was when last visited.
+    Under E-steps that sample, and under `cvb0`, the bound is an estimate. For a hand-written `vijax.model` it assumes
+    that `local_elbo` is linear in the statistics at fixed locals; where it is not, the fixed points are right all the
+    same, and the reported bound is not.
 
     Args:
       model: what is inferred.

@@ -1,7 +1,7 @@
 """One object for equal settings, so that what was compiled for the one serves the other.
 
-A model is made of functions, which are equal to themselves alone, and programs are compiled for such functions. So a
-model that is made again with equal settings had better be the very same object, and so had an algorithm of it.
+A model holds functions, and a function equals only itself. Programs are compiled for such functions. So a model that is
+made again with equal settings must be the same object, or everything is compiled again. The same holds for algorithms.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
 
 MOST = 8
-"""How many objects of each kind are kept, those last asked for."""
+"""So many objects of each kind are kept: those asked for last."""
 LARGE = 1 << 16
-"""Arrays of more numbers are not compared: what is made of them is made anew."""
+"""Arrays of more numbers are not compared; objects with such arrays are made anew."""
 
 
 def by_value(make: Make) -> Make:
-    """The decorator of a function that makes something immutable: for equal arguments, the object it made before.
+    """Decorates a function that makes something immutable: equal arguments give the object made before.
 
-    Arrays are compared by content, functions by identity. What was made under another precision is another object.
+    Arrays are compared by content, functions by identity. Objects of float32 and of float64 are kept apart.
 
     >>> @by_value
     ... def pair(x, y=2.0):
@@ -60,24 +60,32 @@ def by_value(make: Make) -> Make:
 
 
 def of(owner: Any, x: T) -> T:
-    """`x`, or what is equal to it and was handed here before with this owner, whose life it shares."""
-    known = owner.__dict__.setdefault("_of_value", collections.OrderedDict())
+    """`x`, or the equal object that was given for this owner before. The owner keeps those asked for last, so many of
+    each type."""
     try:
-        if x not in known:
-            _put(known, x, x)  # type: ignore[arg-type]
-        return known[x]
-    except TypeError:  # it holds what has no hash, such as an array
+        hash(x)
+    except TypeError:  # it holds something without a hash, such as an array
         return x
+    with _OWNERS:
+        kept = owner.__dict__.setdefault("_of_value", {}).setdefault(type(x), collections.OrderedDict())
+        one = kept.pop(x, x)
+        _put(kept, one, one)
+        return one
 
 
-def _put(kept: collections.OrderedDict, key: Hashable, x: Any) -> None:
+_OWNERS = threading.Lock()
+"""One for all owners, so that these can be copied and pickled; it is held for a look-up."""
+
+
+def _put(kept: collections.OrderedDict, key: Any, x: Any) -> None:
+    """As the last asked for; the first leaves where there are too many."""
     kept[key] = x
     if len(kept) > MOST:
         kept.popitem(last=False)
 
 
 class _NotComparableError(Exception):
-    """Of an argument that is traced or too large."""
+    """An argument is traced, or too large to compare."""
 
 
 def _key(x: Any) -> Hashable:

@@ -87,7 +87,8 @@ def check_parts(spec: Any) -> None:
         return
     require_integers(num_parts=spec.num_parts)
     plain = all(isinstance(choice, mean_field) for choice in spec.estimator.choices())
-    require(plain, "estimator", "mean_field() where messages are remembered", spec.estimator)
+    remedy = "Leave it out, or use vijax.svi or vijax.ssvi, which average over the draws of many steps."
+    require(plain, "estimator", "mean_field() where messages are remembered", spec.estimator, remedy)
     remedy = "Use vijax.cavi or vijax.svi to learn them."
     require(
         not spec.learn,
@@ -97,4 +98,5 @@ def check_parts(spec: Any) -> None:
         remedy,
     )
     fixed = not isinstance(spec.step_size, backtracking)
-    require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size)
+    remedy = "Leave it out: steps of size one need no trials here."
+    require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size, remedy)

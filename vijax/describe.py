@@ -64,6 +64,8 @@ def setting(value: Any) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and _prints_fields(value):
         given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return f"{type(value).__name__}({', '.join(f'{name}={setting(x)}' for name, x in given)})"
+    if isinstance(value, tuple):  # one with names is an optimiser of optax
+        return type(value).__name__ if hasattr(value, "_fields") else f"({', '.join(map(setting, value))})"
     return re.sub(r" at 0x[0-9a-f]+", "", str(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}")
 
 

@@ -48,7 +48,8 @@ def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
         return
     if all(update.size != "rho" for update in spec.update.choices()):
         return
-    if spec.step_size(np.asarray(max(total - 1, 1), np.int32)) >= 1:  # type: ignore[arg-type]  # every schedule may begin with 1
+    last = np.asarray(max(total - 1, 1), np.int32)  # not the first: every schedule may begin with 1
+    if spec.step_size(last) >= 1:  # type: ignore[arg-type]
         raise ValueError(
             f"batch_size: expected the whole data set at every step, got {loader.steps_per_epoch} batches a pass. "
             "Steps of size one, as of cavi, em and map, forget every batch but the last. For minibatches use "
@@ -60,7 +61,8 @@ def _check_parts(num_parts: int, loader: Loader) -> None:
     """Raises ValueError where a loader's batches are not the parts whose messages are remembered."""
     fixed = getattr(loader, "is_fixed", False) and loader.steps_per_epoch == num_parts
     expected = f"a loader with is_fixed=True of {num_parts} batches a pass, whose Minibatch.part says which each is"
-    require(fixed, "data", expected, f"{type(loader).__name__} of {loader.steps_per_epoch}")
+    remedy = "Give the data themselves, which vijax.fit cuts into parts."
+    require(fixed, "data", expected, f"{type(loader).__name__} of {loader.steps_per_epoch}", remedy)
 
 
 def check_restarts(restarts: int, state: Any) -> None:

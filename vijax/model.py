@@ -75,6 +75,9 @@ class Model:
       reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
       vocab_size: V of a model of documents: the ids of their words are below it.
       score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound.
+      is_linear: at fixed locals `local_elbo` is linear in the statistics of globals that are updated at once. Then what
+        an E-step of coordinate ascent has found for some globals gives a lower bound for any others, and
+        `vijax.memoized` relies on it. False is always safe.
       needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
       shares: (stats, locals of one length bucket, key) -> expected topic shares of its documents, of topic models.
       context: hyper -> by name, the context of globals whose family has one (a kernel): computed where the state starts
@@ -102,6 +105,7 @@ class Model:
     context: Callable[[Hyper], Mapping[str, Any]] | None = None
     reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]] | None = None
     num_groups: int | None = None
+    is_linear: bool = False
 
     def __repr__(self) -> str:
         return describe.of_model(self)

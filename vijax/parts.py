@@ -7,8 +7,8 @@ in the statistics, l_b(s) = <m_b, s> + c_b, and so the whole bound is known at e
     ELBO = sum_b (<m_b, s> + c_b) - KL(q || prior)
 
 Each step maximises it, first in the locals of one part, then in the globals, so that it never falls once all parts were
-visited. Before that q itself stands for the parts not seen yet, by their share of its distance from the prior: so the
-first pass leaves a good start gradually.
+visited. During the first pass the parts not seen yet have no message. In its place comes (lambda - eta) / B for each
+of them, so that the first pass leaves a good start gradually.
 """
 
 from __future__ import annotations
@@ -64,25 +64,29 @@ def recall(
     groups: Float[Array, ""],
     num_groups: Any,
     is_linear: bool,
+    keeps_better: bool,
 ) -> Recalled:
     """Replaces the message of one part.
 
     Args:
       parts: as they were.
       index: which part was visited.
-      natural: its new message; of some of the globals where the others are another block's.
-      excess: lambda - eta of those globals: stands for the parts not seen yet.
+      natural: its new message, of the globals of one block.
+      excess: lambda - eta of those globals; the parts not seen yet get their share of it as a message.
       value: its bound.
       stats: of those globals, where message and bound were taken.
       groups: how many groups it has.
       num_groups: N.
-      is_linear: `natural` has all globals, and the bound is linear in their statistics together. Then a part whose new
-        locals are worse at these globals than those that it remembers (an E-step may find another optimum) keeps them.
-        Otherwise a part's bound counts as it was at its last visit.
+      is_linear: `natural` has all globals, and the bound is taken to be linear in their statistics together. Otherwise
+        a part's bound counts as it was at its last visit.
+      keeps_better: where the bound is linear, whether the part keeps the locals that it remembers if they are better at
+        these globals than the new ones: an E-step may find another optimum. Only right if what is remembered is a
+        lower bound at any globals, that is, if the bound is exactly linear at fixed locals and `value` is that of the
+        locals behind `natural`.
     """
     old = jax.tree.map(lambda x: x[index], parts.natural.only(natural))
     constant = value - _dot(natural, stats) if is_linear else value
-    if is_linear:
+    if is_linear and keeps_better:
         kept = (parts.groups[index] > 0) & (_dot(old, stats) + parts.constant[index] > value)
         natural = tree.select(kept, old, natural)
         constant = jnp.where(kept, parts.constant[index], constant)

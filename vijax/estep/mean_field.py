@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -15,8 +16,14 @@ from vijax.gather import docs_per_chunk
 
 @dataclasses.dataclass(frozen=True)
 class MeanField:
-    """Coordinate ascent; see `mean_field`."""
+    """Coordinate ascent; see `mean_field`.
 
+    Attributes:
+      is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not
+        say so samples, or approximates (`vijax.memoized` asks).
+    """
+
+    is_ascent: ClassVar[bool] = True
     max_iters: int
     tol: float
 

@@ -198,6 +198,7 @@ def energy_model(
         energy=spec,
         check_data=check,
         score=score,
+        is_linear=True,
     )
 
 

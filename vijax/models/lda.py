@@ -87,6 +87,7 @@ def lda(
         vocab_size=int(vocab_size),
         score=completion_score,
         shares=lambda stats, gamma, key: gamma / jnp.sum(gamma, axis=1, keepdims=True),
+        is_linear=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -30,45 +31,44 @@ class proximal(Update):
 
 
 @dataclasses.dataclass(frozen=True)
-class kl(Update):
-    """The natural-gradient step lambda' = (1 - rho) lambda + rho target, proximal in KL(q' || q)."""
+class _Solved(Update):
+    """A proximal step without settings: two of one class are equal."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def solve(q: Q, target: Q, size: Any, /) -> Q:
+        """Where a step of this size leads."""
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
         """See `Update`."""
-        return kl_step(q, target, size), memory
+        return self.solve(q, target, size), memory
 
 
-@dataclasses.dataclass(frozen=True)
-class euclidean(Update):
+class kl(_Solved):
+    """The natural-gradient step lambda' = (1 - rho) lambda + rho target, proximal in KL(q' || q)."""
+
+    solve = staticmethod(kl_step)
+
+
+class euclidean(_Solved):
     """Plain gradient ascent in the natural parameters, proximal in |lambda' - lambda|^2 / 2; the step size is beta."""
 
     size: ClassVar[str] = "beta"
-
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`."""
-        return euclidean_step(q, target, size), memory
+    solve = staticmethod(euclidean_step)
 
 
-@dataclasses.dataclass(frozen=True)
-class symmetric_kl(Update):
+class symmetric_kl(_Solved):
     """Proximal in KL(q' || q) + KL(q || q'), to first order; the step size is beta, a full step is 2."""
 
     size: ClassVar[str] = "beta"
-
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`."""
-        return symmetric_kl_step(q, target, size), memory
+    solve = staticmethod(symmetric_kl_step)
 
 
-@dataclasses.dataclass(frozen=True)
-class mirror(Update):
+class mirror(_Solved):
     """Mirror descent, proximal in KL(q || q'); the step size is beta."""
 
     size: ClassVar[str] = "beta"
-
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`."""
-        return mirror_step(q, target, size), memory
+    solve = staticmethod(mirror_step)
 
 
 DIVERGENCES = {"kl": kl, "euclidean": euclidean, "mirror": mirror, "symmetric_kl": symmetric_kl}
