@@ -24,6 +24,7 @@ from vijax import (
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
 from vijax.batch import Documents, Minibatch
+from vijax.evaluated import at
 from vijax.families import (
     Bernoulli,
     Beta,
@@ -91,6 +92,7 @@ __all__ = [
     "Status",
     "TruncatedNormal",
     "Wishart",
+    "at",
     "cavi",
     "checkpoint",
     "compose",

@@ -86,9 +86,11 @@ def vdot_with(log_p):
 )
 def test_minus_infinity_is_refused_with_its_remedy(log_p, example):
     local = {"z": vi.Categorical.from_probs([0.5, 0.5])}
-    with pytest.raises(ValueError, match=r"^energy: expected a finite number, got -inf\. .* such as -1e6"):
+    with pytest.raises(
+        ValueError, match=r"^energy: expected a finite number, got -inf, .*energy_model\(impossible=...\)"
+    ):
         make(vdot_with(log_p), example, locals=local)
-    make(vdot_with(lambda y: jnp.maximum(log_p(y), -1e6)), example, locals=local)
+    make(vdot_with(lambda y: jnp.maximum(log_p(y), 0.0)), example, locals=local)
 
 
 def test_energies_that_are_not_finite_are_told_apart():

@@ -70,9 +70,11 @@ def scaled_passes(initial: Array, transition: Array, unary: Array, mask: Array) 
     filtered, future = raw / scales[:, None], future / jnp.sum(future, 1, keepdims=True)
     both = filtered * future
     evidence = jnp.sum(both, 1)
-    states = jnp.where(mask[:, None], both / evidence[:, None], 0.0)
+    reached = raw > floor  # the floor alone stands for no path: what is impossible has probability zero exactly
+    states = jnp.where(mask[:, None] & reached, both / evidence[:, None], 0.0)
     ahead = jnp.where(mask[:, None], weights * future / (scales * evidence)[:, None], 0.0)[1:]
-    pairs = moves * _product("ti,tj->ij" if shared else "ti,tj->tij", filtered[:-1], ahead)
+    before = jnp.where(reached, filtered, 0.0)[:-1]
+    pairs = moves * _product("ti,tj->ij" if shared else "ti,tj->tij", before, ahead)
     levels = jnp.log(scales) + levels + jnp.concatenate([level[None], jnp.broadcast_to(shifts, steps - 1)])
     sound = jnp.where(mask, scales * evidence, 1.0) * (limits.eps / steps) >= 2 * k * floor
     return Smoothed(jnp.sum(jnp.where(mask, levels, 0.0)), states[0], pairs, states), jnp.all(sound)

@@ -34,6 +34,7 @@ from vijax.families.domain import require_proper
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.energy_checks import check_families, find_blocks, readable, zeros
 from vijax.models.examples import check_finite, check_groups, shapes
+from vijax.models.impossible import PENALTY, Affine, penalised
 from vijax.models.joint import keep_joint
 
 EnergyFn = Callable[..., Float[Array, ""]]
@@ -67,7 +68,8 @@ class Energy:
     """What `energy_model` was given, checked.
 
     Attributes:
-      fn: (stats, group, hyper) -> scalar.
+      possible: (stats, group, hyper) -> scalar, the energy of what is possible.
+      impossible: (stats, group, hyper) -> scalar, the number of impossible events; None where there are none.
       prior: hyper -> prior of the globals; for hierarchical ones a reference that `prior_fn` takes out again.
       prior_fn: (stats, hyper) -> scalar, terms of globals alone; None where there are none.
       locals: group -> templates of its local families, by name.
@@ -75,7 +77,8 @@ class Energy:
       global_blocks, local_blocks: names that may be updated at once, in order.
     """
 
-    fn: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
+    possible: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
+    impossible: Callable[[Stats, PyTree, Hyper], Float[Array, ""]] | None
     prior: Callable[[Hyper], Product]
     prior_fn: Callable[[Stats, Hyper], Float[Array, ""]] | None
     locals: Callable[[PyTree], dict[str, Family]]
@@ -86,9 +89,27 @@ class Energy:
     def conditionals(self, block: Sequence[str], stats: Stats, group: PyTree, hyper: Hyper) -> dict[str, Family]:
         """The complete conditionals of the locals named, given the statistics of all other variables."""
         part = {name: stats[name] for name in block}
-        naturals = jax.grad(lambda part: self.fn({**stats, **part}, group, hyper))(part)
-        templates = self.locals(group)
-        return {name: templates[name].with_naturals(naturals[name]) for name in block}
+        slopes = lambda f: jax.grad(lambda part: f({**stats, **part}, group, hyper))(part)
+        counts = None if self.impossible is None else slopes(self.impossible)
+        return self.members({name: self.locals(group)[name] for name in block}, slopes(self.possible), counts)
+
+    def fn(self, stats: Stats, group: PyTree, hyper: Hyper) -> Float[Array, ""]:
+        """The energy at given statistics, those of an impossible event `PENALTY` lower."""
+        energy = self.possible(stats, group, hyper)
+        return energy if self.impossible is None else energy + PENALTY * self.impossible(stats, group, hyper)
+
+    def affine(self, stats: Stats, group: PyTree, hyper: Hyper, templates: Mapping[str, Family]) -> list[Affine]:
+        """The energy, and the number of impossible events where there are any, as functions of locals that are not
+        coupled; `stats` are those of all other variables."""
+        functions = [self.possible] if self.impossible is None else [self.possible, self.impossible]
+        at = lambda f: jax.value_and_grad(lambda local: f({**stats, **local}, group, hyper))(zero_stats(templates))
+        return [Affine(*at(f)) for f in functions]
+
+    def members(self, templates: Mapping[str, Family], naturals: Stats, counts: Stats | None) -> dict[str, Family]:
+        """The families of these natural parameters, impossible values excluded."""
+        if counts is None:
+            return {name: q.with_naturals(naturals[name]) for name, q in templates.items()}
+        return {name: penalised(q, naturals[name], counts[name]) for name, q in templates.items()}
 
     def check_groups(self, data: PyTree, hyper: Hyper) -> None:
         """ValueError unless data are groups like the example; only shapes are looked at, so that they may be traced."""
@@ -106,6 +127,7 @@ def energy_model(
     globals: Mapping[str, Family | Conditional] | Callable[[Hyper], Mapping[str, Family | Conditional]],
     energy: EnergyFn,
     example: PyTree,
+    impossible: EnergyFn | None = None,
     locals: Mapping[str, Family] | Callable[[PyTree], Mapping[str, Family]] | None = None,
     prior_energy: EnergyFn | None = None,
     hyper: Hyper | None = None,
@@ -123,10 +145,16 @@ def energy_model(
         whose prior depends on other globals.
       energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
         sufficient statistics of each global and local, `group` the data of one group. Written for one group: batching
-        is ours. With `hyper`, it is called with (stats, group, hyper). An impossible event gets a large negative
-        number such as -1e6 in place of -inf, which times a statistic of 0 is NaN.
+        is ours. With `hyper`, it is called with (stats, group, hyper). Never -inf: see `impossible`.
       example: data of one group: for their shapes and types. Their values do not matter: that the energy is
         multilinear, and which variables it couples, is found at the example and at random values like it.
+      impossible: structural zeros, as a function of the same arguments as `energy` and multilinear like it: how many
+        impossible events a configuration has. It has probability zero where that is positive, and `energy` may be any
+        finite number there: for transitions that only some pairs of states allow, `jnp.where(allowed, log_p, 0.0)` in
+        the energy, and `lambda s, y: jnp.sum(jnp.where(allowed, 0.0, s["z"].transition))` here. Add up products of
+        statistics, none of them negative, so that rounding leaves no count where there is none. Where no value of a
+        local is possible given the others, mean field needs a start that is, or `joint` locals. A Dirichlet over
+        some classes only has concentrations of 1e-20 for the others.
       locals: the families of the group's local variables by name; the values of their natural parameters are where
         iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others; with `hyper`, (stats, hyper).
@@ -170,13 +198,13 @@ def energy_model(
     prior, references = _prior(globals, hyper)
     data = jax.tree.map(jnp.asarray, example)
     check_families(prior(hyper), local(data))
-    read = readable(energy, "energy")
-    fn: Any = read if hyper else (lambda s, y, h: read(s, y))
+    fn, count = _with_hyper(energy, "energy", hyper), _with_hyper(impossible, "impossible", hyper)
     if joint:
+        count = count and keep_joint(count, local, joint, data)[0]
         fn, local = keep_joint(fn, local, joint, data)
     prior_fn = _prior_fn(prior_energy, references, bool(hyper))
-    blocks = find_blocks(fn, prior_fn, prior(hyper), local(data), data, hyper, order)
-    spec = Energy(fn, prior, prior_fn, local, Shown(shapes(data), shapes(zero_stats(prior(hyper)))), *blocks)
+    blocks = find_blocks(fn, count, prior_fn, prior(hyper), local(data), data, hyper, order)
+    spec = Energy(fn, count, prior, prior_fn, local, Shown(shapes(data), shapes(zero_stats(prior(hyper)))), *blocks)
     start = init or starts.prior()
 
     def check(data: PyTree) -> None:
@@ -237,15 +265,13 @@ def _independent_locals(
     """Bound of one group whose energy is affine in its locals together, E = E_0 + <l, t(z)>: one evaluation gives E_0
     and l, and both are differentiated, so that nothing is computed twice."""
     templates = spec.locals(group)
-    energy = lambda local: spec.fn({**stats, **local}, group, hyper)
-    value, naturals = jax.value_and_grad(energy)(zero_stats(templates))
-    fixed = jax.lax.stop_gradient(naturals)
-    exact = {name: q.with_naturals(fixed[name]) for name, q in templates.items()}
+    energy, *count = spec.affine(stats, group, hyper, templates)
+    fixed = jax.lax.stop_gradient([energy.slopes, *(c.slopes for c in count)])
+    exact = spec.members(templates, fixed[0], fixed[1] if count else None)
     problem = Conditionals(start, lambda block, local: exact, spec.local_blocks)
     inferred = jax.lax.stop_gradient(estep.conditionals(problem, key))
     means = jax.tree.map(lambda t: jnp.mean(t, 0), inferred.states)
-    terms = jax.tree.map(jnp.vdot, naturals, means)
-    return value + sum(jax.tree.leaves(terms), inferred.gap), inferred.factors
+    return sum((PENALTY * c.at(means) for c in count), energy.at(means) + inferred.gap), inferred.factors
 
 
 def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
@@ -271,6 +297,14 @@ def _coupled_locals(
 def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
     """The templates of every group."""
     return jax.vmap(spec.locals, out_axes=0)(batch.data)
+
+
+def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:
+    """The function as one of (stats, group, hyper), whether there are hyperparameters or not."""
+    if fn is None:
+        return None
+    read = readable(fn, argument)
+    return read if hyper else (lambda s, y, h: read(s, y))
 
 
 def _prior(globals: Any, hyper: Hyper) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:

@@ -80,6 +80,7 @@ def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
 
 def find_blocks(
     fn: Callable,
+    count: Callable | None,
     prior_fn: Callable | None,
     prior: Product,
     local: Mapping[str, Any],
@@ -91,6 +92,7 @@ def find_blocks(
 
     Args:
       fn: (stats, group, hyper) -> scalar, the energy.
+      count: (stats, group, hyper) -> scalar, the number of impossible events, or None.
       prior_fn: (stats, hyper) -> scalar, the terms of globals alone, or None.
       prior: of the globals.
       local: templates of the locals.
@@ -101,12 +103,18 @@ def find_blocks(
     order = [*prior, *local] if order is None else list(order)
     require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
     families = {**prior, **local}
-    stats = jax.eval_shape(lambda: {name: q.expected_stats() for name, q in families.items()})
-    shape = jnp.shape(jax.eval_shape(lambda s: fn(s, example, hyper), stats))
-    require(shape == (), "energy", "a scalar for one group", f"shape {shape}", "Sum over the axes of the group.")
-    groups = values_like(example)
-    everywhere = lambda s: jax.vmap(lambda y: fn(s, y, hyper))(groups)
-    coupled = _couplings(everywhere, stats, families, "energy")
+    stats = jax.eval_shape(lambda: _mean_statistics(families))
+    groups, coupled = values_like(example), set()
+    for argument, term in (("energy", fn), ("impossible", count)):
+        if term is not None:
+            shape = jnp.shape(jax.eval_shape(lambda s: term(s, example, hyper), stats))  # noqa: B023
+            require(
+                shape == (), argument, "a scalar for one group", f"shape {shape}", "Sum over the axes of the group."
+            )
+            everywhere = lambda s: jax.vmap(lambda y: term(s, y, hyper))(groups)  # noqa: B023
+            coupled |= _couplings(everywhere, stats, families, argument)
+            if term is count:
+                _require_counts(everywhere, families)
     if prior_fn is not None:
         of_globals = {name: stats[name] for name in prior}
         coupled |= _couplings(lambda s: prior_fn(s, hyper)[None], of_globals, prior, "prior_energy")
@@ -120,26 +128,32 @@ def _couplings(
     the mean statistics too."""
     try:
         coupled, finite = coupled_variables(fn, zeros(stats))
-    except NowhereFiniteError:
-        _refuse_infinite(fn, families, argument, every=True)
-        raise
+    except ValueError as error:
+        if isinstance(error, NowhereFiniteError):
+            _refuse_infinite(fn, families, argument, every=True)
+        raise ValueError(_said_of(argument, error)) from error
     if len(finite) > 1 and not finite[list(POSITIVE)].any():
         _refuse_infinite(fn, families, argument, every=False)
     return coupled
 
 
+def _said_of(argument: str, error: ValueError) -> str:
+    """The message of `coupled_variables`, about the function that was given as this argument."""
+    return str(error).replace("energy: ", f"{argument}: ", 1) if str(error).startswith("energy: ") else str(error)
+
+
 def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
     """ValueError where the energy is -inf, or NaN, at mean statistics: wherever the data are (`every`), or wherever
     they are positive."""
-    values = np.asarray(quick_jit(fn)({name: q.expected_stats() for name, q in families.items()}))
+    values = np.asarray(quick_jit(fn)(_mean_statistics(families)))
     values = values if every else values[list(POSITIVE)]
     if np.isfinite(values).any():
         return
     if np.isneginf(values).all() or (every and np.isneginf(values).any()):
         raise ValueError(
-            f"{argument}: expected a finite number, got -inf. Where an event is impossible use a large negative number "
-            "such as -1e6 in the place of -inf: in jnp.where(possible, log_probability, -1e6), before it is multiplied "
-            "by a statistic, for 0 times -inf is NaN."
+            f"{argument}: expected a finite number, got -inf, which times a statistic of 0 is NaN. Where an event is "
+            "impossible use jnp.where(possible, log_probability, 0.0), before it is multiplied by a statistic, and "
+            "count such events in energy_model(impossible=...)."
         )
     if every:
         raise ValueError(
@@ -147,6 +161,17 @@ def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, e
             "values of the example and at random values of its shapes. Look for the logarithm or root of a negative "
             "number, a division by 0, or 0 times infinity."
         )
+
+
+def _require_counts(count: Callable, families: Mapping[str, Any]) -> None:
+    """ValueError where the number of impossible events is negative at the example and the mean statistics."""
+    number = np.asarray(quick_jit(count)(_mean_statistics(families)))[0]
+    expected = "a number of impossible events, 0 or more, at the mean statistics of the variables"
+    require(~(number < 0), "impossible", expected, number, "It is no log probability: count the events.")
+
+
+def _mean_statistics(families: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: q.expected_stats() for name, q in families.items()}
 
 
 def zeros(shapes: PyTree) -> PyTree:

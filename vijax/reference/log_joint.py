@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.families.base import require
 from vijax.model import Hyper, Model
-from vijax.models.energy import Energy, zero_stats
+from vijax.models.energy import Energy
+from vijax.models.impossible import PENALTY
 
 Values = dict[str, Any]
 
@@ -64,8 +65,12 @@ def _group(spec: Energy, hyper: Hyper, stats: Any, group: PyTree, sampled: Value
     templates = spec.locals(group)
     given = {name: templates[name].stats(value) for name, value in sampled.items()}
     others = {name: q for name, q in templates.items() if name not in sampled}
-    energy = lambda part: spec.fn({**stats, **given, **part}, group, hyper)
-    value, naturals = jax.value_and_grad(energy)(zero_stats(others))
-    terms = [jnp.sum(q.with_naturals(naturals[name]).log_normalizer()) for name, q in others.items()]
-    terms += [jnp.sum(templates[name].log_base_measure(t)) for name, t in given.items()]
-    return sum(terms, value)
+    energy, *count = spec.affine({**stats, **given}, group, hyper, others)
+    factors = spec.members(others, energy.slopes, count[0].slopes if count else None)
+    terms = [jnp.sum(templates[name].log_base_measure(t)) for name, t in given.items()]
+    if not count:
+        return sum((jnp.sum(q.log_normalizer()) for q in factors.values()), sum(terms, energy.value))
+    # The same sum as mean energy plus entropy, of which no term is as large as the penalty.
+    means = {name: q.expected_stats() for name, q in factors.items()}
+    terms += [jnp.sum(q.log_normalizer() - q.dot(means[name])) for name, q in factors.items()]
+    return sum(terms, energy.at(means) + PENALTY * count[0].at(means))
