@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from vijax import (
+    constrain,
     estep,
     estimand,
     estimator,
@@ -97,6 +98,7 @@ __all__ = [
     "checkpoint",
     "compose",
     "conditional",
+    "constrain",
     "data",
     "em",
     "energy_model",

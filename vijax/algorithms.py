@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vijax.algorithm import Algorithm, StepSize, compose
+from vijax.algorithm import Algorithm, compose
 from vijax.choices import check_model, check_no_sites, check_sites
 from vijax.estimand import Estimand, distribution, maximum_likelihood, mode
 from vijax.estimator import Estimator, mean_field, reparameterised
@@ -31,6 +31,7 @@ from vijax.expectation import Expectation
 from vijax.families.base import require
 from vijax.model import Model
 from vijax.per_variable import PerVariable, per_variable
+from vijax.spec import StepSize
 from vijax.step_size import (
     Ramp,
     Schedule,

@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import jax.numpy as jnp
-
+from vijax import tree
 from vijax.estimand import Estimand
 from vijax.estimator.mean_field import mean_field
 from vijax.families.base import require, require_integers
@@ -75,10 +74,18 @@ def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
     require(not hierarchical, "estimand", "one that keeps the priors of a hierarchical model", estimands, remedy)
     if not (model.needs_prior and forgetful):
         return
-    priors = model.prior({name: jnp.asarray(value) for name, value in model.hyper.items()})
+    priors = model.prior(tree.as_arrays(model.hyper))
     lost = [name for name in model.needs_prior if not is_proper(estimands.of(name).prior(priors[name]))]
     remedy = "The likelihood has no one maximum in them: use map."
     require(not lost, "estimand", f"one that keeps the priors of {list(model.needs_prior)}", estimands, remedy)
+
+
+def check_axis(spec: Any) -> None:
+    """Raises ValueError at updates that cannot be taken with a batch in parts."""
+    again = [choice for choice in spec.update.choices() if choice.asks_again]
+    whole = spec.axis.name is None or not again
+    remedy = "Leave out inner_steps, or axis."
+    require(whole, "update", "one that needs no more than the message, with axis", repr(again), remedy)
 
 
 def check_parts(spec: Any) -> None:

@@ -91,8 +91,16 @@ def _variables(globals_: Any) -> list[str]:
 
 def _hyper(hyper: Mapping[str, Any]) -> list[str]:
     """One line of hyperparameters: a scalar's value, an array's shape."""
-    values = [f"{k}={float(x):.6g}" if np.ndim(x) == 0 else f"{k} of shape {np.shape(x)}" for k, x in hyper.items()]
+    values = [_point(name, x) for name, x in hyper.items()]
     return [f"hyperparameters: {', '.join(values)}"] if values else []
+
+
+def _point(name: str, x: Any) -> str:
+    """A scalar's value, an array's shape, how many numbers a tree of them holds."""
+    leaves = jax.tree.leaves(x)
+    if len(leaves) != 1 or leaves[0] is not x:
+        return f"{name} of {sum(int(np.size(leaf)) for leaf in leaves):,} numbers"
+    return f"{name}={float(x):.6g}" if np.ndim(x) == 0 else f"{name} of shape {np.shape(x)}"
 
 
 def _block(head: str, lines: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from vijax import tree
 from vijax.batch import Documents, Minibatch
 from vijax.compiler import kept, step_jit
 from vijax.families import Beta, Dirichlet, Family, Product
@@ -127,7 +128,7 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
     settings = {**model.hyper, **(hyper or {})}
     for name in settings:
         require(name in model.hyper, "hyper", f"names among {list(model.hyper)}", name)
-    settings = {name: jnp.asarray(value) for name, value in settings.items()}
+    settings = tree.as_arrays(settings)
     values = _checked(model.prior(settings), parameters)
     return At(model, settings, values, model.estep if estep is None else estep)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from vijax.algorithm import Spec
 from vijax.batch import Minibatch
 from vijax.compiler import kept, step_jit
 from vijax.estimand import Estimand
 from vijax.families import Product
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.per_variable import PerVariable
+from vijax.spec import Spec
 
 Reading = Callable[[Model, PyTree, LocalElbo, PRNGKeyArray], Any]
 """(model, statistics of the globals, what the model said, key) -> what is asked for."""

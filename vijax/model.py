@@ -11,6 +11,7 @@ sufficient statistic of the group: the message of every algorithm (Hoffman and B
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,13 +19,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from vijax import describe
+from vijax import describe, tree
 from vijax.batch import Minibatch, fill_padding, weighted_sum
+from vijax.constrain import Constraint
 from vijax.families import Family, Point, Product
 from vijax.families.base import require
 from vijax.families.domain import require_proper
 
-Hyper = Mapping[str, Array]
+Hyper = Mapping[str, Any]
 Estimates = Mapping[str, Family | Point]
 """What is known of the globals, by name (`Fit.estimates`)."""
 
@@ -58,7 +60,9 @@ class Model:
     """A model in the form every algorithm reads.
 
     Attributes:
-      hyper: positive hyperparameters by name; fixed, or learnt by gradient steps on their logarithms.
+      hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of a network; fixed, or
+        learnt by gradient steps in free coordinates.
+      constraints: of those points, by name (`vijax.constrain`); those that are not named are positive.
       prior: hyper -> the prior of the globals, natural parameters of the posterior's very family.
       local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
       init: (hyper, key, prior, minibatch) -> where the posterior starts. The minibatch is None where the caller of
@@ -106,6 +110,7 @@ class Model:
     reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]] | None = None
     num_groups: int | None = None
     is_linear: bool = False
+    constraints: Mapping[str, Constraint] | None = None
 
     def __repr__(self) -> str:
         return describe.of_model(self)
@@ -113,19 +118,24 @@ class Model:
 
 def model(
     prior: Mapping[str, Family] | Callable[[Hyper], Mapping[str, Family]],
-    local_elbo: Callable[[PyTree, PyTree, PRNGKeyArray], tuple[Float[Array, " groups"], PyTree]],
+    local_elbo: Callable[..., tuple[Float[Array, " groups"], PyTree]],
     init: Callable[[PRNGKeyArray, Product], Product] | None = None,
     hyper: Hyper | None = None,
+    constraints: Mapping[str, Constraint] | None = None,
 ) -> Model:
     """A model from a hand-written local bound (level 3 of the design).
 
     Args:
       prior: the globals' priors by name (a `Product`, or a dict), or a function from `hyper` to them.
-      local_elbo: (stats, data, key) -> (bound of each group, shape (S,); locals). Take `jax.lax.stop_gradient` of
-        locals found by iteration; a maximum in closed form (a logsumexp) may be differentiated as it is.
+      local_elbo: (stats, data, key) -> (bound of each group, shape (S,); locals); with a fourth argument, (stats, data,
+        key, hyper). Take `jax.lax.stop_gradient` of locals found by iteration; a maximum in closed form (a logsumexp)
+        may be differentiated as it is. Locals that a network in `hyper` gives are differentiated too: that is how it
+        learns.
       init: (key, prior) -> starting posterior; by default the prior itself, which suits models without symmetric
         components.
-      hyper: positive hyperparameters that `prior` reads.
+      hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as the weights of a
+        network. `compose(learn=...)` learns them.
+      constraints: of those points, by name; positive unless named, `vijax.constrain.real()` for a network.
 
     Raises:
       ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` that returns
@@ -143,10 +153,12 @@ def model(
     (4.0, 2.0)
     """
 
+    reads_hyper = _num_arguments(local_elbo) > 3
+
     def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        del hyper, estep
+        del estep
         data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
-        per_group, local = _pair(local_elbo(stats, data, key))
+        per_group, local = _pair(local_elbo(stats, data, key, *([hyper] if reads_hyper else [])))
         weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
         expected = f"a bound of each of the {weights.size} groups"
         require(weights.shape == per_group.shape, "local_elbo", expected, f"shape {per_group.shape}")
@@ -158,7 +170,14 @@ def model(
         prior=_prior(prior, dict(hyper or {})),
         local_elbo=bound,
         init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
+        constraints=constraints,
     )
+
+
+def _num_arguments(function: Callable) -> int:
+    """How many it takes by position."""
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
+    return sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
 
 
 def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
@@ -183,7 +202,7 @@ def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
         made = given(hyper)
         return Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
 
-    made = given({name: jnp.asarray(value) for name, value in hyper.items()})
+    made = given(tree.as_arrays(hyper))
     require(isinstance(made, Mapping), "prior", "a mapping of named families", type(made).__name__)
     require_proper("prior", made)
     return product

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -127,6 +127,11 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
     1.5
     """
     return apply(lambda x, y: (1 - weight) * x + weight * y, a, b)
+
+
+def as_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Named values, or trees of them, as JAX arrays."""
+    return {name: jax.tree.map(jnp.asarray, value) for name, value in values.items()}
 
 
 def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:

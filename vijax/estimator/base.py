@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
+from vijax.axis import Axis
 from vijax.families import Family
 from vijax.families.base import require
 
@@ -26,11 +27,13 @@ class Reads(NamedTuple):
       rows: which.
       weights: 1, or 0 in padding.
       scale: N / S.
+      axis: over which a batch is split: each device has entries of its own.
     """
 
     rows: Int[Array, " entries"]
     weights: Float[Array, " entries"]
     scale: Float[Array, ""]
+    axis: Axis = Axis()
 
 
 class Estimator(abc.ABC):

@@ -1,7 +1,7 @@
 """Likelihoods p(y | z) of one observation given a scalar predictor; a function log_lik(y, z) of your own is one too."""
 
 from vijax.likelihood.base import Likelihood, LogLik, Moments, as_likelihood
-from vijax.likelihood.binary import bernoulli_logit, bernoulli_probit
+from vijax.likelihood.binary import bernoulli_logit, bernoulli_probit, noisy_labels
 from vijax.likelihood.categorical import VectorLikelihood, softmax, softmax_mixture
 from vijax.likelihood.counts import negative_binomial, poisson_log
 from vijax.likelihood.ordinal import ordinal_logit
@@ -17,6 +17,7 @@ __all__ = [
     "bernoulli_probit",
     "gaussian",
     "negative_binomial",
+    "noisy_labels",
     "ordinal_logit",
     "poisson_log",
     "softmax",

@@ -39,6 +39,40 @@ def bernoulli_probit() -> Likelihood:
     )
 
 
+def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
+    """Labels y of which each is wrong with an unknown probability e: p(y | z, e) = (1 - e) p(y | z) + e p(-y | z).
+
+    For a posterior of e beside that of z (`others` of `vijax.models.gp` and `glm`). Whether a label is wrong is a local
+    variable, whose q(t | z) is found exactly, so that the bound is
+
+        E_z[log sum_t exp(E log p(t | e) + log p(t y | z))]  <=  E[log p(y | z, e)],
+
+    and its gradient in (log e, log(1 - e)) the expected number of wrong and of right labels: the message of a Beta.
+
+    Args:
+      flip: statistics of a `vijax.Beta`, (E log e, E log(1 - e)).
+      clean: p(y | z) of labels as they should be; `bernoulli_logit()` if None.
+
+    >>> import vijax as vi
+    >>> rate = vi.Beta.from_alpha_beta(1e6, 9e6).expected_stats()  # e = 0.1
+    >>> lik = noisy_labels(rate)
+    >>> print(jnp.exp(jnp.stack([lik.log_prob(1, jnp.array(9.0)), lik.log_prob(-1, jnp.array(9.0))])).round(3))
+    [0.9 0.1]
+    """
+    clean = bernoulli_logit() if clean is None else clean
+
+    def log_prob(y: Any, z: Array) -> Array:
+        return jnp.logaddexp(flip.log1m + clean.log_prob(y, z), flip.log + clean.log_prob(-y, z))
+
+    def kinks(y: Any) -> Float[Array, " kinks"]:
+        """At 0, and where a wrong label becomes as likely as a right one."""
+        turn = jnp.abs(flip.log1m - flip.log)
+        return jnp.concatenate([clean.kinks(y), jnp.stack([-turn, turn])])
+
+    check = lambda y: _check_labels(y, "noisy_labels")
+    return Likelihood(log_prob, name="noisy_labels", kinks=kinks, width=clean.width, check=check)
+
+
 def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:
     """log Phi(z), with derivatives that do not cancel: for z < -5,
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -25,12 +25,13 @@ from jaxtyping import Array, Float
 
 from vijax.compiler import step_jit
 from vijax.expectation import Expectation, exact
+from vijax.families import Family
 from vijax.families.base import as_float, require
 from vijax.families.matrices import is_definite
 from vijax.likelihood import Likelihood, as_likelihood
 from vijax.model import Hyper
 from vijax.models.kernels import Kernel, kernel_named
-from vijax.models.predictors import Predictors, check_observations, predictors
+from vijax.models.predictors import LikelihoodOf, Predictors, check_observations, of_others, predictors, stats_of
 from vijax.sites import FeatureForm, KernelForm, Prior
 
 
@@ -44,6 +45,7 @@ def gp(
     form: str = "whitened",
     expectation: Expectation | None = None,
     inducing: Any = None,
+    others: Mapping[str, Family] | None = None,
 ) -> Predictors:
     """A Gaussian process observed through a likelihood. Memory: O(N) for the posterior, but seven N x N matrices in
     a step (ten with backtracking); O(N M) with M inducing inputs.
@@ -61,6 +63,8 @@ def gp(
       form: "whitened" or "kernel".
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
       inducing: M inputs whose features stand for the kernel where N is too large for an N x N matrix.
+      others: priors of further globals, such as the rate of wrong labels. The likelihood is then a function (hyper,
+        statistics of these by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
 
     Raises:
       ValueError: observations that are not one an input or lie outside the likelihood's support; a kernel whose matrix
@@ -80,8 +84,8 @@ def gp(
     x, y = jax.tree.map(as_float, x), jnp.asarray(y)
     anchors = x if inducing is None else jax.tree.map(as_float, inducing)
     num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
-    kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper)
-    check_observations(y, num_sites, likelihood_of(values))
+    kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper, others)
+    check_observations(y, num_sites, likelihood_of(values, stats_of(others or {})))
     _check_memory(num_sites, size, jnp.result_type(*jax.tree.leaves(x)).itemsize)
 
     def matrix(hyper: Hyper) -> Float[Array, "anchors anchors"]:
@@ -108,23 +112,25 @@ def gp(
         return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
     _check_kernel(kernel_of(values), anchors, size, step_jit(matrix)(values))
-    lik = lambda hyper, stats: likelihood_of(hyper)
-    return predictors(prior, lik, y, new, expectation or exact(), values)
+    return predictors(prior, likelihood_of, y, new, expectation or exact(), values, others)
 
 
 def _as_functions(
-    kernel: Any, likelihood: Any, hyper: Hyper | None
-) -> tuple[Callable[[Hyper], Kernel], Callable[[Hyper], Likelihood], Hyper]:
+    kernel: Any, likelihood: Any, hyper: Hyper | None, others: Mapping[str, Family] | None
+) -> tuple[Callable[[Hyper], Kernel], LikelihoodOf, Hyper]:
     """Kernel and likelihood as functions of the hyperparameters, and those as arrays."""
     if isinstance(kernel, str):
         kernel, hyper = kernel_named(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
     values = {name: as_float(value) for name, value in (hyper or {}).items()}
     for name, value in values.items():
         require(value > 0, f"hyper[{name!r}]", "positive numbers", value)
+    kernel_of = kernel if values else lambda _: kernel
+    if others:
+        return kernel_of, of_others(likelihood), values
     if values and not isinstance(likelihood, Likelihood) and callable(likelihood) and _takes_one(likelihood):
-        return kernel, likelihood, values
+        return kernel_of, lambda hyper, stats: likelihood(hyper), values
     fixed = as_likelihood(likelihood)
-    return (kernel if values else lambda _: kernel), lambda _: fixed, values
+    return kernel_of, lambda hyper, stats: fixed, values
 
 
 def _takes_one(function: Callable) -> bool:

@@ -7,7 +7,7 @@ In weight space (D x D matrices) where D < N, else in the space of the kernel s^
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Array
 
 from vijax.expectation import Expectation, exact, jaakkola_jordan
+from vijax.families import Family
 from vijax.families.base import as_float, require, require_positive
 from vijax.likelihood import Likelihood, as_likelihood, bernoulli_logit
-from vijax.models.predictors import Predictors, check_observations, predictors
+from vijax.models.predictors import Predictors, check_observations, of_others, predictors, stats_of
 from vijax.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.sites.sparse_form import padded_rows
 
@@ -29,6 +30,7 @@ def glm(
     prior_scale: float = 1.0,
     form: str | None = None,
     expectation: Expectation | None = None,
+    others: Mapping[str, Family] | None = None,
 ) -> Predictors:
     """A generalised linear model.
 
@@ -43,6 +45,7 @@ def glm(
       form: "weights" or "kernel"; None chooses by shape. The kernel form wants sites of nonnegative precision, hence a
         log-concave likelihood.
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
+      others: priors of further globals; the likelihood is then a function of their statistics (`vijax.models.gp`).
 
     Raises:
       ValueError: observations that are not one a row or outside the likelihood's support; entries that are not finite;
@@ -56,7 +59,9 @@ def glm(
     >>> print(np.asarray(model.predict(fit.posterior, jnp.eye(2))[0]).round(3))
     [0.451 0.486]
     """
-    design, lik = _Design(x), as_likelihood(likelihood)
+    design, fixed = _Design(x), None if others else as_likelihood(likelihood)
+    likelihood_of = of_others(likelihood) if fixed is None else lambda hyper, stats: fixed
+    lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
     require_positive(prior_scale=prior_scale)
     require(form in (None, "weights", "kernel"), "form", "'weights', 'kernel' or None", form)
     y = jnp.asarray(y)
@@ -66,11 +71,12 @@ def glm(
     view = _KernelView(design) if form == "kernel" else _WeightView(design)
     return predictors(
         prior=lambda hyper: view.prior(hyper["prior_scale"]),
-        likelihood=lambda hyper, stats: lik,
+        likelihood=likelihood_of,
         y=y,
         new=lambda hyper, inputs: view.new(hyper["prior_scale"], inputs),
         expectation=expectation or exact(),
         hyper={"prior_scale": as_float(prior_scale)},
+        others=others,
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import expectation as expectations
+from vijax import tree
 from vijax.batch import Minibatch, weighted_sum
 from vijax.evaluate.held_out import HeldOut
 from vijax.expectation import Expectation
@@ -28,6 +29,8 @@ from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.sites import Marginals, Prior, SitePosterior, Sites
 
+LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
+"""(hyper, statistics of the globals beside the predictors) -> p(y | z)."""
 Z = "z"
 """The name of the predictors among the globals."""
 
@@ -42,7 +45,7 @@ class Predictors(Model):
       new: (hyper, inputs) -> what `Prior.predict` reads, and the variance that no feature explains.
     """
 
-    likelihood: Callable[[Hyper, Mapping[str, Any]], Likelihood]
+    likelihood: LikelihoodOf
     y: Any
     new: Callable[[Hyper, Any], tuple[Any, Array]]
 
@@ -104,7 +107,7 @@ class Predictors(Model):
           hyper: hyperparameters that were learnt, `fit.state.hyper`; the model's own if None.
         """
         hyper = self._hyper(hyper)
-        lik = self.likelihood(hyper, _stats_of_others(posterior))
+        lik = self.likelihood(hyper, _means_of_others(posterior))
         return _densities(lik, self._of(posterior, None), self.new(hyper, inputs), y)
 
     def _of(self, posterior: Any, hyper: Hyper | None) -> SitePosterior:
@@ -116,7 +119,7 @@ class Predictors(Model):
         return q if hyper is None and isinstance(q, SitePosterior) else self.posterior(q, hyper)
 
     def _moments(self, at: Marginals, posterior: Any, hyper: Any, expectation: Any, key: Any) -> Moments:
-        lik = self.likelihood(self._hyper(hyper), _stats_of_others(posterior))
+        lik = self.likelihood(self._hyper(hyper), stats_of(_others(posterior)))
         return (expectation or self.estep)(lik, self.y, *at, key)
 
     def _penalty_of_others(self, posterior: Any, hyper: Hyper | None) -> Float[Array, ""] | float:
@@ -126,12 +129,12 @@ class Predictors(Model):
 
     def _hyper(self, hyper: Hyper | None) -> Hyper:
         chosen = self.hyper if hyper is None else hyper
-        return {name: jnp.asarray(value) for name, value in chosen.items()}
+        return tree.as_arrays(chosen)
 
 
 def predictors(
     prior: Callable[[Hyper], Prior],
-    likelihood: Callable[[Hyper, Mapping[str, Any]], Likelihood],
+    likelihood: LikelihoodOf,
     y: Any,
     new: Callable[[Hyper, Any], tuple[Any, Array]],
     expectation: Expectation,
@@ -170,7 +173,7 @@ def predictors(
     )
 
 
-def _bound(likelihood: Callable[[Hyper, Mapping[str, Any]], Likelihood]) -> Callable[..., LocalElbo]:
+def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:
     def local_elbo(
         hyper: Hyper, stats: Mapping[str, Any], batch: Minibatch, key: PRNGKeyArray, expectation: Expectation
     ) -> LocalElbo:
@@ -226,7 +229,7 @@ def _score(likelihood: Callable, new: Callable) -> Callable[..., HeldOut]:
         del key
         pair = isinstance(data, tuple | list) and len(data) == 2
         require(pair, "data", "a pair (inputs, y) of new inputs and their observations", type(data).__name__)
-        lik, (inputs, y) = likelihood(hyper, _stats_of_others(estimates)), data
+        lik, (inputs, y) = likelihood(hyper, _means_of_others(estimates)), data
         densities = _densities(lik, estimates[Z], new(hyper, inputs), y)
         return HeldOut.of(np.log(np.maximum(np.asarray(densities, np.float64), 1e-300)))
 
@@ -251,8 +254,22 @@ def _others(posterior: Any) -> dict[str, Family]:
     return {name: q for name, q in posterior.items() if name != Z} if isinstance(posterior, Mapping) else {}
 
 
-def _stats_of_others(posterior: Any) -> dict[str, Any]:
-    return {name: q.expected_stats() for name, q in _others(posterior).items()}
+def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
+    """Where the bound reads them."""
+    return {name: q.expected_stats() for name, q in others.items()}
+
+
+def _means_of_others(posterior: Any) -> dict[str, Any]:
+    """Where a prediction reads them: exact for a density that is linear in them, as of a rate of wrong labels."""
+    return {name: q.stats(q.mean()) for name, q in _others(posterior).items()}
+
+
+def of_others(likelihood: Any) -> LikelihoodOf:
+    """Raises ValueError where it is no function of hyperparameters and statistics."""
+    remedy = "Such as: lambda hyper, s: vijax.likelihood.noisy_labels(s['flip']), with others={'flip': a Beta}."
+    fits = callable(likelihood) and not isinstance(likelihood, Likelihood)
+    require(fits, "likelihood", "a function (hyper, statistics) with others", type(likelihood).__name__, remedy)
+    return likelihood
 
 
 def _dtype(prior: Any) -> Any:

@@ -79,7 +79,7 @@ def _chain(
     spec: Energy = model.energy
     data = jax.tree.map(jnp.asarray, data)
     batch = as_minibatch(data, None, full_data=True)
-    hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
+    hyper = tree.as_arrays(model.hyper)
     key_start, key_globals, key_locals, key = jax.random.split(key, 4)
     posterior = model.init(hyper, key_start, spec.prior(hyper), batch)
     local = jax.vmap(lambda y: {name: q.expected_stats() for name, q in spec.locals(y).items()})(data)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from vijax import tree
 from vijax.families.base import require
 from vijax.model import Hyper, Model
 from vijax.models.energy import Energy
@@ -46,7 +47,7 @@ def log_joint(model: Model, data: PyTree, sampled: Sequence[str] = ()) -> Callab
     rest = [[n for n in block if n not in sampled] for block in spec.local_blocks]
     remedy = "Name the locals to sample, so that the others do not depend on each other."
     require(sum(map(bool, rest)) <= 1, "sampled", "all but one block of the locals", list(sampled), remedy)
-    hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
+    hyper = tree.as_arrays(model.hyper)
     data = jax.tree.map(jnp.asarray, data)
     spec.check_groups(data, hyper)
 

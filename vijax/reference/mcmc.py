@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from vijax import tree
 from vijax.batch import as_minibatch
 from vijax.extras import require_extra
 from vijax.families.base import require_integers, require_positive
@@ -156,7 +157,7 @@ def _run(
     require_integers(num_samples=num_samples, chains=chains)
     density = log_joint(model, data, sampled)
     data = jax.tree.map(jnp.asarray, data)
-    hyper = {name: jnp.asarray(value) for name, value in model.hyper.items()}
+    hyper = tree.as_arrays(model.hyper)
     key_start, key_noise, key = jax.random.split(key, 3)
     posterior = model.init(hyper, key_start, model.prior(hyper), as_minibatch(data, None, full_data=True))
     templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)

@@ -1,0 +1,41 @@
+"""A mesh axis over which the groups of a batch are split: what a step says to the other devices."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """By its name; without one, the device has the whole batch and everything stays as it is.
+
+    The bound is differentiated on each device, of its own groups, and then summed: a gradient taken through a sum over
+    devices would count them.
+    """
+
+    name: str | None = None
+
+    def total(self, x: PyTree) -> PyTree:
+        """The sum over devices."""
+        return x if self.name is None else jax.lax.psum(x, self.name)
+
+    def share(self, x: Array) -> Array:
+        """Of what every device knows, its part: these add up to it."""
+        return x if self.name is None else x / jax.lax.psum(1, self.name)
+
+    def key(self, key: PRNGKeyArray) -> PRNGKeyArray:
+        """Another one on each device."""
+        return key if self.name is None else jax.random.fold_in(key, jax.lax.axis_index(self.name))
+
+    def first(self, place: Int[Array, ""], size: int) -> Int[Array, ""]:
+        """The least place in the batch, from each device's in its own part of `size` groups; below 0 is none."""
+        if self.name is None:
+            return place
+        most = jnp.iinfo(jnp.int32).max
+        here = jnp.where(place < 0, most, place + size * jax.lax.axis_index(self.name))
+        least = jax.lax.pmin(here, self.name)
+        return jnp.where(least == most, -1, least)
