@@ -23,9 +23,14 @@ class Axis:
         """The sum over devices."""
         return x if self.name is None else jax.lax.psum(x, self.name)
 
+    @property
+    def size(self) -> int:
+        """How many devices: a matter of shapes."""
+        return 1 if self.name is None else jax.lax.psum(1, self.name)
+
     def share(self, x: Array) -> Array:
         """Of what every device knows, its part: these add up to it."""
-        return x if self.name is None else x / jax.lax.psum(1, self.name)
+        return x / self.size if self.name else x
 
     def key(self, key: PRNGKeyArray) -> PRNGKeyArray:
         """Another one on each device."""

@@ -126,7 +126,8 @@ def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
         return spec.step_size
     total, remedy = spec.model.num_groups, "Give a schedule."
     require(total is not None, "step_size", "a rule for a model that fits data of any size", "by_share(...)", remedy)
-    return spec.step_size.of(jnp.shape(jax.tree.leaves(batch.data)[0])[0] / (total or 1))
+    here = jnp.shape(jax.tree.leaves(batch.data)[0])[0]
+    return spec.step_size.of(here * spec.axis.size / (total or 1))
 
 
 def _first_size(rule: Schedule | backtracking, state: State) -> Float[Array, ""]:
