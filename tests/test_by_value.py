@@ -1,6 +1,9 @@
 """What is made again with equal settings compiles nothing anew."""
 
 import gc
+import pickle
+import subprocess
+import sys
 import weakref
 
 import jax
@@ -38,6 +41,7 @@ def mixture():
     return vi.models.mixture(emission, concentration=1.0, init=vi.init.kmeans_plus_plus())
 
 
+GLM_DATA = {"site": np.arange(9, dtype=np.int32), "y": np.sign(Y[:9, 0])}
 CASES = {
     "mixture": (mixture, lambda model: vi.cavi(model, step_size=vi.step_size.constant(0.9)), Y, {}),
     "lda": (
@@ -46,7 +50,13 @@ CASES = {
         CORPUS,
         {"batch_size": 10},
     ),
+    "glm": (lambda: glm(), lambda model: vi.pg_svi(model, step_size=vi.step_size.constant(0.5)), GLM_DATA, {}),
 }
+
+
+def glm():
+    cheap = vi.expectation.gauss_hermite(5)
+    return vi.models.glm(Y[:9], np.sign(Y[:9, 0]), vi.likelihood.bernoulli_logit(), expectation=cheap)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -60,6 +70,50 @@ def test_a_rebuilt_model_compiles_nothing(name):
     assert again.alg.step is first.alg.step
     for a, b in zip(jax.tree.leaves(first.state), jax.tree.leaves(again.state), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_sets_of_nearly_one_size_share_a_program():
+    """61 rows of 64; the padding changes nothing but the rounding of sums."""
+    y = np.random.default_rng(1).normal(size=(62, 2)).astype(np.float32)
+    run = lambda size: vi.fit(vi.cavi(mixture()), y[:size], num_steps=4, key=KEY)
+    one, before = run(61), programs()
+    two = run(62)
+    assert programs() == before
+    assert one.trace["num_groups"].tolist() == [61.0] * 4
+    assert two.trace["num_groups"].tolist() == [62.0] * 4
+    alg = vi.cavi(mixture())
+    start = vi.fit(alg, y[:61], num_steps=1, key=KEY).state
+    state, _ = alg.step(KEY, start, vi.Minibatch(y[:61], None))
+    padded = vi.fit(alg, y[:61], num_steps=2, key=KEY, state=start).posterior
+    for a, b in zip(jax.tree.leaves(padded), jax.tree.leaves(state.posterior), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-4)
+
+
+MADE = {
+    "mixture": lambda: vi.cavi(mixture(), update=vi.update.within(0.5)),
+    "lda": lambda: vi.ssvi(vi.models.lda(2, 12, estep=vi.estep.cvb0()), learn=("alpha",)),
+    "ctm": lambda: vi.svi(vi.models.ctm(2, 12)),
+    "hmm": lambda: vi.memoized(vi.models.hmm(vi.models.emission.poisson(2, 1)), 3),
+    "glm": lambda: vi.pg_svi(glm(), expectation=vi.expectation.bonnet_price(8), memory=True),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_models_and_algorithms_pickle(name):
+    """In this process to the very same objects; in another one they are made again."""
+    alg = MADE[name]()
+    copy = pickle.loads(pickle.dumps(alg))
+    assert copy.spec.model is alg.spec.model
+    assert copy.step is alg.step
+    assert copy.init is alg.init
+
+
+def test_another_process_makes_them_again(tmp_path):
+    path = tmp_path / "algorithms"
+    path.write_bytes(pickle.dumps([make() for make in MADE.values()]))
+    code = f"import pickle, pathlib; print(pickle.loads(pathlib.Path({str(path)!r}).read_bytes()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == [*str([make() for make in MADE.values()]).split("\n"), ""]
 
 
 def test_other_settings_are_other_models():

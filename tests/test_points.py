@@ -69,10 +69,10 @@ def test_points_outside_their_constraint_are_refused():
         vi.cavi(coin(), learn=("b",))
 
 
-# --- networks beside conjugate globals: a structured variational autoencoder -------------------------------------------
+# --- networks beside conjugate globals: a structured variational autoencoder ------------------------------------------
 def perceptron(key, sizes):
     keys = jax.random.split(key, len(sizes) - 1)
-    pairs = zip(sizes[:-1], sizes[1:], strict=True)
+    pairs = itertools.pairwise(sizes)
     return [(jax.random.normal(k, s) / np.sqrt(s[0]), jnp.zeros(s[1])) for k, s in zip(keys, pairs, strict=True)]
 
 

@@ -160,13 +160,12 @@ def compose(
     )
     check_parts(spec)
     check_axis(spec)
-    optimizer = hyper_optimizer or ADAM
-    init, step = by_value.of(model, _Init(spec, optimizer)), by_value.of(model, _Step(spec, optimizer))
+    init, step = (_of_choices(kind, spec, hyper_optimizer) for kind in (_Init, _Step))
     return Algorithm(init, step, spec)
 
 
 ADAM = optax.adam(0.01)
-"""The default optimiser of hyperparameters: one object, for optimisers are equal to themselves alone."""
+"""The default optimiser of hyperparameters."""
 
 
 def _check_variables(model: Model, **chosen: PerVariable) -> None:
@@ -178,11 +177,22 @@ def _check_variables(model: Model, **chosen: PerVariable) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Init:
-    """`Algorithm.init`. Equal to another one of equal choices."""
+class _OfChoices:
+    """A function of an algorithm. Of one model and equal choices there is one, also where it comes out of a pickle."""
 
     spec: Spec
-    optimizer: optax.GradientTransformation
+    optimizer: optax.GradientTransformation | None
+
+    def __reduce__(self) -> tuple:
+        return _of_choices, (type(self), self.spec, self.optimizer)
+
+
+def _of_choices(kind: type[_OfChoices], spec: Spec, optimizer: optax.GradientTransformation | None) -> Any:
+    return by_value.of(spec.model, kind(spec, optimizer))
+
+
+class _Init(_OfChoices):
+    """`Algorithm.init`."""
 
     def __call__(self, key: PRNGKeyArray, batch: Any = None) -> State:
         spec, model = self.spec, self.spec.model
@@ -197,7 +207,7 @@ class _Init:
             posterior=posterior,
             memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
             hyper=hyper,
-            opt_state=self.optimizer.init(free_points(model, hyper, spec.learn)),
+            opt_state=(self.optimizer or ADAM).init(free_points(model, hyper, spec.learn)),
             step_size=jnp.zeros((), dtype),
             penalty=jnp.zeros((), dtype),
             local=None if start is None else start(hyper, batch),
@@ -207,12 +217,8 @@ class _Init:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Step:
-    """`Algorithm.step`. Equal to another one of equal choices."""
-
-    spec: Spec
-    optimizer: optax.GradientTransformation
+class _Step(_OfChoices):
+    """`Algorithm.step`."""
 
     def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         check_state(key, state, State)
@@ -226,7 +232,7 @@ class _Step:
             theta_grad = gradient_through_context(spec, key, state, batch, theta)
         else:
             theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
-        hyper, opt_state = ascend(spec, self.optimizer, theta_grad, theta, state)
+        hyper, opt_state = ascend(spec, self.optimizer or ADAM, theta_grad, theta, state)
         if spec.learn:  # the posterior follows a prior that changed
             moved = moved._replace(posterior=in_context(spec.model, hyper, moved.posterior))
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))

@@ -2,6 +2,8 @@
 
 A model holds functions, and a function equals only itself. Programs are compiled for such functions. So a model that is
 made again with equal settings must be the same object, or everything is compiled again. The same holds for algorithms.
+
+What is made so can also be pickled, though its functions cannot: another process makes it again (`Remade`).
 """
 
 from __future__ import annotations
@@ -52,11 +54,45 @@ def by_value(make: Make) -> Make:
                 made.move_to_end(key)
                 return made[key]
         result = make(*args, **kwargs)
+        result = Function(result) if inspect.isfunction(result) else result
+        if isinstance(result, Remade):
+            object.__setattr__(result, "_recipe", (one, args, kwargs))
         with lock:
             _put(made, key, result)
         return result
 
     return one  # type: ignore[return-value]
+
+
+class Remade:
+    """Pickled as the call that made it, where a function of `by_value` did."""
+
+    _recipe: tuple[Callable, tuple, dict] | None = None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return super().__reduce_ex__(protocol) if self._recipe is None else (_made, self._recipe)
+
+
+class Function(Remade):
+    """A function that a function of `by_value` made; its `repr` is the call."""
+
+    def __init__(self, function: Callable):
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        if self._recipe is None:
+            return repr(self.function)
+        make, args, kwargs = self._recipe
+        given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+        return f"{make.__name__}({', '.join(given)})"
+
+
+def _made(make: Callable, args: tuple, kwargs: dict) -> Any:
+    return make(*args, **kwargs)
 
 
 def of(owner: Any, x: T) -> T:

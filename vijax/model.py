@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import describe, tree
 from vijax.batch import Minibatch, fill_padding, weighted_sum
+from vijax.by_value import Remade
 from vijax.constrain import Constraint
 from vijax.families import Family, Point, Product
 from vijax.families.base import require
@@ -56,7 +57,7 @@ LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)  # hashed by identity, so that jitted functions may take one
-class Model:
+class Model(Remade):
     """A model in the form every algorithm reads.
 
     Attributes:

@@ -14,10 +14,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.by_value import by_value
 from vijax.expectation.base import Expectation
 from vijax.likelihood import Likelihood, Moments
 
 
+@by_value
 def jaakkola_jordan() -> Expectation:
     """A lower bound on E[log sigma(y z)] and its gradient at the best xi: steps of size 1 are coordinate ascent.
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.by_value import by_value
 from vijax.expectation.base import Expectation, derivatives
 from vijax.families.base import require_integers
 from vijax.likelihood import Likelihood, Moments, as_likelihood
@@ -17,11 +18,13 @@ Rule = Callable[[Array, Array, Array, Array, Array], Moments]
 """(noise, sd, l, l', l''), each of shape (draws,) but sd -> the moments of one site."""
 
 
+@by_value
 def bonnet_price(num_samples: int = 100) -> Expectation:
     """E l', E l'' as averages of l', l'' over draws: the least noise; wants two derivatives."""
     return _sampled(num_samples, lambda noise, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(ddf)))
 
 
+@by_value
 def reparameterised(num_samples: int = 100) -> Expectation:
     """E l'' as the average of l'(m + sd e) e / sd: wants one derivative. Its curvature may come out of either sign."""
     return _sampled(
@@ -30,6 +33,7 @@ def reparameterised(num_samples: int = 100) -> Expectation:
     )
 
 
+@by_value
 def score_function(num_samples: int = 1000) -> Expectation:
     """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other* draws: wants no
     derivative, and has the most noise.

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.by_value import by_value
 from vijax.expectation.base import Expectation, derivatives
 from vijax.families.base import require_integers
 from vijax.likelihood import Likelihood, Moments, as_likelihood
@@ -30,6 +31,7 @@ _GAUSSIAN_BREAKS = np.linspace(-_REACH, _REACH, 7)
 _RINGS = 6
 
 
+@by_value
 def quadrature(num_nodes: int = 16) -> Expectation:
     """Composite Gauss-Legendre quadrature, refined at the likelihood's kinks.
 
@@ -63,6 +65,7 @@ def quadrature(num_nodes: int = 16) -> Expectation:
     return estimate
 
 
+@by_value
 def exact(num_nodes: int = 16) -> Expectation:
     """The likelihood's closed form where it has one, else `quadrature`: the default."""
     fallback = quadrature(num_nodes)
@@ -78,6 +81,7 @@ def exact(num_nodes: int = 16) -> Expectation:
     return estimate
 
 
+@by_value
 def gauss_hermite(num_nodes: int = 20) -> Expectation:
     """Gauss-Hermite quadrature: cheap, and good only while the standard deviation is not large against the length over
     which the likelihood bends."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.by_value import by_value
 from vijax.families.base import require, require_integers
 from vijax.families.matrices import transpose
 from vijax.likelihood import VectorLikelihood
@@ -33,6 +34,7 @@ VectorExpectation = Callable[
 ]
 
 
+@by_value
 def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched: bool = False) -> VectorExpectation:
     """Averages of l, its gradient and its Hessian over draws (Bonnet, Price): Khan et al. 2016, appendix A.3.
 
@@ -83,6 +85,7 @@ def _matched(noise: Float[Array, "sites count K"]) -> Float[Array, "sites count 
     return count**0.5 * jnp.linalg.qr(noise)[0]
 
 
+@by_value
 def bohning() -> VectorExpectation:
     """A lower bound on E[l] (Bohning 1992): log sum e^z has Hessian at most A = (I - 11'/K)/2, so
 

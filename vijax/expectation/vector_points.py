@@ -12,10 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from vijax.by_value import by_value
 from vijax.expectation.vector import VectorExpectation, VectorMoments, convex_part_of, derivatives_at
 from vijax.likelihood import VectorLikelihood
 
 
+@by_value
 def laplace() -> VectorExpectation:
     """l, its gradient and its Hessian at m: the fixed point is the posterior mode, with V^-1 the negative Hessian of
     the log joint there.
@@ -33,6 +35,7 @@ def laplace() -> VectorExpectation:
     return estimate
 
 
+@by_value
 def delta_method() -> VectorExpectation:
     """E[l] = l(m) + tr(H(m) V) / 2, H the Hessian: the second-order Taylor expansion about m. No bound."""
 
@@ -52,6 +55,7 @@ def delta_method() -> VectorExpectation:
     return estimate
 
 
+@by_value
 def blei_lafferty() -> VectorExpectation:
     """The lower bound of Blei and Lafferty (2007), with zeta = sum_k E e^{z_k} and q(topics) at their optima,
 

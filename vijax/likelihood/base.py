@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vijax.by_value import Remade
+
 LogLik = Callable[[Any, Float[Array, ""]], Float[Array, ""]]
 """(y, z) -> log p(y | z), for one observation and a scalar z."""
 
@@ -36,8 +38,8 @@ def _anything(y: Any) -> None:
     return None
 
 
-@dataclasses.dataclass(frozen=True)
-class Likelihood:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Likelihood(Remade):
     """p(y | z), written for one observation.
 
     Attributes:

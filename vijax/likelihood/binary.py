@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vijax.by_value import by_value
 from vijax.likelihood.base import Likelihood, require_sites
 
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
+@by_value
 def bernoulli_logit() -> Likelihood:
     """p(y | z) = 1 / (1 + exp(-y z)), y = -1 or +1.
 
@@ -29,6 +31,7 @@ def bernoulli_logit() -> Likelihood:
     )
 
 
+@by_value
 def bernoulli_probit() -> Likelihood:
     """p(y | z) = Phi(y z), y = -1 or +1; accurate in both tails and in both precisions."""
     return Likelihood(

@@ -10,10 +10,12 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
+from vijax.by_value import by_value
 from vijax.families.base import require_positive
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 
+@by_value
 def poisson_log() -> Likelihood:
     """p(y | z) = Poisson(y; e^z). Its expectations are closed, E e^z = e^(m + v/2); its f has no Lipschitz gradient
     (Khan et al. 2016, appendix A.1), so give it `vijax.step_size.backtracking()`.
@@ -35,6 +37,7 @@ def poisson_log() -> Likelihood:
     )
 
 
+@by_value
 def negative_binomial(dispersion: Any) -> Likelihood:
     """p(y | z) = NegativeBinomial(y; mean e^z, variance e^z + e^2z / r).
 

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from vijax.by_value import by_value
 from vijax.families.base import as_float, require
 from vijax.likelihood.base import Likelihood, require_sites
 
 
+@by_value
 def ordinal_logit(cutpoints: Any) -> Likelihood:
     """p(y | z) = sigma(c_{y+1} - z) - sigma(c_y - z), with c_0 = -inf and c_C = inf.
 

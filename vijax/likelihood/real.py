@@ -10,10 +10,12 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
+from vijax.by_value import by_value
 from vijax.families.base import require_positive
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 
+@by_value
 def gaussian(variance: Any) -> Likelihood:
     """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
 
@@ -41,6 +43,7 @@ def gaussian(variance: Any) -> Likelihood:
     )
 
 
+@by_value
 def student_t(degrees: Any, scale: Any) -> Likelihood:
     """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites of outliers may have
     negative precision.

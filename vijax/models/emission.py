@@ -6,9 +6,10 @@ models (Pei 2019, eq. 9.1 to 9.9: a mixture of *any* exponential family).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
-from vijax.by_value import by_value
+from vijax.by_value import Remade, by_value
 from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart, Point
 from vijax.families.base import as_float, require, require_integers
 from vijax.families.construction import on_host
@@ -25,7 +26,8 @@ LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
 
 
-class Emission(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Emission(Remade):
     """Attributes:
     prior: conjugate prior of the components' parameters, batch shape (K,) or (K, D).
     log_likelihood: (statistics, observation) -> log p(y | component k), shape (K,), linear in the statistics.

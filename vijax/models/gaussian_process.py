@@ -23,6 +23,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from vijax.by_value import by_value
 from vijax.compiler import step_jit
 from vijax.expectation import Expectation, exact
 from vijax.families import Family
@@ -35,6 +36,7 @@ from vijax.models.predictors import LikelihoodOf, Predictors, check_observations
 from vijax.sites import FeatureForm, KernelForm, Prior
 
 
+@by_value
 def gp(
     x: Any,
     y: Any,

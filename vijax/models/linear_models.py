@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from vijax.by_value import by_value
 from vijax.expectation import Expectation, exact, jaakkola_jordan
 from vijax.families import Family
 from vijax.families.base import as_float, require, require_positive
@@ -23,6 +24,7 @@ from vijax.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.sites.sparse_form import padded_rows
 
 
+@by_value
 def glm(
     x: Any,
     y: Any,
@@ -80,6 +82,7 @@ def glm(
     )
 
 
+@by_value
 def logistic_regression(
     x: Any, y: Any, prior_scale: float = 1.0, bound: str = "exact", form: str | None = None
 ) -> Predictors:
