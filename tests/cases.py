@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,7 +38,7 @@ from vijax.families import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity
 class Case:
     """A batch of members of one family (one leading batch axis), and what is known of them from elsewhere."""
 
@@ -71,13 +72,19 @@ class Case:
     """Finite, and right in float64; too ill-conditioned for float32 Fisher solves and for quadrature."""
 
     def build(self) -> Family:
-        """The family, in the working precision."""
-        return self.constructor(**self.params)
+        """The family, in the working precision; made once."""
+        return built(self, bool(jax.config.jax_enable_x64))
 
     def members(self) -> list[dict[str, Any]]:
         """The constructor's arguments of each member of the batch."""
         size = jax.tree.leaves(self.params)[0].shape[0]
         return [{name: value[i] for name, value in self.params.items()} for i in range(size)]
+
+
+@functools.cache
+def built(case: Case, double: bool) -> Family:
+    with jax.ensure_compile_time_eval():  # a test may ask for it in a function that is traced
+        return case.constructor(**case.params)
 
 
 def array(*values: Any) -> np.ndarray:

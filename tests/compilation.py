@@ -10,8 +10,16 @@ import jax
 import jaxlib
 import pytest
 
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-DEFAULT = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_parallel_codegen_split_count": 1,  # cutting a program up for many cores costs a fifth of compiling it
+}
+DEFAULT = {
+    "xla_backend_optimization_level": 3,
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_cpu_parallel_codegen_split_count": 32,
+}
 if tuple(map(int, re.findall(r"\d+", jaxlib.__version__)[:2])) <= (0, 10):  # XLA aborts on a flag it does not know
     QUICK["xla_cpu_use_fusion_emitters"] = False
     DEFAULT["xla_cpu_use_fusion_emitters"] = True

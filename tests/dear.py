@@ -12,20 +12,24 @@ LIST = Path(__file__).with_name("dear.txt")
 
 def mark_dear(items: list[pytest.Item], names: list[str], whole_files: bool) -> None:
     """Marks the tests named as slow and dear; an error where a name is of no test of a file collected whole."""
-    patterns = {name: re.compile(re.escape(name).replace(r"\*", ".*")) for name in names}
-    any_of_them = re.compile("|".join(pattern.pattern for pattern in patterns.values()) or "(?!)")
-    dear = [item for item in items if any_of_them.fullmatch(item.nodeid)]
-    for item in dear:
-        item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.dear)
-    files = {item.nodeid.split("::")[0] for item in items}
-    stale = [name for name in names if name.split("::")[0] in files and not _names_one(patterns[name], dear)]
+    ids = {item.nodeid for item in items}
+    named = {name: _matches(name, ids) for name in names}
+    dear = set().union(*named.values())
+    for item in items:
+        if item.nodeid in dear:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.dear)
+    files = {i.split("::")[0] for i in ids}
+    stale = [name for name in names if not named[name] and name.split("::")[0] in files]
     if stale and whole_files:
         raise pytest.UsageError(f"{LIST.name}: expected names of tests, got {', '.join(stale)}. Remove them.")
 
 
-def _names_one(pattern: re.Pattern, items: list[pytest.Item]) -> bool:
-    return any(pattern.fullmatch(item.nodeid) for item in items)
+def _matches(name: str, ids: set[str]) -> set[str]:
+    if "*" not in name:
+        return {name} & ids
+    pattern = re.compile(re.escape(name).replace(r"\*", ".*"))
+    return set(filter(pattern.fullmatch, ids))
 
 
 def read_names() -> list[str]:

@@ -21,6 +21,11 @@ class Memory:
     def __init__(self):
         self.bound = BOUND
 
+    def pytest_collection_finish(self):
+        """Python's collector looks no more at what was imported, and less often at what jax makes while it traces."""
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item, nextitem):
         result = yield

@@ -49,7 +49,8 @@ def test_the_bound_never_falls_and_ends_where_coordinate_ascent_would(name):
         # One step of coordinate ascent from there: the bound of all data, with every local found afresh.
         alg = vi.cavi(model)
         whole = next(iter(vi.loader.as_loader(y, model, None, 0).batches(0, 1)))
-        after, info = alg.step(KEY, alg.init(KEY, whole)._replace(posterior=fit.posterior), whole)
+        state = jax.jit(alg.init)(KEY, whole)._replace(posterior=fit.posterior)
+        after, info = jax.jit(alg.step)(KEY, state, whole)
         np.testing.assert_allclose(elbo[-1], info.elbo, rtol=1e-6)
         for a, b in zip(jax.tree.leaves(after.posterior), jax.tree.leaves(fit.posterior), strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
@@ -153,7 +154,7 @@ def test_what_cannot_be_remembered_is_refused(make, message):
 def step_without_part():
     y, alg = clusters(10, 2, 2), vi.memoized(mixture(2, 2), 2)
     batch = vi.Minibatch(y[:5], 10.0)
-    alg.step(KEY, alg.init(KEY, batch), batch)
+    jax.eval_shape(lambda key: alg.step(key, alg.init(key, batch), batch), KEY)  # nothing is compiled
 
 
 def fit_small(num_parts, **arguments):
@@ -179,9 +180,10 @@ def test_only_coordinate_ascent_keeps_a_message_that_seems_better(estep):
     corpus = documents()
     alg = vi.memoized(vi.models.lda(2, 12), 2, estep=estep)
     batch = next(iter(vi.loader.as_loader(corpus, alg.spec.model, None, 0, num_parts=2).batches(0, 1)))
-    state, _ = alg.step(KEY, alg.init(KEY, batch), batch)
+    step = jax.jit(lambda key, state: alg.step(key, state, batch))
+    state, _ = step(KEY, jax.jit(alg.init)(KEY, batch))
     believed = state._replace(parts=state.parts._replace(constant=state.parts.constant + 1e3))
-    after, _ = alg.step(KEY, believed, batch)
+    after, _ = step(KEY, believed)
     kept = np.array_equal(after.parts.natural["topics"].concentration, state.parts.natural["topics"].concentration)
     assert kept == isinstance(estep, vi.estep.MeanField)
 

@@ -124,7 +124,7 @@ def test_a_gradient_in_a_hyperparameter_counts_too():
     prior = lambda h: vi.Product({"bias": vi.Beta.from_alpha_beta(ROOT(h["a"]), 3.0)})
     model = vi.model(prior, lambda s, y, key: (y * s["bias"].log, None), hyper={"a": jnp.float32(2.0)})
     alg = vi.cavi(model, learn=("a",), hyper_optimizer=optax.chain(optax.zero_nans(), optax.sgd(0.1)))
-    state, info = alg.step(KEY, alg.init(KEY), jnp.ones(3))
+    state, info = jax.jit(alg.step)(KEY, alg.init(KEY), jnp.ones(3))
     assert [int(info.result), int(info.non_finite)] == [vi.Result.SKIPPED, 1]
     assert float(state.hyper["a"]) == 2.0
 

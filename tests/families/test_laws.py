@@ -38,7 +38,7 @@ def is_discrete(q: Family) -> bool:
     return any(map(is_discrete, q.values())) if isinstance(q, Product) else q.discrete
 
 
-CONTINUOUS = [case for case in FAMILIES if not is_discrete(jax.eval_shape(case.build))]  # nothing is compiled
+CONTINUOUS = [case for case in FAMILIES if not is_discrete(case.build())]
 DISCRETE = [case for case in FAMILIES if case not in CONTINUOUS]
 
 # Unoptimised code: these functions run once, and compiling them is all of the cost.

@@ -297,7 +297,7 @@ class TestStarts:
         )
 
     def start(self, init, algorithm=vi.cavi):
-        return algorithm(self.model(init)).init(jax.random.key(0), vi.Minibatch(self.Y, None)).posterior
+        return jax.jit(algorithm(self.model(init)).init)(jax.random.key(0), vi.Minibatch(self.Y, None)).posterior
 
     def test_kmeans_plus_plus_finds_separated_clusters(self):
         q = self.start(vi.init.kmeans_plus_plus())
@@ -335,7 +335,7 @@ class TestStarts:
             init=vi.init.kmeans_plus_plus(),
         )
         y = np.float32([-5.5, -4.5, 5.0])
-        q = vi.cavi(model).init(jax.random.key(0), vi.Minibatch(y, None)).posterior
+        q = jax.jit(vi.cavi(model).init)(jax.random.key(0), vi.Minibatch(y, None)).posterior
         np.testing.assert_allclose(np.sort(q["mu"].mean()), [(-10 + 0.25) / 2.25, (5 + 0.25) / 1.25], rtol=1e-5)
         np.testing.assert_allclose([q["tau"].shape, q["tau"].rate], [2 + 1, 8 + 0.5 * 2 * (10 + 1)], rtol=1e-5)
 
@@ -349,7 +349,7 @@ class TestStarts:
 
     def test_kmeans_survives_points_all_alike(self):
         model, y = self.model(vi.init.kmeans_plus_plus()), np.ones((5, 2), np.float32)
-        q = vi.cavi(model).init(jax.random.key(0), vi.Minibatch(y, None)).posterior
+        q = jax.jit(vi.cavi(model).init)(jax.random.key(0), vi.Minibatch(y, None)).posterior
         assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(q))
 
 

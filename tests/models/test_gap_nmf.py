@@ -224,14 +224,14 @@ def test_a_start_of_ones_own():
     spectra = vi.Gamma.from_shape_rate(100 * PARTS.T, 100.0)
     start = vi.Product({"dictionary": spectra, "gains": vi.Gamma.from_shape_rate([9.0, 9.0], 9.0)})
     model = vi.models.gap_nmf(4, 2, init=lambda key, prior: start)
-    found = vi.cavi(model).init(jax.random.key(0), SMALL).posterior
+    found = jax.jit(vi.cavi(model).init)(jax.random.key(0), SMALL).posterior
     np.testing.assert_array_equal(found["dictionary"].mean(), spectra.mean())
 
 
 def test_starts_explain_the_mean_of_the_data_and_columns_are_spectra_of_columns():
     for init in ("columns", "flat"):
         alg = vi.cavi(vi.models.gap_nmf(4, 4, init=init))
-        q = alg.init(jax.random.key(0), SMALL).posterior
+        q = jax.jit(alg.init)(jax.random.key(0), SMALL).posterior
         np.testing.assert_allclose(q["gains"].mean().sum(), SMALL.mean(), rtol=1e-5)
         spectra = np.asarray(q["dictionary"].mean())
         at_rest = alg.init(jax.random.key(0)).posterior["dictionary"].mean()  # no data: flat

@@ -15,8 +15,8 @@ RNG = np.random.default_rng(0)
 WORDS = np.eye(3)[[0, 0, 1, 2, 2]]
 
 
-def model(stickiness=0.0):
-    return vi.models.hmm(emission.categorical(2, 3, eta=0.9), 1.1, 0.8, stickiness)
+def model(stickiness=0.0, init=None):
+    return vi.models.hmm(emission.categorical(2, 3, eta=0.9), 1.1, 0.8, stickiness, init)
 
 
 def log_evidence(y):
@@ -67,11 +67,10 @@ def test_em_is_baum_welch():
     start = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
     expected = baum_welch(WORDS, *start, steps=3)
     with jax.enable_x64(True):
-        alg, data = vi.em(model()), (WORDS[None], np.ones((1, 5), bool))
-        state = alg.init(jax.random.key(0), data)
         names = ("initial", "transition", "components")
         q = vi.Product({n: vi.Dirichlet.from_concentration(1 + p) for n, p in zip(names, start, strict=True)})
-        fit = vi.fit(alg, data, num_steps=3, state=state._replace(posterior=q), key=jax.random.key(0))
+        alg, data = vi.em(model(init=lambda key, context: q)), (WORDS[None], np.ones((1, 5), bool))
+        fit = vi.fit(alg, data, num_steps=3, key=jax.random.key(0))
         for name, value in zip(names, expected[:3], strict=True):
             np.testing.assert_allclose(fit.posterior[name].mode(), value, atol=1e-9)
         np.testing.assert_allclose(fit.trace["elbo"][-1], expected[3], rtol=1e-9)

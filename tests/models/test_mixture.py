@@ -164,7 +164,7 @@ class TestDirichletProcess:
             elbo = {}
             for t, q in ((4, small), (5, large)):
                 alg = vi.cavi(models[t])
-                state = alg.init(jax.random.key(0), self.Y)._replace(posterior=q)
+                state = jax.jit(alg.init)(jax.random.key(0), self.Y)._replace(posterior=q)
                 elbo[t] = alg.step(jax.random.key(0), state, self.Y)[1].elbo
         np.testing.assert_allclose(elbo[5], elbo[4], rtol=1e-10)
 

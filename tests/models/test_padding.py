@@ -112,7 +112,7 @@ def test_starts_from_a_padded_minibatch_are_those_of_its_rows_scaled():
         init=vi.init.kmeans_plus_plus(),
     )
     data, weights = np.float32([-5.1, -4.9, 5.0, np.nan, -5.0, 1e6]), np.float32([1, 1, 1, 0, 1, 0])
-    q = vi.svi(model).init(KEY, vi.Minibatch(data, np.float32(8.0), weights)).posterior
+    q = jax.jit(vi.svi(model).init)(KEY, vi.Minibatch(data, np.float32(8.0), weights)).posterior
     order = np.argsort(q["mu"].mean())
     np.testing.assert_allclose(np.asarray(q["weights"].concentration)[order], [1 + 6.0, 1 + 2.0], rtol=1e-5)
     np.testing.assert_allclose(np.asarray(q["mu"].mean())[order], [-30 / 6.01, 10 / 2.01], rtol=1e-5)

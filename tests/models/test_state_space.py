@@ -66,8 +66,13 @@ def series(count=4, steps=6, seed=1, theta=THETA, missing=0.125):
 
 Y = series()
 DATA = vi.models.pad([row[:n] for row, n in zip(Y, LENGTHS, strict=True)])
-with jax.enable_x64(True):
-    MODEL = vi.models.linear_gaussian_state_space(D, K, rate=0.5)
+
+
+@functools.cache
+def model():
+    """In float64. Made where it is used: every test process imports this file."""
+    with jax.enable_x64(True):
+        return vi.models.linear_gaussian_state_space(D, K, rate=0.5)
 
 
 @functools.cache
@@ -75,7 +80,7 @@ def bound():
     """Compiled once: bounds, paths and messages at given statistics."""
 
     def f(s, data):
-        said = lambda s: MODEL.local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(0), MODEL.estep)
+        said = lambda s: model().local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(0), model().estep)
         (_, aux), message = jax.value_and_grad(lambda s: (said(s).total, said(s)), has_aux=True)(s)
         x = aux.local["x"]
         return aux.per_group, x.mean(), x.expected_stats().outer, message
@@ -88,7 +93,7 @@ def test_the_e_step_is_the_dense_normals():
     with jax.enable_x64(True):
         y, mask = DATA
         spoilt = np.where(mask[..., None], y, 1e3)
-        point = MODEL.prior({}).stats(THETA)
+        point = model().prior({}).stats(THETA)
         values, means, seconds, _ = bound()(point, (spoilt, mask))
         assert values[3] == 0.0
         for n, steps in enumerate(LENGTHS[:3]):
@@ -104,7 +109,7 @@ def test_messages_are_the_regressions_of_the_smoothed_path():
     """Counts of first steps, transitions and observed entries; sums of products by hand."""
     y, mask = DATA
     with jax.enable_x64(True):
-        _, mean, second, message = jax.tree.map(np.asarray, bound()(MODEL.prior({}).stats(THETA), DATA))
+        _, mean, second, message = jax.tree.map(np.asarray, bound()(model().prior({}).stats(THETA), DATA))
     seen = mask[..., None] & ~np.isnan(y)
     np.testing.assert_allclose(message["initial"].log_precision, [1.5, 1.5])
     np.testing.assert_allclose(message["dynamics"].log_precision, [4.0, 4.0])
@@ -119,7 +124,7 @@ def test_messages_are_the_regressions_of_the_smoothed_path():
 
 def test_em_climbs_the_dense_likelihood():
     with jax.enable_x64(True):
-        y, alg = series(60, 6), vi.em(MODEL)
+        y, alg = series(60, 6), vi.em(model())
         data = y, np.ones(y.shape[:2], bool)
         fit = vi.fit(alg, data, num_steps=40, key=jax.random.key(0), steps_per_chunk=40)
         more = vi.fit(alg, data, num_steps=41, key=jax.random.key(0), steps_per_chunk=40, state=fit.state)
@@ -137,7 +142,7 @@ def test_coordinate_ascent_never_loses_ground():
     first = np.arange(6) < np.array([1, 0, 0, 0])[:, None]
     full, same = np.ones((4, 6), bool), np.full((4, 6, D), 5.0)
     with jax.enable_x64(True):
-        alg = vi.cavi(MODEL)
+        alg = vi.cavi(model())
         for data in (DATA, (same, full), (np.full_like(same, np.nan), full), (same, first)):
             fit = vi.fit(alg, data, num_steps=40, key=jax.random.key(0))
             assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
@@ -218,7 +223,7 @@ def test_dynamics_are_recovered(algorithm):
 )
 def test_bad_data(data, message):
     with pytest.raises(ValueError, match=message):
-        vi.fit(vi.cavi(MODEL), data, num_steps=1, key=jax.random.key(0))
+        vi.fit(vi.cavi(model()), data, num_steps=1, key=jax.random.key(0))
 
 
 def test_maximum_likelihood_leaves_a_column_never_observed_as_it_started():

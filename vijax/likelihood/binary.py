@@ -59,8 +59,8 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
     >>> import vijax as vi
     >>> rate = vi.Beta.from_alpha_beta(1e6, 9e6).expected_stats()  # e = 0.1
     >>> lik = noisy_labels(rate)
-    >>> print(jnp.exp(jnp.stack([lik.log_prob(1, jnp.array(9.0)), lik.log_prob(-1, jnp.array(9.0))])).round(3))
-    [0.9 0.1]
+    >>> [round(float(jnp.exp(lik.log_prob(y, jnp.array(9.0)))), 2) for y in (1, -1)]
+    [0.9, 0.1]
     """
     clean = bernoulli_logit() if clean is None else clean
 

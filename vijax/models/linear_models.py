@@ -63,8 +63,8 @@ def glm(
     """
     design, fixed = _Design(x), None if others else as_likelihood(likelihood)
     likelihood_of = of_others(likelihood) if fixed is None else lambda hyper, stats: fixed
-    lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
     require_positive(prior_scale=prior_scale)
+    lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
     require(form in (None, "weights", "kernel"), "form", "'weights', 'kernel' or None", form)
     y = jnp.asarray(y)
     check_observations(y, design.shape[0], lik)
