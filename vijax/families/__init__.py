@@ -23,6 +23,7 @@ from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
 from vijax.families.padded import Padded
 from vijax.families.point import Point
 from vijax.families.poisson import Poisson, PoissonStats
+from vijax.families.polya_gamma import PolyaGamma, PolyaGammaStats
 from vijax.families.product import Product
 from vijax.families.truncated_normal import TruncatedNormal, TruncatedNormalStats
 from vijax.families.wishart import Wishart, WishartStats
@@ -65,6 +66,8 @@ __all__ = [
     "Point",
     "Poisson",
     "PoissonStats",
+    "PolyaGamma",
+    "PolyaGammaStats",
     "Product",
     "TruncatedNormal",
     "TruncatedNormalStats",
