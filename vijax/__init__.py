@@ -47,6 +47,7 @@ from vijax.families import (
     Product,
     TruncatedNormal,
     Wishart,
+    implicit,
 )
 from vijax.fit import Progress, fit
 from vijax.model import LocalElbo, Model, model
@@ -110,6 +111,7 @@ __all__ = [
     "expectation",
     "families",
     "fit",
+    "implicit",
     "init",
     "likelihood",
     "map",

@@ -6,6 +6,7 @@ from vijax.families.beta import Beta, BetaStats
 from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.implicit import implicit
 from vijax.families.inverse_gamma import InverseGamma, InverseGammaStats
 from vijax.families.inverse_wishart import InverseWishart, InverseWishartStats
 from vijax.families.linear_gaussian_chain import LinearGaussianChain, LinearGaussianChainStats
@@ -73,4 +74,5 @@ __all__ = [
     "TruncatedNormalStats",
     "Wishart",
     "WishartStats",
+    "implicit",
 ]

@@ -10,6 +10,7 @@ divergences, conditionals and bounds of models need none.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -30,6 +31,7 @@ from vijax.families.base import (
     static_field,
 )
 from vijax.families.construction import constructor, on_host
+from vijax.families.implicit import moving
 from vijax.families.polya_gamma_draws import sample_unit
 from vijax.families.polynomial import horner
 
@@ -92,7 +94,8 @@ class PolyaGamma(Family):
         natural = jnp.broadcast_to(self.negative_half_square, (*shape, *self.batch_shape))
         c = contour.tilt(jax.lax.stop_gradient(natural))
         add = lambda i, total: total + sample_unit(jax.random.fold_in(key, i), c)
-        return _moving(jax.lax.fori_loop(0, self.b, add, jnp.zeros_like(c)), natural, self.b)
+        draws = jax.lax.fori_loop(0, self.b, add, jnp.zeros_like(c))
+        return moving(draws, natural, functools.partial(_velocity, self.b))
 
     def mean(self) -> Float[Array, "*batch"]:
         """b tanh(c / 2) / (2 c)."""
@@ -250,16 +253,6 @@ _log_density = jax.custom_jvp(contour.log_density, nondiff_argnums=(2,))
 _log_density.defjvp(_log_density_jvp)
 
 
-def _moved(x: Float[Array, "*shape"], natural: Float[Array, "*shape"], b: int) -> Float[Array, "*shape"]:
-    """The draw x, which moves with the natural parameter at a fixed quantile."""
-    del natural, b
-    return x
-
-
-def _moved_jvp(b: int, primals: tuple, tangents: tuple) -> tuple:
-    x, natural = primals
-    return x, contour.slope(x, natural, b, b * _mean(natural)) * tangents[1]
-
-
-_moving = jax.custom_jvp(_moved, nondiff_argnums=(2,))
-_moving.defjvp(_moved_jvp)
+def _velocity(b: int, x: Array, natural: Array, change: Array) -> Array:
+    """How a draw moves with the natural parameter at a fixed quantile."""
+    return contour.slope(x, natural, b, b * _mean(natural)) * change
