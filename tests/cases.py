@@ -32,6 +32,7 @@ from vijax.families import (
     NormalGamma,
     NormalWishart,
     Poisson,
+    PolyaGamma,
     Product,
     TruncatedNormal,
     Wishart,
@@ -274,6 +275,20 @@ TRUNCATED_NORMAL = {
         ),
     ),
 }
+
+
+def polya_gamma(b: int) -> dict[str, Any]:
+    """Of a Laplace transform, (cosh(c / 2) / cosh(sqrt(c^2 / 4 + s / 2)))^b at s = 1."""
+    log_cosh = lambda x: jnp.logaddexp(x, -x)
+    return {
+        "constructor": lambda c: PolyaGamma.from_b_c(b, c),
+        "has_flat": False,
+        "moment": (
+            lambda x: jnp.exp(-x),
+            lambda q: jnp.exp(b * (log_cosh(q.c / 2) - log_cosh(jnp.sqrt(q.c**2 / 4 + 0.5)))),
+        ),
+    }
+
 
 FAMILIES = [
     Case(
@@ -663,6 +678,20 @@ FAMILIES = [
         extreme=True,
         **{**TRUNCATED_NORMAL, "reference": None},  # SciPy has no such tails
     ),
+    Case(
+        "polya_gamma",
+        params={"c": array(0.2, 1.5, 12.0)},
+        support="positive",
+        invalid=(
+            (PolyaGamma.from_b_c, {"b": 0, "c": 1.0}, "b"),
+            (PolyaGamma.from_b_c, {"b": 1.5, "c": 1.0}, "b"),
+            (PolyaGamma.from_b_c, {"b": 1, "c": NAN}, "c"),
+            (PolyaGamma.from_b_c, {"b": 1, "c": 1e30}, "c"),
+        ),
+        outside=((1.0,), (NAN,), (-float("inf"),)),
+        **polya_gamma(1),
+    ),
+    Case("polya_gamma_extreme", params={"c": array(1e-3, 100.0, 1e4)}, extreme=True, **polya_gamma(2)),
     Case(
         "product",
         constructor=product,

@@ -44,9 +44,11 @@ from vijax.families import (
     NormalGamma,
     NormalWishart,
     Poisson,
+    PolyaGamma,
     Product,
     TruncatedNormal,
     Wishart,
+    implicit,
 )
 from vijax.fit import Progress, fit
 from vijax.model import LocalElbo, Model, model
@@ -85,6 +87,7 @@ __all__ = [
     "NormalGamma",
     "NormalWishart",
     "Poisson",
+    "PolyaGamma",
     "Product",
     "Progress",
     "Result",
@@ -109,6 +112,7 @@ __all__ = [
     "expectation",
     "families",
     "fit",
+    "implicit",
     "init",
     "likelihood",
     "map",

@@ -23,6 +23,7 @@ FEW, MANY = 80, 2000
 WITHOUT = {
     "MarkovChain": "sums of categoricals, against enumeration in test_laws.py",
     "LinearGaussianChain": "a Gaussian of many dimensions, against dense algebra in test_gaussian_chains.py",
+    "PolyaGamma": "test_polya_gamma.py, for entropies to 50 digits are integrals",
     "Product": "the sum over its factors",
     **dict.fromkeys(
         (

@@ -7,7 +7,6 @@ import pytest
 
 import vijax as vi
 from vijax import reference
-from vijax.models.polya_gamma import PolyaGamma
 
 NORMAL = vi.Normal.from_mean_variance(0.0, 1.0)
 HALF = vi.Bernoulli.from_probs(0.5)
@@ -178,7 +177,7 @@ def test_polya_gamma_locals_are_taken_from_a_dict_as_from_a_function():
         return jnp.sum(0.5 * y * x * b.value - 0.5 * s["w"].value * x**2 * b.square) - 2 * jnp.log(2.0)
 
     example = (jnp.ones(2), jnp.ones(2))
-    local = {"w": PolyaGamma(jnp.zeros(2))}
+    local = {"w": vi.PolyaGamma.from_b_c(1, jnp.zeros(2))}
     data = jnp.array([[1.0, 2.0], [0.5, -1.0]]), jnp.array([[1.0, 1.0], [-1.0, 1.0]])
     fits = [
         vi.fit(vi.cavi(make(energy, example, locals=given)), data, num_steps=5, key=KEY)

@@ -6,6 +6,7 @@ from vijax.families.beta import Beta, BetaStats
 from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.implicit import implicit
 from vijax.families.inverse_gamma import InverseGamma, InverseGammaStats
 from vijax.families.inverse_wishart import InverseWishart, InverseWishartStats
 from vijax.families.linear_gaussian_chain import LinearGaussianChain, LinearGaussianChainStats
@@ -23,6 +24,7 @@ from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
 from vijax.families.padded import Padded
 from vijax.families.point import Point
 from vijax.families.poisson import Poisson, PoissonStats
+from vijax.families.polya_gamma import PolyaGamma, PolyaGammaStats
 from vijax.families.product import Product
 from vijax.families.truncated_normal import TruncatedNormal, TruncatedNormalStats
 from vijax.families.wishart import Wishart, WishartStats
@@ -65,9 +67,12 @@ __all__ = [
     "Point",
     "Poisson",
     "PoissonStats",
+    "PolyaGamma",
+    "PolyaGammaStats",
     "Product",
     "TruncatedNormal",
     "TruncatedNormalStats",
     "Wishart",
     "WishartStats",
+    "implicit",
 ]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PyTree
 
 from vijax.compiler import quick_jit
-from vijax.families import Product
+from vijax.families import Family, Product
 from vijax.families.base import require
 from vijax.families.domain import require_proper
 from vijax.families.product import unknown_name
@@ -22,32 +22,12 @@ from vijax.models.multilinear import NowhereFiniteError, coupled_variables, upda
 Blocks = tuple[tuple[str, ...], ...]
 
 
-@runtime_checkable
-class Local(Protocol):
-    """What a local must be: a family, or what acts like one (`PolyaGamma` has no density in closed form)."""
-
-    def with_naturals(self, leaves: PyTree) -> Any:
-        """Other natural parameters."""
-
-    def log_normalizer(self) -> Any:
-        """A."""
-
-    def dot(self, stats: Any) -> Any:
-        """Natural parameters times statistics."""
-
-    def expected_stats(self) -> Any:
-        """Mean statistics."""
-
-    def sample_stats(self, key: PRNGKeyArray) -> Any:
-        """Statistics of a draw."""
-
-
 def check_families(prior: Product, local: Mapping[str, Any]) -> None:
     """ValueError for a name that is global and local, a local that is no family, or a family that is improper."""
     both = sorted(set(prior) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
     for name, q in local.items():
-        require(isinstance(q, Local), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
+        require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
     require_proper("locals", local)
 
 

@@ -26,12 +26,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import init as starts
 from vijax.by_value import by_value
-from vijax.families import Gamma, MultivariateNormal, Product, TruncatedNormal
+from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
 from vijax.families.base import as_float, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 from vijax.models.grouped import check_groups
-from vijax.models.polya_gamma import PolyaGamma
 from vijax.models.population import population
 
 Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]
@@ -168,7 +167,7 @@ def multilevel_logistic_regression(
         b = stats["coefficients"]
         return 0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
 
-    weight = lambda n: {"weight": PolyaGamma(jnp.zeros(n, jnp.result_type(float)))}
+    weight = lambda n: {"weight": PolyaGamma.from_b_c(1, jnp.zeros(n, jnp.result_type(float)))}
     return _regression(dim, covariance, hyperprior, fits, weight, _signs, _SIGNS)()
 
 
