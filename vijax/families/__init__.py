@@ -21,7 +21,6 @@ from vijax.families.multivariate_normal_gamma import (
 from vijax.families.normal import Normal, NormalStats
 from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
 from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
-from vijax.families.padded import Padded
 from vijax.families.point import Point
 from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.polya_gamma import PolyaGamma, PolyaGammaStats
@@ -63,7 +62,6 @@ __all__ = [
     "NormalStats",
     "NormalWishart",
     "NormalWishartStats",
-    "Padded",
     "Point",
     "Poisson",
     "PoissonStats",

@@ -169,7 +169,8 @@ class Family(abc.ABC):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same family."""
         mu = self.expected_stats()
-        return tree.subtract(self, other).dot(mu) - self.log_normalizer() + other.log_normalizer()
+        there = self.with_naturals(other)  # in the same context
+        return tree.subtract(self, other).dot(mu) - self.log_normalizer() + there.log_normalizer()
 
     def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
         """KL(self || prior): as a step evaluates it, where a family can do so cheaper from what the step needs

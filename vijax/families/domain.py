@@ -49,7 +49,7 @@ _NUMERIC = (jax.Array, np.ndarray, np.generic, int, float)
 
 def _is_inside(q: Family) -> bool:
     # Inside a trace too, where a prior of constants may be made.
-    return bool(_is_proper_jitted(jax.tree.map(as_float, q)))
+    return bool(_is_proper_jitted(tree.apply(as_float, q)))
 
 
 def is_proper(q: Family) -> Bool[Array, ""]:

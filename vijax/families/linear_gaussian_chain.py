@@ -1,9 +1,9 @@
 """A chain of T Gaussian vectors as one family: the posterior of a linear-Gaussian state-space model.
 
 A is the Kalman filter in information form, its gradient the smoother; the recursions are in
-`vijax.families.gaussian_chains`. Everything is O(T D^3), and nothing has the size of the joint covariance. Methods take
-a mask (*batch, T) of the steps that exist, for sequences of unequal lengths, which come first; what the others hold
-counts nowhere. `vijax.families.Padded` is a chain with its mask.
+`vijax.families.gaussian_chains`. Everything is O(T D^3), and nothing has the size of the joint covariance. Sequences of
+unequal lengths are padded to T steps, and `mask` (*batch, T) says which exist: the first ones. What the others hold
+counts nowhere.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from vijax import tree
 from vijax.families import gaussian_chains as chains
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, over_batch, require
+from vijax.families.base import Family, as_float, as_floats, context_field, domain_mask, family, over_batch, require
 from vijax.families.matrices import matvec, outer, outer_statistic, positive_definite, symmetric, transpose
 
 Mask = Bool[Array, "*batch T"] | None
@@ -44,6 +45,7 @@ class LinearGaussianChain(Family):
     linear: Float[Array, "*batch T D"]
     negative_half_precision: Float[Array, "*batch T D D"]
     coupling: Float[Array, "*batch S D D"]
+    mask: Mask = context_field()
 
     Stats: ClassVar[type[tuple]] = LinearGaussianChainStats
     event_ndims: ClassVar[tuple[int, ...]] = (2, 3, 3)
@@ -95,35 +97,33 @@ class LinearGaussianChain(Family):
         return self._each(lambda mask, *p: chains.chain_marginals(chains.filtered(p), p[2])[1])
 
     # --- the law ----------------------------------------------------------------------------------------------
-    def log_normalizer(self, mask: Mask = None) -> Float[Array, "*batch"]:
+    def log_normalizer(self) -> Float[Array, "*batch"]:
         """A, by block elimination."""
-        return self._each(lambda mask, *p: chains.chain_log_normalizer(chains.filtered(p)), mask)
+        return self._each(lambda mask, *p: chains.chain_log_normalizer(chains.filtered(p)))
 
-    def stats(self, x: Any, mask: Mask = None) -> LinearGaussianChainStats:
+    def stats(self, x: Any) -> LinearGaussianChainStats:
         """(x_t, x_t x_t', x_t x_{t+1}')."""
         x = as_float(x)
-        x = x if mask is None else jnp.where(mask[..., None], x, 0.0)
+        x = x if self.mask is None else jnp.where(self.mask[..., None], x, 0.0)
         return LinearGaussianChainStats(x, outer_statistic(x, x), outer_statistic(x[..., :-1, :], x[..., 1:, :]))
 
-    def sample(
-        self, key: PRNGKeyArray, shape: tuple[int, ...] = (), mask: Mask = None
-    ) -> Float[Array, "*shape *batch T D"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch T D"]:
         """Paths, by backward sampling: pathwise differentiable."""
         batch = len(self.batch_shape)
         noise = jax.random.normal(key, shape + self.linear.shape, self.linear.dtype)
         ahead, behind = tuple(range(len(shape))), tuple(range(batch, batch + len(shape)))
         draw = lambda noise, *p: chains.chain_sample(chains.filtered(p), p[2], noise)
-        paths = over_batch(draw, batch)(jnp.moveaxis(noise, ahead, behind), *self._potentials(mask))
+        paths = over_batch(draw, batch)(jnp.moveaxis(noise, ahead, behind), *self._potentials())
         paths = jnp.moveaxis(paths, behind, ahead)
-        return paths if mask is None else jnp.where(mask[..., None], paths, 0.0)
+        return paths if self.mask is None else jnp.where(self.mask[..., None], paths, 0.0)
 
-    def mean(self, mask: Mask = None) -> Float[Array, "*batch T D"]:
+    def mean(self) -> Float[Array, "*batch T D"]:
         """E_q[x_t]."""
-        return self.expected_stats(mask).value
+        return self.expected_stats().value
 
-    def mode(self, mask: Mask = None) -> Float[Array, "*batch T D"]:
+    def mode(self) -> Float[Array, "*batch T D"]:
         """The mean."""
-        return self.mean(mask)
+        return self.mean()
 
     def in_domain(self) -> Self:
         """Block elimination meets positive definite blocks only, and the location is finite."""
@@ -136,16 +136,18 @@ class LinearGaussianChain(Family):
 
     def flat(self) -> Self:
         """Zero precision."""
-        return jax.tree.map(jnp.zeros_like, self)
+        return tree.apply(jnp.zeros_like, self)
 
     # --- closed forms -----------------------------------------------------------------------------------------
-    def expected_stats(self, mask: Mask = None) -> LinearGaussianChainStats:
+    def expected_stats(self) -> LinearGaussianChainStats:
         """The smoothed moments, by a pass back (Rauch, Tung and Striebel), cheaper and more accurate than grad A."""
         moments = lambda mask, *p: chains.chain_moments(chains.filtered(p), p[2], mask)
-        return LinearGaussianChainStats(*self._each(moments, mask))
+        return LinearGaussianChainStats(*self._each(moments))
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), as the product of x_t given x_{t+1}: no difference of large numbers."""
+        if self.mask is not None:
+            return super().log_prob(x)
         batch = len(self.batch_shape)
         x = as_float(x)
         extra = x.ndim - self.linear.ndim
@@ -154,24 +156,27 @@ class LinearGaussianChain(Family):
         values = over_batch(density, batch)(jnp.moveaxis(x, ahead, behind), *self._potentials())
         return jnp.moveaxis(values, behind, ahead)
 
-    def entropy(self, mask: Mask = None) -> Float[Array, "*batch"]:
+    def entropy(self) -> Float[Array, "*batch"]:
         """The sum of the conditionals' entropies."""
-        return self._each(lambda mask, *p: chains.chain_entropy(chains.filtered(p), mask), mask)
+        return self._each(lambda mask, *p: chains.chain_entropy(chains.filtered(p), mask))
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """Step by step, with no difference of large numbers (`chain_kl`)."""
-        return over_batch(chains.chain_kl, len(self.batch_shape))(self._potentials(), other._potentials())
+        return over_batch(chains.chain_kl, len(self.batch_shape))(
+            self._potentials(), self.with_naturals(other)._potentials()
+        )
 
     def fisher_solve(self, cotangent: LinearGaussianChainStats) -> Self:
         """F^-1 g: the derivative along g of the natural parameters as a function of the mean parameters, which a chain
         has in closed form (`chain_from_moments`)."""
+        require(self.mask is None, "mask", "a chain without padding: F of a padded one is singular", "a mask")
         symmetric_g = cotangent._replace(outer=symmetric(cotangent.outer))
 
         def solve_one(moments: tuple, g: tuple) -> tuple:
             return jax.jvp(chains.chain_from_moments, (moments,), (g,))[1]
 
         pair = tuple(self.expected_stats()), tuple(symmetric_g)
-        return type(self)(*over_batch(solve_one, len(self.batch_shape))(*pair))
+        return self.with_naturals(over_batch(solve_one, len(self.batch_shape))(*pair))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[LinearGaussianChainStats, Callable[..., Self]]:
         """t(x) of a draw, and V along the transport of the multivariate normal, dx = dm + dC C^-1 (x - m) / 2, C the
@@ -183,7 +188,7 @@ class LinearGaussianChain(Family):
             slope = eta.value + 2.0 * matvec(symmetric(eta.outer), x)
             slope = slope.at[..., :-1, :].add(matvec(eta.cross, x[..., 1:, :]))
             slope = slope.at[..., 1:, :].add(matvec(transpose(eta.cross), x[..., :-1, :]))
-            dm = type(self)(slope, self.negative_half_precision, self.coupling).mean()
+            dm = self.with_naturals([slope, self.negative_half_precision, self.coupling]).mean()
             middle = 0.5 * (x + mean)
             first, second = outer(dm, middle), outer(middle, dm)
             pairs = outer(dm[..., :-1, :], middle[..., 1:, :]) + outer(middle[..., :-1, :], dm[..., 1:, :])
@@ -191,11 +196,11 @@ class LinearGaussianChain(Family):
 
         return self.stats(x), v_product
 
-    def _potentials(self, mask: Mask = None) -> chains.Potentials:
+    def _potentials(self) -> chains.Potentials:
         """Those of the steps that exist, and of padded ones such as add nothing to A."""
         potentials = self.linear, self.negative_half_precision, self.coupling
-        return potentials if mask is None else chains.masked(potentials, mask)
+        return potentials if self.mask is None else chains.masked(potentials, self.mask)
 
-    def _each(self, f: Any, mask: Mask = None) -> Any:
+    def _each(self, f: Any) -> Any:
         """f(mask, potentials of one chain) of every chain."""
-        return over_batch(f, len(self.batch_shape))(mask, *self._potentials(mask))
+        return over_batch(f, len(self.batch_shape))(self.mask, *self._potentials())

@@ -1,8 +1,8 @@
 """A chain of T discrete states as one family: q(z) = exp{<initial, first> + <transition, pairs> + <unary, states> - A}.
 
 A is the forward recursion and its gradient the posterior marginals (forward-backward); the recursions themselves are in
-`vijax.families.chains`. Methods take a mask (*batch, T) of the steps that exist, for sequences of unequal lengths;
-`vijax.families.Padded` is a chain with its mask.
+`vijax.families.chains`. Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which exist:
+the first ones. Padded steps count nowhere, whatever their potentials hold.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from vijax import tree
 from vijax.families import chains
-from vijax.families.base import Family, as_floats, domain_mask, family, over_batch, require
+from vijax.families.base import Family, as_floats, context_field, domain_mask, family, over_batch, require
 from vijax.families.categorical import Categorical
 
 Mask = Bool[Array, "*batch T"] | None
@@ -41,11 +42,14 @@ class MarkovChain(Family):
     >>> q = MarkovChain.from_probs([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], num_steps=3)
     >>> print(q.mode(), f"{q.mean()[2, 0]:.3f} {q.log_prob(jnp.array([0, 0, 1])):.4f}")
     [0 0 0] 0.585 -3.1011
+    >>> print(q.with_context(jnp.array([True, True, False])).probs[:, 0].round(2))
+    [0.5  0.55 0.  ]
     """
 
     initial: Float[Array, "*batch K"]
     transition: Float[Array, "*batch *steps K K"]
     unary: Float[Array, "*batch T K"]
+    mask: Mask = context_field()
 
     Stats: ClassVar[type[tuple]] = MarkovChainStats
     discrete: ClassVar[bool] = True
@@ -98,35 +102,38 @@ class MarkovChain(Family):
         return self.unary.shape[-2]
 
     # --- the law ----------------------------------------------------------------------------------------------
-    def log_normalizer(self, mask: Mask = None) -> Float[Array, "*batch"]:
+    def log_normalizer(self) -> Float[Array, "*batch"]:
         """A, by the forward recursion: one step after another, O(T K^2)."""
-        return self._each(chains.chain_log_normalizer, mask)
+        return self._each(chains.chain_log_normalizer)
 
-    def expected_stats(self, mask: Mask = None) -> MarkovChainStats:
+    def expected_stats(self) -> MarkovChainStats:
         """Smoothed marginals of states and pairs: the gradient of A."""
-        return MarkovChainStats(*self._each(chains.chain_marginals, mask))
+        return MarkovChainStats(*self._each(chains.chain_marginals))
 
-    def stats(self, x: Int[Array, "*batch T"], mask: Mask = None) -> MarkovChainStats:
+    def stats(self, x: Int[Array, "*batch T"]) -> MarkovChainStats:
         """One-hot states and pair counts of paths."""
-        return MarkovChainStats(*chains.chain_stats(x, self.num_states, self.shared, mask, self.initial.dtype))
+        return MarkovChainStats(*chains.chain_stats(x, self.num_states, self.shared, self.mask, self.initial.dtype))
 
-    def sample(
-        self, key: PRNGKeyArray, shape: tuple[int, ...] = (), mask: Mask = None
-    ) -> Int[Array, "*shape *batch T"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch T"]:
         """Paths, by forward filtering and backward sampling."""
         keys = jax.random.split(key, self.batch_shape)
         draw = functools.partial(chains.chain_sample, shape=shape)
-        paths = over_batch(draw, len(self.batch_shape))(keys, *self._potentials(), mask)
+        paths = over_batch(draw, len(self.batch_shape))(keys, *self._potentials(), self.mask)
         axes = tuple(range(len(self.batch_shape))), tuple(range(len(shape), len(shape) + len(self.batch_shape)))
         return jnp.moveaxis(paths, *axes)
 
-    def mean(self, mask: Mask = None) -> Float[Array, "*batch T K"]:
+    def mean(self) -> Float[Array, "*batch T K"]:
         """The marginal probabilities of the states, step by step."""
-        return self.expected_stats(mask).unary
+        return self.expected_stats().unary
 
-    def mode(self, mask: Mask = None) -> Int[Array, "*batch T"]:
+    @property
+    def probs(self) -> Float[Array, "*batch T K"]:
+        """The same as `mean`."""
+        return self.mean()
+
+    def mode(self) -> Int[Array, "*batch T"]:
         """The likeliest path (Viterbi)."""
-        return self._each(chains.chain_mode, mask)
+        return self._each(chains.chain_mode)
 
     def in_domain(self) -> Self:
         """All potentials finite."""
@@ -136,25 +143,26 @@ class MarkovChain(Family):
 
     def flat(self) -> Self:
         """All paths equally likely."""
-        return jax.tree.map(jnp.zeros_like, self)
+        return tree.apply(jnp.zeros_like, self)
 
-    def entropy(self, mask: Mask = None) -> Float[Array, "*batch"]:
+    def entropy(self) -> Float[Array, "*batch"]:
         """-E[log q], by a recursion of positive terms."""
-        return self._each(chains.chain_entropy, mask)
+        return self._each(chains.chain_entropy)
 
     def fisher_solve(self, cotangent: MarkovChainStats) -> Self:
         """The shortest solution of F x = g, by conjugate gradients on products with F: O(T K^2) each and nothing of the
         size of F in memory. The part of g outside the range of F is not solved for."""
 
         def solve_one(q: Self, g: MarkovChainStats) -> Self:
-            product = lambda v: q.with_naturals(q.fisher_product(v))
-            size = sum(leaf.size for leaf in jax.tree.leaves(q))
-            return cg(product, q.with_naturals(g), tol=100 * float(jnp.finfo(q.initial.dtype).eps), maxiter=size)[0]
+            product = lambda v: list(q.fisher_product(q.with_naturals(v)))
+            size = sum(x.size for x in tree.parameters(q))
+            found = cg(product, list(g), tol=100 * float(jnp.finfo(q.initial.dtype).eps), maxiter=size)[0]
+            return q.with_naturals(found)
 
         return over_batch(solve_one, len(self.batch_shape))(self, cotangent)
 
     def _potentials(self) -> tuple[Array, Array, Array]:
         return self.initial, self.transition, self.unary
 
-    def _each(self, f: Any, mask: Mask) -> Any:
-        return over_batch(f, len(self.batch_shape))(*self._potentials(), mask)
+    def _each(self, f: Any) -> Any:
+        return over_batch(f, len(self.batch_shape))(*self._potentials(), self.mask)

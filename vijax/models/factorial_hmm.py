@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
-from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Padded, Product
+from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
@@ -148,7 +148,7 @@ def _paths(num_chains: int, num_states: int, group: tuple[Array, Array]) -> dict
     y, mask = group
     dtype, k = jnp.result_type(float), num_states
     flat = MarkovChain(jnp.zeros(k, dtype), jnp.zeros((k, k), dtype), jnp.zeros((len(y), k), dtype))
-    return {f"z{m + 1}": Padded(flat, jnp.asarray(mask, bool)) for m in range(num_chains)}
+    return {f"z{m + 1}": flat.with_context(jnp.asarray(mask, bool)) for m in range(num_chains)}
 
 
 def _check(data: PyTree, dim: int) -> None:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from vijax import init as starts
 from vijax.by_value import by_value
 from vijax.compiler import step_jit
-from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Padded, Product, chains
+from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product, chains
 from vijax.families.base import require, require_positive
 from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, check_emission, log_predictive
@@ -81,7 +81,7 @@ def hmm(
         y, mask = group
         dtype = jnp.result_type(float)
         zeros = (jnp.asarray(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size)))
-        return {"z": Padded(MarkovChain(*zeros), jnp.asarray(mask, bool))}
+        return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
     return energy_model(
         globals={

@@ -34,7 +34,6 @@ from vijax.families import (
     LinearGaussianChainStats,
     MultivariateNormalGamma,
     NormalGamma,
-    Padded,
     Product,
 )
 from vijax.families.base import require, require_integers, require_positive
@@ -154,8 +153,8 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
         y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool)
         scores = _window_scores(y, mask, num_states)
         scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
-        chain: Any = _path(num_states, (y[0], mask[0]))["x"].chain
-        exact = jax.vmap(chain.stats)(scores, mask)
+        chain: Any = _path(num_states, (y[0], mask[0]))["x"]
+        exact = jax.vmap(lambda x, steps: chain.with_context(steps).stats(x))(scores, mask)
         spread = jnp.where(mask[..., None, None], variance * jnp.eye(num_states, dtype=scores.dtype), 0.0)
         return context.implied_by({"x": exact._replace(outer=exact.outer + spread)})
 
@@ -213,7 +212,7 @@ def _path(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
     dtype, steps = jnp.result_type(float), len(y)
     square = jnp.broadcast_to(-0.5 * jnp.eye(num_states, dtype=dtype), (steps, num_states, num_states))
     linear, cross = jnp.zeros((steps, num_states), dtype), jnp.zeros((steps - 1, num_states, num_states), dtype)
-    return {"x": Padded(LinearGaussianChain(linear, square, cross), jnp.asarray(mask, bool))}
+    return {"x": LinearGaussianChain(linear, square, cross, jnp.asarray(mask, bool))}
 
 
 def _coefficients(size: int, width: int, strength: float, shape: float, rate: float) -> MultivariateNormalGamma:
