@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PLACES = ("README.md", "CONTRIBUTING.md", "benchmarks", "configs", "notebooks", "vijax", "tests")
+PLACES = ("README.md", "CONTRIBUTING.md", "docs", "benchmarks", "configs", "notebooks", "vijax", "tests")
 ODD = re.compile(r"\b([Ss]eeds?\s+(?:#\s*)?00[0-4]\b|[Nn]ought|[Ff]oretell|DESIGN section|EQUATIONS)")
 
 
