@@ -84,6 +84,20 @@ def prior() -> Init:
 
 
 @by_value
+def implied() -> Init:
+    """At the globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is used."""
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        del key
+        energy = context.energy
+        groups = jax.tree.map(jnp.asarray, context.data().data)
+        means = lambda group: {n: q.expected_stats() for n, q in (energy.start or energy.locals)(group).items()}
+        return context.implied_by(jax.vmap(means)(groups))
+
+    return start
+
+
+@by_value
 def random_responsibilities(concentration: float = 1.0) -> Init:
     """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
 

@@ -1,7 +1,8 @@
 """E-steps of models written as energies: local variables of one group, known by their complete conditionals.
 
 The locals come in blocks, in each of which no variable depends on another. With one block its conditional is the exact
-posterior of the locals given the globals, and nothing iterates.
+posterior of the locals given the globals, and nothing iterates. A plate of coupled entries (the blocks of a graph's
+nodes) is a variable whose entries, along its first axis, depend on each other: they are visited one after the other.
 """
 
 from __future__ import annotations
@@ -27,11 +28,18 @@ class Conditionals(NamedTuple):
       start: where an iteration starts, by name.
       given: (names, statistics of all locals) -> the complete conditionals of those names.
       blocks: names that can be updated at once, in order.
+      plates: names whose entries are coupled among themselves.
     """
 
     start: Factors
     given: Callable[[tuple[str, ...], Stats], Factors]
     blocks: tuple[tuple[str, ...], ...]
+    plates: tuple[str, ...] = ()
+
+    @property
+    def coupled(self) -> bool:
+        """Whether anything depends on anything else."""
+        return len(self.blocks) > 1 or bool(self.plates)
 
 
 class Inferred(NamedTuple):
@@ -55,7 +63,7 @@ class Inferred(NamedTuple):
 def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Inferred:
     """Mean field by blocks (Blei, Kucukelbir and McAuliffe 2017, Algorithm 1): each conditional at the others' mean
     statistics, until a sweep moves no statistic by more than `tol` of its scale."""
-    if len(problem.blocks) <= 1:
+    if not problem.coupled:
         factors, _ = _sweep(problem, problem.start, _means(problem.start))
         return _at_means(factors)
 
@@ -99,7 +107,7 @@ def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn
       num_sweeps: sweeps that are kept.
       burn_in: sweeps before those; a single block needs none, for its draws are independent.
     """
-    if len(problem.blocks) <= 1:
+    if not problem.coupled:
         return _independent_draws(problem, key, num_sweeps)
     draws = _draws(problem.start, jax.random.fold_in(key, 2**31 - 1))
 
@@ -134,10 +142,39 @@ def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Facto
     """Every block once, at the mean statistics of the others as they then are."""
     factors, means = dict(factors), dict(means)
     for block in problem.blocks:
-        new = problem.given(block, means)
-        factors.update(new)
-        means.update(_means(new))
+        for plate in _plates_of(problem, block):
+            factors, means = _entry_by_entry(problem, plate, factors, means, lambda q, i: q.expected_stats())
+        if rest := _rest_of(problem, block):
+            new = problem.given(rest, means)
+            factors.update(new)
+            means.update(_means(new))
     return factors, means
+
+
+def _entry_by_entry(
+    problem: Conditionals, plate: str, factors: Factors, stats: Stats, taken: Callable[[Family, Array], Any]
+) -> tuple[Factors, Stats]:
+    """The entries of a plate in turn: the conditional of each given all others as they then are, and what is `taken`
+    from it as its statistics (of it, and of the number of the entry)."""
+    set_entry = lambda whole, i, entry: jax.tree.map(lambda x, e: x.at[i].set(e), whole, entry)
+
+    def visit(i: Array, carry: tuple[Family, Any]) -> tuple[Family, Any]:
+        factor, own = carry
+        whole = problem.given((plate,), {**stats, plate: own})[plate]
+        q = jax.tree.map(lambda x: x[i], whole)
+        return set_entry(factor, i, q), set_entry(own, i, taken(q, i))
+
+    size = jax.tree.leaves(factors[plate])[0].shape[0]
+    factor, own = jax.lax.fori_loop(0, size, visit, (factors[plate], stats[plate]))
+    return {**factors, plate: factor}, {**stats, plate: own}
+
+
+def _plates_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in block if name in problem.plates)
+
+
+def _rest_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in block if name not in problem.plates)
 
 
 def _drawn_sweep(
@@ -146,12 +183,22 @@ def _drawn_sweep(
     """Every block once, drawn given the others as they then are; and the gap between what was drawn and its factors."""
     factors, draws, gaps = dict(factors), dict(draws), []
     for i, block in enumerate(problem.blocks):
-        new = problem.given(block, draws)
-        drawn = _draws(new, jax.random.fold_in(key, i))
-        gaps.append(_gap(new, drawn))
-        factors.update(new)
-        draws.update(drawn)
+        key_block = jax.random.fold_in(key, i)
+        for j, plate in enumerate(_plates_of(problem, block)):
+            draw = functools.partial(_entry_drawn, jax.random.fold_in(key_block, 2**30 + j))
+            factors, draws = _entry_by_entry(problem, plate, factors, draws, draw)
+            gaps.append(_gap({plate: factors[plate]}, {plate: draws[plate]}))
+        if rest := _rest_of(problem, block):
+            new = problem.given(rest, draws)
+            drawn = _draws(new, key_block)
+            gaps.append(_gap(new, drawn))
+            factors.update(new)
+            draws.update(drawn)
     return factors, draws, functools.reduce(jnp.add, gaps)
+
+
+def _entry_drawn(key: PRNGKeyArray, q: Family, i: Array) -> Any:
+    return q.sample_stats(jax.random.fold_in(key, i))
 
 
 def _at_means(factors: Factors) -> Inferred:

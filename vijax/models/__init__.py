@@ -24,6 +24,7 @@ from vijax.models.regression import ard_regression
 from vijax.models.sequences import pad
 from vijax.models.simple_mixture import simple_mixture
 from vijax.models.state_space import linear_gaussian_state_space
+from vijax.models.stochastic_block_model import rates_matrix, stochastic_block_model
 
 __all__ = [
     "Predictors",
@@ -49,5 +50,7 @@ __all__ = [
     "plsa",
     "plsa_entries",
     "population",
+    "rates_matrix",
     "simple_mixture",
+    "stochastic_block_model",
 ]

@@ -32,7 +32,7 @@ from vijax.families import Family, Product
 from vijax.families.base import require
 from vijax.families.domain import require_proper
 from vijax.model import Estimates, Hyper, LocalElbo, Model
-from vijax.models.energy_checks import check_families, find_blocks, readable, zeros
+from vijax.models.energy_checks import check_families, check_plates, find_blocks, readable, zeros
 from vijax.models.examples import check_finite, check_groups, shapes
 from vijax.models.impossible import PENALTY, Affine, penalised
 from vijax.models.joint import keep_joint
@@ -75,6 +75,8 @@ class Energy:
       locals: group -> templates of its local families, by name.
       shown: shapes of the example and of the globals' statistics.
       global_blocks, local_blocks: names that may be updated at once, in order.
+      plates: locals whose entries are coupled among themselves.
+      start: group -> where E-steps start, by name of local; None: at the templates.
     """
 
     possible: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
@@ -85,13 +87,21 @@ class Energy:
     shown: Shown
     global_blocks: tuple[tuple[str, ...], ...]
     local_blocks: tuple[tuple[str, ...], ...]
+    plates: tuple[str, ...] = ()
+    start: Callable[[PyTree], Mapping[str, Family]] | None = None
+
+    @property
+    def has_coupled_locals(self) -> bool:
+        """Whether the E-step iterates."""
+        return len(self.local_blocks) > 1 or bool(self.plates)
 
     def conditionals(self, block: Sequence[str], stats: Stats, group: PyTree, hyper: Hyper) -> dict[str, Family]:
         """The complete conditionals of the locals named, given the statistics of all other variables."""
         part = {name: stats[name] for name in block}
         slopes = lambda f: jax.grad(lambda part: f({**stats, **part}, group, hyper))(part)
         counts = None if self.impossible is None else slopes(self.impossible)
-        return self.members({name: self.locals(group)[name] for name in block}, slopes(self.possible), counts)
+        templates = self.locals(group)
+        return self.members({name: templates[name] for name in block}, slopes(self.possible), counts)
 
     def fn(self, stats: Stats, group: PyTree, hyper: Hyper) -> Float[Array, ""]:
         """The energy at given statistics, those of an impossible event `PENALTY` lower."""
@@ -133,6 +143,8 @@ def energy_model(
     hyper: Hyper | None = None,
     order: Sequence[str] | None = None,
     joint: Sequence[Sequence[str]] = (),
+    plates: Sequence[str] = (),
+    start: Callable[[PyTree], Mapping[str, Family]] | None = None,
     init: starts.Init | None = None,
     estep: Any = None,
     check_data: Callable[[PyTree], None] | None = None,
@@ -164,6 +176,12 @@ def energy_model(
       joint: groups of discrete locals, by name, that q keeps joint (generalised mean field): exact, at the price of an
         energy for each of their joint values. A group is from then on one categorical, named "z1, z2" after its
         members, the last one's value running fastest: `.probs.reshape(K1, K2)` is its table.
+      plates: names of locals whose entries, along the first axis, depend on each other: the block of each node of a
+        graph, the pixels of an image. Every term must be linear in each entry. They are independent under q, and
+        E-steps visit them one after the other, at the price of a gradient of the energy for each: the bound never
+        falls. Start them apart: from equal ones they may never part.
+      start: a function from a group to where E-steps start, families of the names and shapes of `locals`, if that is
+        more than the templates. `vijax.init.implied` starts the globals there too.
       init: where the posterior starts (`vijax.init`); by default at the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
       check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once. Without it data must be finite
@@ -198,14 +216,16 @@ def energy_model(
     prior, references = _prior(globals, hyper)
     data = jax.tree.map(jnp.asarray, example)
     check_families(prior(hyper), local(data))
+    check_plates(plates, local(data), joint)
     fn, count = _with_hyper(energy, "energy", hyper), _with_hyper(impossible, "impossible", hyper)
     if joint:
         count = count and keep_joint(count, local, joint, data)[0]
         fn, local = keep_joint(fn, local, joint, data)
     prior_fn = _prior_fn(prior_energy, references, bool(hyper))
-    blocks = find_blocks(fn, count, prior_fn, prior(hyper), local(data), data, hyper, order)
-    spec = Energy(fn, count, prior, prior_fn, local, Shown(shapes(data), shapes(zero_stats(prior(hyper)))), *blocks)
-    start = init or starts.prior()
+    blocks = find_blocks(fn, count, prior_fn, prior(hyper), local(data), data, hyper, order, plates)
+    shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
+    spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start)
+    begin = init or starts.prior()
 
     def check(data: PyTree) -> None:
         if check_data is not None:
@@ -218,11 +238,11 @@ def energy_model(
         hyper=hyper,
         prior=prior,
         local_elbo=lambda h, stats, batch, key, estep: local_elbo(spec, h, stats, batch, key, estep),
-        init=lambda h, key, p, batch: start(key, starts.Context(spec, h, p, batch)),
+        init=lambda h, key, p, batch: begin(key, starts.Context(spec, h, p, batch)),
         estep=estep or mean_field(),
         global_elbo=None if prior_fn is None else lambda h, stats: prior_fn(stats, h),
         blocks=spec.global_blocks,
-        init_local=None if len(spec.local_blocks) < 2 else lambda h, batch: initial_locals(spec, batch),
+        init_local=None if not spec.has_coupled_locals else lambda h, batch: initial_locals(spec, batch),
         energy=spec,
         check_data=check,
         score=score,
@@ -239,7 +259,7 @@ def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: 
     batch = batch._replace(data=data if batch.weights is None else fill_padding(data, weights))
     start = initial_locals(spec, batch) if batch.local is None else batch.local
     groups = (batch.data, start, jax.random.split(key, size))
-    bound: Callable[..., Any] = _independent_locals if len(spec.local_blocks) <= 1 else _coupled_locals
+    bound: Callable[..., Any] = _coupled_locals if spec.has_coupled_locals else _independent_locals
     one = lambda shared, group: bound(spec, *shared, *group, estep)
 
     def chunk_bound(shared: tuple[Hyper, Stats], chunk: PyTree) -> tuple[Float[Array, ""], PyTree]:
@@ -289,14 +309,16 @@ def _coupled_locals(
     """Bound of one group whose locals depend on each other: the mean of E over the states that the E-step has found."""
     fixed_hyper, fixed_stats = jax.lax.stop_gradient((dict(hyper), dict(stats)))
     given = lambda block, local: spec.conditionals(block, {**fixed_stats, **local}, group, fixed_hyper)
-    inferred = jax.lax.stop_gradient(estep.conditionals(Conditionals(start, given, spec.local_blocks), key))
+    inferred = jax.lax.stop_gradient(
+        estep.conditionals(Conditionals(start, given, spec.local_blocks, spec.plates), key)
+    )
     energies = jax.vmap(lambda local: spec.fn({**stats, **local}, group, hyper))(inferred.states)
     return jnp.mean(energies) + inferred.gap, inferred.factors
 
 
 def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
-    """The templates of every group."""
-    return jax.vmap(spec.locals, out_axes=0)(batch.data)
+    """Where the E-step of every group starts."""
+    return jax.vmap(lambda group: dict((spec.start or spec.locals)(group)), out_axes=0)(batch.data)
 
 
 def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:

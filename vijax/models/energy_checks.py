@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.compiler import quick_jit
-from vijax.families import Family, Product
+from vijax.families import Family, Padded, Product
 from vijax.families.base import require
 from vijax.families.domain import require_proper
 from vijax.families.product import unknown_name
@@ -27,8 +27,19 @@ def check_families(prior: Product, local: Mapping[str, Any]) -> None:
     both = sorted(set(prior) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
     for name, q in local.items():
-        require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
+        require(isinstance(q, Family | Padded), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
     require_proper("locals", local)
+
+
+def check_plates(plates: Sequence[str], local: Mapping[str, Any], joint: Sequence[Sequence[str]]) -> None:
+    """ValueError for a plate that is no local, has no axis of entries, or is kept joint."""
+    unknown = sorted(set(plates) - set(local))
+    require(not unknown, "plates", f"names among the locals {list(local)}", unknown)
+    both = sorted(set(plates) & {name for group in joint for name in group})
+    require(not both, "plates", "locals that are not in `joint`, under which their entries are one variable", both)
+    for name in plates:
+        shape = local[name].batch_shape
+        require(len(shape) > 0, "plates", f"{name!r} with a first axis of entries", f"batch shape {shape}")
 
 
 def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
@@ -67,6 +78,7 @@ def find_blocks(
     example: PyTree,
     hyper: Mapping[str, Any],
     order: Sequence[str] | None,
+    plates: Sequence[str] = (),
 ) -> tuple[Blocks, Blocks]:
     """Checks the energies and finds who may be updated with whom: blocks of globals, blocks of locals.
 
@@ -79,6 +91,7 @@ def find_blocks(
       example: the data of one group.
       hyper: hyperparameters.
       order: the order of the names; None: as given.
+      plates: names of locals whose entries may be coupled.
     """
     order = [*prior, *local] if order is None else list(order)
     require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
@@ -92,7 +105,7 @@ def find_blocks(
                 shape == (), argument, "a scalar for one group", f"shape {shape}", "Sum over the axes of the group."
             )
             everywhere = lambda s: jax.vmap(lambda y: term(s, y, hyper))(groups)  # noqa: B023
-            coupled |= _couplings(everywhere, stats, families, argument)
+            coupled |= _couplings(everywhere, stats, families, argument, plates)
             if term is count:
                 _require_counts(everywhere, families)
     if prior_fn is not None:
@@ -102,12 +115,16 @@ def find_blocks(
 
 
 def _couplings(
-    fn: Callable, stats: Mapping[str, Any], families: Mapping[str, Any], argument: str
+    fn: Callable,
+    stats: Mapping[str, Any],
+    families: Mapping[str, Any],
+    argument: str,
+    plates: Sequence[str] = (),
 ) -> set[frozenset[str]]:
     """`coupled_variables`, told apart: an energy that needs what is no statistic, and one that is infinite or NaN at
     the mean statistics too."""
     try:
-        coupled, finite = coupled_variables(fn, zeros(stats))
+        coupled, finite = coupled_variables(fn, zeros(stats), plates)
     except ValueError as error:
         if isinstance(error, NowhereFiniteError):
             _refuse_infinite(fn, families, argument, every=True)

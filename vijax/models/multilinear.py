@@ -12,7 +12,7 @@ and coordinate ascent must visit them in turn.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from vijax.compiler import quick_jit
 
 Statistics = Mapping[str, Any]
 Field = tuple[str, int]
+_ENTRIES = 8
 _TOLERANCE = 1e-3  # of the largest term; rounding in float32 stays a hundred times below, a real product far above
 
 
@@ -32,7 +33,7 @@ class NowhereFiniteError(ValueError):
 
 
 def coupled_variables(
-    fn: Callable[[Statistics], Float[Array, " places"]], stats: Statistics
+    fn: Callable[[Statistics], Float[Array, " places"]], stats: Statistics, plates: Collection[str] = ()
 ) -> tuple[set[frozenset[str]], np.ndarray]:
     """The pairs of variables that share a term of `fn`, after checking that it is multilinear; and at which data it is
     finite.
@@ -41,6 +42,8 @@ def coupled_variables(
       fn: statistics by variable -> its value at each of several data. Data at which it is not finite say
         nothing, as long as there are others; a term at any of the others counts.
       stats: statistics of the right shapes; the values do not matter.
+      plates: names of variables whose entries along the first axis are variables of their own: terms may multiply two
+        of them. That none multiplies an entry by itself is looked at for up to `_ENTRIES` of them.
 
     Raises:
       ValueError: a term is not linear in the statistics of one variable, which is named with its fields.
@@ -59,8 +62,12 @@ def coupled_variables(
     at = lambda *moves: np.asarray(value(_sum(base, *moves)), np.float64)[known]
     pairs: set[frozenset[str]] = set()
     for first, second in itertools.combinations_with_replacement(fields, 2):
-        a, b = _moved(rng, base, first), _moved(rng, base, second)
-        gap = _is_gap(np.stack([at(a, b), at(a), at(b), at_base[known]]))
+        moves: list[tuple] = [(_moved(rng, base, first), _moved(rng, base, second))]
+        if first[0] == second[0] and first[0] in plates:
+            size = jax.tree.leaves(stats[first[0]])[0].shape[0]
+            entries = rng.choice(size, min(size, _ENTRIES), replace=False)
+            moves = [tuple(_at_entry(move, int(i)) for move in moves[0]) for i in entries]
+        gap = any(_is_gap(np.stack([at(a, b), at(a), at(b), at_base[known]])) for a, b in moves)
         if gap and first[0] == second[0]:
             raise ValueError(_nonlinear(stats, first, second))
         if gap:
@@ -101,6 +108,11 @@ def _moved(rng: np.random.Generator, stats: Statistics, field: Field) -> Statist
     return {**zeros, name: jax.tree.unflatten(structure, leaves)}
 
 
+def _at_entry(move: Statistics, entry: int) -> Statistics:
+    """The perturbation of one entry of a plate; of other variables nothing is left, for they are not moved."""
+    return jax.tree.map(lambda x: np.where(np.arange(len(x)) == entry, x.T, 0).T if np.any(x) else x, dict(move))
+
+
 def _sum(*trees: Statistics) -> Statistics:
     return jax.tree.map(lambda *xs: sum(xs), *trees)
 
@@ -120,5 +132,6 @@ def _nonlinear(stats: Statistics, first: Field, second: Field) -> str:
         term = f"multiplies stats[{name!r}].{one} by stats[{name!r}].{two}"
     return (
         f"energy: expected a function linear in the sufficient statistics of each variable, but it {term}. Use the "
-        f"statistic that is the product in its place, or split {name!r} into variables that are independent under q."
+        f"statistic that is the product in its place, or split {name!r} into variables that are independent under q; "
+        f"where it is a plate whose entries multiply each other (nodes of a graph), energy_model(plates=[{name!r}])."
     )

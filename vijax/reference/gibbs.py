@@ -55,7 +55,7 @@ def gibbs(
       keep_locals: keep the draws of the locals too.
 
     Raises:
-      ValueError: the model is no energy, or a count is out of range.
+      ValueError: the model is no energy, a local of it is a plate of coupled entries, or a count is out of range.
 
     >>> import vijax as vi
     >>> coin = vi.energy_model(
@@ -66,6 +66,8 @@ def gibbs(
     True
     """
     require(model.energy is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
+    plates = list(model.energy.plates)
+    require(not plates, "model", "locals whose entries are independent given the rest", f"the coupled plates {plates}")
     model.energy.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)

@@ -30,7 +30,8 @@ def log_joint(model: Model, data: PyTree, sampled: Sequence[str] = ()) -> Callab
       sampled: names of locals that are arguments.
 
     Raises:
-      ValueError: the model is no energy, a name is no local of it, or the others do not form one block.
+      ValueError: the model is no energy, a name is no local of it, or the others do not form one block, or are coupled
+        among themselves.
 
     >>> import vijax as vi
     >>> coin = vi.energy_model(
@@ -47,6 +48,8 @@ def log_joint(model: Model, data: PyTree, sampled: Sequence[str] = ()) -> Callab
     rest = [[n for n in block if n not in sampled] for block in spec.local_blocks]
     remedy = "Name the locals to sample, so that the others do not depend on each other."
     require(sum(map(bool, rest)) <= 1, "sampled", "all but one block of the locals", list(sampled), remedy)
+    left = [name for name in spec.plates if name not in sampled]
+    require(not left, "model", "locals that can be summed out, or are sampled", f"the coupled plates {left}", remedy)
     hyper = tree.as_arrays(model.hyper)
     data = jax.tree.map(jnp.asarray, data)
     spec.check_groups(data, hyper)
