@@ -107,7 +107,7 @@ def corpora():
 
     train, test = data.load_bag_of_words("ap").split(held_out=0.1, seed=0)
     seen = np.flatnonzero(train.word_counts())
-    return train.select_words(seen), test.select_words(seen)
+    return data.select_words(train, seen), data.select_words(test, seen)
 
 
 def peers_python() -> Path:

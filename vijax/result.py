@@ -91,7 +91,7 @@ class Fit(NamedTuple):
         if corpus.vocab_size != expected:
             raise ValueError(
                 f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
-                "Relabel them with Corpus.with_vocabulary(training vocabulary)."
+                "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
             )
         if spec.model.shares is None:
             raise ValueError("transform: this model has no topic shares; its locals are fit.locals(data, key=key).")

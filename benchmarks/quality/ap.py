@@ -114,7 +114,7 @@ def main() -> None:
     corpus = data.load_bag_of_words(a.corpus)
     train, test = corpus.split(held_out=0.1, seed=0)
     seen = np.flatnonzero(train.word_counts())
-    train, test = train.select_words(seen), test.select_words(seen)
+    train, test = data.select_words(train, seen), data.select_words(test, seen)
     print(f"train {train}, test {test}", flush=True)
     for eta in a.eta:
         for seed in a.seeds:

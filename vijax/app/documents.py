@@ -13,6 +13,7 @@ from vijax.app.sections import DocumentData
 from vijax.app.typed_toml import ConfigError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.split import split_over_seen_words
+from vijax.data.vocabulary import with_vocabulary
 
 
 def load_documents(config: DocumentData) -> Data:
@@ -48,7 +49,7 @@ def read_corpus(config: DocumentData) -> Corpus:
 def read_for(vocabulary: Sequence[str], config: DocumentData) -> Corpus:
     """The documents that a [data] section names, over the vocabulary of a run: all of its words, and no others."""
     every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)
-    return with_words(read_corpus(every_word)).with_vocabulary(vocabulary)
+    return with_vocabulary(with_words(read_corpus(every_word)), vocabulary)
 
 
 def with_words(corpus: Corpus) -> Corpus:

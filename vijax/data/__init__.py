@@ -13,3 +13,5 @@ from vijax.data.prefetch import prefetch as prefetch
 from vijax.data.read import read as read
 from vijax.data.synthetic import lda_corpus as lda_corpus
 from vijax.data.text import TextSettings as TextSettings
+from vijax.data.vocabulary import select_words as select_words
+from vijax.data.vocabulary import with_vocabulary as with_vocabulary

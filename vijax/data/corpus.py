@@ -190,18 +190,6 @@ class Corpus:
         order = np.random.default_rng(seed).permutation(self.num_documents)
         return np.sort(order[size:]), np.sort(order[:size])
 
-    def select_words(self, words: Int[np.ndarray, " kept"]) -> Corpus:
-        """The corpus over the words with ids `words` only; see `vijax.data.vocabulary.select_words`."""
-        from vijax.data.vocabulary import select_words
-
-        return select_words(self, words)
-
-    def with_vocabulary(self, vocabulary: Sequence[str]) -> Corpus:
-        """The corpus over another vocabulary; see `vijax.data.vocabulary.with_vocabulary`."""
-        from vijax.data.vocabulary import with_vocabulary
-
-        return with_vocabulary(self, vocabulary)
-
     # --- elsewhere --------------------------------------------------------------------------------------------
     def to_scipy(self):
         """The counts as a `scipy.sparse.csr_matrix` (documents, words); memory maps stay mapped."""

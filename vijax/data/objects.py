@@ -13,6 +13,7 @@ from vijax.data.corpus import Corpus
 from vijax.data.notes import Notes
 from vijax.data.text import TextSettings, corpus_from_texts
 from vijax.data.text_files import TITLE_COLUMN, find_column
+from vijax.data.vocabulary import with_vocabulary
 
 EXPECTED = "counts (documents, words), a pair (counts, vocabulary), a list of texts, or a column or table of texts"
 TABLES = ("pandas", "pyarrow", "polars")
@@ -27,7 +28,7 @@ def read_object(
       ValueError: the object is none of what is known, or not valid.
     """
     if isinstance(source, Corpus):
-        return source if vocabulary is None else source.with_vocabulary(vocabulary)
+        return source if vocabulary is None else with_vocabulary(source, vocabulary)
     if type(source).__module__.partition(".")[0] in TABLES:
         notes = Notes()
         return corpus_from_texts(_table(source, column, notes), text, vocabulary, folder, notes=notes)

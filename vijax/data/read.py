@@ -16,6 +16,7 @@ from vijax.data.guards import SHEETS, check_regular, kind_of, naming
 from vijax.data.notes import Notes
 from vijax.data.storage import is_corpus_folder
 from vijax.data.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
+from vijax.data.vocabulary import with_vocabulary
 
 VERSION = 2  # of the readers: what older ones made is not taken from the cache
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
@@ -160,7 +161,7 @@ def _files(path: Path) -> list[tuple[str, int, int]]:
 
 def _over(corpus: Corpus, vocabulary) -> Corpus:
     words = _words(vocabulary)
-    return corpus if words is None or words == corpus.vocabulary else corpus.with_vocabulary(words)
+    return corpus if words is None or words == corpus.vocabulary else with_vocabulary(corpus, words)
 
 
 def _words(vocabulary) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ from vijax.data.build import CorpusBuilder
 from vijax.data.corpus import Corpus, lasting_notes
 from vijax.data.csr import row_blocks
 from vijax.data.temporary import make_working_folder
+from vijax.data.vocabulary import select_words
 
 
 def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> tuple[Corpus, Corpus]:
@@ -24,11 +25,11 @@ def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> t
     test = corpus[test_rows]
     seen = corpus.word_counts() > test.word_counts()
     train = _on_disk(corpus, train_rows, seen) if corpus.mapped else _in_memory(corpus, train_rows, seen)
-    return train, test if seen.all() else test.select_words(np.flatnonzero(seen))
+    return train, test if seen.all() else select_words(test, np.flatnonzero(seen))
 
 
 def _in_memory(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
-    return corpus[rows] if seen.all() else corpus[rows].select_words(np.flatnonzero(seen))
+    return corpus[rows] if seen.all() else select_words(corpus[rows], np.flatnonzero(seen))
 
 
 def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:

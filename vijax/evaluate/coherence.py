@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from vijax.data.checks import fail
 from vijax.data.corpus import Corpus
+from vijax.data.vocabulary import select_words
 from vijax.evaluate.inputs import as_corpus, check_topics
 from vijax.evaluate.score import Coherence
 from vijax.families.base import require_integers
@@ -55,7 +56,7 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
 def _documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
     """In how many documents the pairs of leading words of each topic occur; on the diagonal, single words."""
     words, place = np.unique(leading, return_inverse=True)
-    occurs = corpus.select_words(words).to_scipy()
+    occurs = select_words(corpus, words).to_scipy()
     occurs.data = np.ones_like(occurs.data)
     together = (occurs.T @ occurs).toarray()
     place = place.reshape(leading.shape)

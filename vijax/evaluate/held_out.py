@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.compiler import step_jit
 from vijax.families import Family, Point
+from vijax.families.predictive import log_predictive
 
 
 class HeldOut(NamedTuple):
@@ -75,8 +76,6 @@ def _mixed(
 
 
 def _predictive(log_likelihood: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
-    from vijax.models.emission import log_predictive
-
     return jax.vmap(lambda y: jnp.concatenate([log_predictive(log_likelihood, q, y) for q in parts]))(data)
 
 

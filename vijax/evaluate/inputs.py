@@ -95,7 +95,7 @@ def as_corpus(documents: Any, vocab_size: int | None = None) -> Corpus:
     """
     corpus = documents if isinstance(documents, Corpus) else _read(documents)
     if vocab_size is not None and corpus.vocab_size != vocab_size:
-        remedy = "read the documents with the vocabulary of the fit (Corpus.with_vocabulary does it)"
+        remedy = "read the documents with the vocabulary of the fit (vijax.data.with_vocabulary does it)"
         raise fail(
             "documents", f"a vocabulary of {vocab_size} words, as the topics have", str(corpus.vocab_size), remedy
         )
@@ -114,5 +114,5 @@ def _check_possible(log_scale: np.ndarray, corpus: Corpus) -> None:
     impossible = np.flatnonzero(np.isneginf(log_scale) & (corpus.word_counts() > 0))
     if len(impossible):
         got = f"probability 0 in every topic for word {impossible[0]} ({len(impossible)} such)"
-        remedy = "drop words unseen in training (Corpus.select_words), or smooth the topics"
+        remedy = "drop words unseen in training (vijax.data.select_words), or smooth the topics"
         raise fail("topics", "a positive probability for each word of the documents", got, remedy)

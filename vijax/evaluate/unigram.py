@@ -37,7 +37,9 @@ def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
     unseen = np.flatnonzero((counts == 0) & (test.word_counts() > 0))
     if len(unseen):
         got = f"word {unseen[0]}, unseen in training ({len(unseen)} such)"
-        raise fail("test", "words of the training documents only", got, "drop them by Corpus.select_words, or smooth")
+        raise fail(
+            "test", "words of the training documents only", got, "drop them by vijax.data.select_words, or smooth"
+        )
     with np.errstate(divide="ignore"):
         log_probs = np.log(counts) - np.log(counts.sum())
     documents = np.repeat(np.arange(test.num_documents), test.lengths)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
@@ -21,6 +20,7 @@ from vijax.by_value import Remade, by_value
 from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart, Point
 from vijax.families.base import as_float, require, require_integers
 from vijax.families.construction import on_host
+from vijax.families.predictive import log_predictive
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
@@ -68,19 +68,6 @@ def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
     if not isinstance(emission, Emission):
         raise TypeError(f"emission: expected what components emit, {example} say, got {emission!r}.")
     return emission
-
-
-def log_predictive(log_likelihood: LogLikelihood, q: Family | Point, y: Float[Array, ...]) -> Float[Array, " K"]:
-    """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (Pei
-    2019, section on predictive distributions). A difference of large numbers: evaluate it in float64. At a point, its
-    log p(y | component k)."""
-    if isinstance(q, Point):
-        return log_likelihood(q.expected_stats(), y)
-    zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())
-    weights = jax.grad(lambda stats: jnp.sum(log_likelihood(stats, y)))(zeros)
-    new = jax.tree.map(jnp.add, q, q.with_naturals(weights))
-    gain = new.log_normalizer() - q.log_normalizer()
-    return log_likelihood(zeros, y) + jnp.sum(gain.reshape(gain.shape[0], -1), axis=1)
 
 
 @by_value

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.compiler import quick_jit
-from vijax.families import Family, Padded, Product
+from vijax.families import Family, Product
 from vijax.families.base import require
 from vijax.families.domain import require_proper
 from vijax.families.product import unknown_name
@@ -27,7 +27,7 @@ def check_families(prior: Product, local: Mapping[str, Any]) -> None:
     both = sorted(set(prior) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
     for name, q in local.items():
-        require(isinstance(q, Family | Padded), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
+        require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
     require_proper("locals", local)
 
 

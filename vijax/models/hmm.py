@@ -23,8 +23,9 @@ from vijax.by_value import by_value
 from vijax.compiler import step_jit
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product, chains
 from vijax.families.base import require, require_positive
+from vijax.families.predictive import log_predictive
 from vijax.model import Estimates, Model
-from vijax.models.emission import Emission, check_emission, log_predictive
+from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values
 

@@ -19,7 +19,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.evaluate.inputs import check_alpha
 from vijax.families import Dirichlet, Family
 from vijax.families.base import require_integers
-from vijax.models.emission import Emission, LogLikelihood, LogPredictive, log_predictive
+from vijax.families.predictive import log_predictive
+from vijax.models.emission import Emission, LogLikelihood, LogPredictive
 
 
 class CollapsedMixture(NamedTuple):
