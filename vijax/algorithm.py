@@ -22,6 +22,7 @@ from vijax import by_value, describe, tree
 from vijax.axis import Axis
 from vijax.batch import as_minibatch, is_whole
 from vijax.bound import first_bad, in_context, reads_of
+from vijax.checks import require_integers
 from vijax.choices import (
     check_axis,
     check_estep,
@@ -33,7 +34,6 @@ from vijax.choices import (
 from vijax.estimand import Estimand, distribution
 from vijax.estimator import Estimator, mean_field
 from vijax.families import Product
-from vijax.families.base import require_integers
 from vijax.learning import ascend, gradient_through_context, penalty_of
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.move import Moved, move

@@ -22,13 +22,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vijax.algorithm import Algorithm, compose
+from vijax.checks import require
 from vijax.choices import check_model, check_no_sites, check_sites
 from vijax.estimand import Estimand, distribution, maximum_likelihood, mode
 from vijax.estimator import Estimator, mean_field, reparameterised
 from vijax.estimator import ssvi as through_v
 from vijax.estimator import ssvi_a as at_draw
 from vijax.expectation import Expectation
-from vijax.families.base import require
 from vijax.model import Model
 from vijax.per_variable import PerVariable, per_variable
 from vijax.spec import StepSize

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from vijax import tree
+from vijax.checks import require, require_integers
 from vijax.estimand import Estimand
 from vijax.estimator.mean_field import mean_field
-from vijax.families.base import require, require_integers
 from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from vijax.families.base import require
+from vijax.checks import require
 
 
 class Constraint(abc.ABC):

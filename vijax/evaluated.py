@@ -14,9 +14,10 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.batch import Documents, Minibatch
+from vijax.checks import require
 from vijax.compiler import kept, step_jit
 from vijax.families import Beta, Dirichlet, Family, Product
-from vijax.families.base import as_array, as_floats, require
+from vijax.families.base import as_array, as_floats
 from vijax.families.product import unknown_name
 from vijax.model import Hyper, LocalElbo, Model
 

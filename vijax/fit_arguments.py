@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.algorithm import Algorithm
-from vijax.families.base import require, require_integers
+from vijax.checks import require, require_integers
 from vijax.loader import Loader
 from vijax.restarts import Many
 from vijax.step_size import backtracking, by_share

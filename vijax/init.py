@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.families import Categorical, Family, Product
-from vijax.families.base import require, require_integers, require_positive
 
 
 class Context(NamedTuple):

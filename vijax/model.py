@@ -22,9 +22,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from vijax import describe, tree
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import Remade
+from vijax.checks import require
 from vijax.constrain import Constraint
 from vijax.families import Family, Point, Product
-from vijax.families.base import require
 from vijax.families.domain import require_proper
 
 Hyper = Mapping[str, Any]

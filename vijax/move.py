@@ -13,10 +13,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from vijax import safeguard, tree
 from vijax.batch import Minibatch
 from vijax.bound import reads_of, scaled_bound
+from vijax.checks import require
 from vijax.estimator import Reads
 from vijax.estimator.joint import Message, estimate, value
 from vijax.families import Product
-from vijax.families.base import require
 from vijax.families.domain import is_proper
 from vijax.parts import Parts, recall
 from vijax.spec import Spec

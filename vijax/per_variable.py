@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from vijax.families.base import require
+from vijax.checks import require
 
 T = TypeVar("T", covariant=True)
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from vijax.checks import require
 from vijax.constrain import Constraint, positive
-from vijax.families.base import require
 from vijax.model import Hyper, Model
 
 

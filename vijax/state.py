@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from vijax.checks import require
 from vijax.families import Product
-from vijax.families.base import require
 from vijax.model import Hyper
 
 CHECK_EVERY = 50

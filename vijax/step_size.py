@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from vijax.families.base import require, require_integers, require_positive
+from vijax.checks import require, require_integers, require_positive
 from vijax.families.construction import on_host
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]

@@ -11,8 +11,9 @@ import pytest
 from jaxtyping import Array, Float
 
 from tests.rounding import rounding
+from vijax.checks import brief, require
 from vijax.families import Family, Gamma, Normal
-from vijax.families.base import as_float, as_floats, brief, domain_mask, event_size, family, require
+from vijax.families.base import as_float, as_floats, domain_mask, event_size, family
 
 
 class ExponentialStats(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.families.base import require_integers
+from vijax.checks import require_integers
 
 
 class Locals(NamedTuple):

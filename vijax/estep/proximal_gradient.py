@@ -26,10 +26,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax import gather
+from vijax.checks import require
 from vijax.estep.base import check_count, check_positive, repeat_by_document
 from vijax.estep.logistic_normal import GaussianLocals, LogisticNormal
 from vijax.expectation import VectorExpectation, vector_monte_carlo
-from vijax.families.base import require
 from vijax.families.matrices import inverse, matvec, solve_lower, solve_upper
 from vijax.likelihood import softmax_mixture
 

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.axis import Axis
+from vijax.checks import require
 from vijax.families import Family
-from vijax.families.base import require
 
 
 class Reads(NamedTuple):

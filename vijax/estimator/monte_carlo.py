@@ -17,9 +17,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
+from vijax.checks import require_integers
 from vijax.estimator.base import Estimator
 from vijax.families import Family
-from vijax.families.base import require_integers
 
 
 @dataclasses.dataclass(frozen=True)

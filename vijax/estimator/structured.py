@@ -13,9 +13,9 @@ from typing import Any
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
+from vijax.checks import require
 from vijax.estimator.base import Estimator
 from vijax.families import Family
-from vijax.families.base import require
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from vijax.checks import require_integers
 from vijax.data.checks import fail
 from vijax.data.corpus import Corpus
 from vijax.data.vocabulary import select_words
 from vijax.evaluate.inputs import as_corpus, check_topics
 from vijax.evaluate.score import Coherence
-from vijax.families.base import require_integers
 
 
 def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:

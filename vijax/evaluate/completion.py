@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.checks import require_integers
 from vijax.compiler import step_jit
 from vijax.data.checks import fail
 from vijax.evaluate.documents import walk_over
@@ -17,7 +18,6 @@ from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Walk, draws
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows, per_document
-from vijax.families.base import require_integers
 
 
 def document_completion(

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import estep as esteps
+from vijax.checks import require
 from vijax.compiler import step_jit
 from vijax.data.checks import fail
 from vijax.estep import GaussianLocals, LogisticNormal
@@ -18,7 +19,7 @@ from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows, per_document
 from vijax.expectation.vector import gaussian_draws
-from vijax.families.base import as_floats, require
+from vijax.families.base import as_floats
 from vijax.families.matrices import inverse, positive_definite
 
 _ELEMENTS_PER_TOKEN = 1024  # what an E-step of a hundred draws and ten topics holds

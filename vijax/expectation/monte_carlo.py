@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
+from vijax.checks import require_integers
 from vijax.expectation.base import Expectation, derivatives
-from vijax.families.base import require_integers
 from vijax.likelihood import Likelihood, Moments, as_likelihood
 
 Rule = Callable[[Array, Array, Array, Array, Array], Moments]

@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
+from vijax.checks import require_integers
 from vijax.expectation.base import Expectation, derivatives
-from vijax.families.base import require_integers
 from vijax.likelihood import Likelihood, Moments, as_likelihood
 
 # Beyond nine standard deviations lies a mass of 2e-19.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
-from vijax.families.base import require, require_integers
+from vijax.checks import require, require_integers
 from vijax.families.matrices import transpose
 from vijax.likelihood import VectorLikelihood
 

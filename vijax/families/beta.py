@@ -12,8 +12,9 @@ from typing import ClassVar, NamedTuple, Self
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.checks import require
 from vijax.families import special
-from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.base import Family, as_float, as_floats, family
 from vijax.families.construction import constructor, on_host
 from vijax.families.densities import log_gamma_kernel, total_log_density
 from vijax.families.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite

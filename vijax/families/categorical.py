@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero, require
+from vijax.checks import require
+from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero
 from vijax.families.construction import constructor, on_host
 from vijax.families.special import expm1_minus_identity
 

@@ -23,7 +23,7 @@ from jax import lax
 from jax.nn import logsumexp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from vijax.families.base import require
+from vijax.checks import require
 from vijax.families.forward_backward import backward_pass, forward_pass
 from vijax.families.scaled_passes import Smoothed, scaled_passes
 

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.checks import require
 from vijax.families import special
-from vijax.families.base import Family, as_float, family, positive_and_finite, require
+from vijax.families.base import Family, as_float, family, positive_and_finite
 from vijax.families.construction import on_host
 from vijax.families.densities import log_gamma_kernel, total_log_density
 from vijax.families.dirichlet_divergence import dirichlet_divergence, expected_log

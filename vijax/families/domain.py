@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from vijax import tree
+from vijax.checks import brief
 from vijax.compiler import quick_jit
-from vijax.families.base import Family, as_float, brief
+from vijax.families.base import Family, as_float
 
 
 def require_proper(argument: str, q: Any) -> None:

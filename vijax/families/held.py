@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from vijax.families.base import require
+from vijax.checks import require
 
 LIMIT = 1e-3
 """Largest accepted loss: relative for rates and for variances in any direction, in standard deviations for means."""

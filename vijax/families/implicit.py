@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from vijax.families.base import as_float, require
+from vijax.checks import require
+from vijax.families.base import as_float
 
 Of = Callable[[Array, Any], Array]
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.checks import require
 from vijax.families import special
-from vijax.families.base import Family, as_float, as_floats, family, require
+from vijax.families.base import Family, as_float, as_floats, family
 from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import floored_log, positive_and_finite
 from vijax.families.excess import log_excess, product_difference

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from vijax import tree
+from vijax.checks import require
 from vijax.families import gaussian_chains as chains
-from vijax.families.base import Family, as_float, as_floats, context_field, domain_mask, family, over_batch, require
+from vijax.families.base import Family, as_float, as_floats, context_field, domain_mask, family, over_batch
 from vijax.families.matrices import matvec, outer, outer_statistic, positive_definite, symmetric, transpose
 
 Mask = Bool[Array, "*batch T"] | None

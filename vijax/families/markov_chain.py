@@ -16,8 +16,9 @@ from jax.scipy.sparse.linalg import cg
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax import tree
+from vijax.checks import require
 from vijax.families import chains
-from vijax.families.base import Family, as_floats, context_field, domain_mask, family, over_batch, require
+from vijax.families.base import Family, as_floats, context_field, domain_mask, family, over_batch
 from vijax.families.categorical import Categorical
 
 Mask = Bool[Array, "*batch T"] | None

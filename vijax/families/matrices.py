@@ -10,8 +10,9 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
+from vijax.checks import require
 from vijax.compiler import quick_jit
-from vijax.families.base import finite, require
+from vijax.families.base import finite
 from vijax.families.construction import on_host
 from vijax.families.special import excess_over_log
 

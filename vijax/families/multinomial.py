@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family, domain_mask, family, require, static_field
+from vijax.checks import require
+from vijax.families.base import Family, domain_mask, family, static_field
 from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.construction import constructor
 from vijax.families.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, require
+from vijax.checks import require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.held import RESCALE, lost_mean, lost_spread, require_held
 from vijax.families.matrices import (

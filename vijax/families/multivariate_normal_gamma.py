@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_floats, domain_mask, family, finite, require
+from vijax.checks import require
+from vijax.families.base import Family, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import floored_log, positive_and_finite
 from vijax.families.gamma import Gamma, GammaStats

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite, require
+from vijax.checks import require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.excess import log_excess
 

@@ -27,7 +27,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_floats, domain_mask, family, finite, require
+from vijax.checks import require
+from vijax.families.base import Family, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import positive_and_finite
 from vijax.families.excess import less_half_product

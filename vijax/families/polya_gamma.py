@@ -19,17 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.checks import require, require_integers
 from vijax.families import polya_gamma_contour as contour
-from vijax.families.base import (
-    Family,
-    as_float,
-    domain_mask,
-    family,
-    finite,
-    require,
-    require_integers,
-    static_field,
-)
+from vijax.families.base import Family, as_float, domain_mask, family, finite, static_field
 from vijax.families.construction import constructor, on_host
 from vijax.families.implicit import moving
 from vijax.families.polya_gamma_draws import sample_unit

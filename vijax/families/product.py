@@ -18,7 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.families.base import Family, require
+from vijax.checks import require
+from vijax.families.base import Family
 
 P = TypeVar("P", bound="Product")
 

@@ -14,7 +14,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vijax.families.base import as_float, require
+from vijax.checks import require
+from vijax.families.base import as_float
 from vijax.families.beta import Beta, BetaStats
 from vijax.families.point import Point
 

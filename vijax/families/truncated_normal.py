@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite, require
+from vijax.checks import require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.excess import product_difference, without_rounding_below_zero
 from vijax.families.mills import SWITCH, log_mills, mills_tails

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.checks import require
 from vijax.families import special
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.elasticity import elasticity_minus_one
 from vijax.families.gamma import Gamma

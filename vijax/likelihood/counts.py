@@ -11,7 +11,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array
 
 from vijax.by_value import by_value
-from vijax.families.base import require_positive
+from vijax.checks import require_positive
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 

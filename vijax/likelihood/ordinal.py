@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from vijax.by_value import by_value
-from vijax.families.base import as_float, require
+from vijax.checks import require
+from vijax.families.base import as_float
 from vijax.likelihood.base import Likelihood, require_sites
 
 

@@ -24,12 +24,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import estep as esteps
 from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.compiler import quick_jit
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
 from vijax.families import Dirichlet, NormalWishart, Product
-from vijax.families.base import as_float, positive_and_finite, require, require_integers
+from vijax.families.base import as_float, positive_and_finite
 from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
 from vijax.likelihood import softmax_mixture

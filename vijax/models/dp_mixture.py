@@ -22,8 +22,9 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require, require_positive
 from vijax.families import Categorical, stick_breaking
-from vijax.families.base import as_float, require, require_positive
+from vijax.families.base import as_float
 from vijax.model import Estimates, Hyper, Model
 from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model

@@ -17,8 +17,9 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
 from vijax.by_value import Remade, by_value
+from vijax.checks import require, require_integers
 from vijax.families import Beta, Dirichlet, Family, Gamma, Normal, NormalGamma, NormalWishart, Point
-from vijax.families.base import as_float, require, require_integers
+from vijax.families.base import as_float
 from vijax.families.construction import on_host
 from vijax.families.predictive import log_predictive
 

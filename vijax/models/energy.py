@@ -26,10 +26,10 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.batch import Minibatch, fill_padding, weighted_sum
+from vijax.checks import require
 from vijax.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 from vijax.estep import Conditionals, mean_field
 from vijax.families import Family, Product
-from vijax.families.base import require
 from vijax.families.domain import require_proper
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.energy_checks import check_families, check_plates, find_blocks, readable, zeros

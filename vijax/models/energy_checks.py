@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from vijax.checks import require
 from vijax.compiler import quick_jit
 from vijax.families import Family, Product
-from vijax.families.base import require
 from vijax.families.domain import require_proper
 from vijax.families.product import unknown_name
 from vijax.models.examples import POSITIVE, values_like

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from vijax.families.base import require
+from vijax.checks import require
 
 POSITIVE = (1, 2, 3, 4)
 """The places, of those that `values_like` returns, at which every float is positive where the example's are not

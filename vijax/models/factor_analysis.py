@@ -20,8 +20,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.families import Gamma, MultivariateNormal, Product
-from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 

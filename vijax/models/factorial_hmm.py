@@ -24,8 +24,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
-from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 from vijax.models.sequences import check_pair, check_values

@@ -27,11 +27,12 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import estep as esteps
 from vijax.batch import Minibatch
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.compiler import step_jit
 from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
-from vijax.families.base import as_float, require, require_integers, require_positive
+from vijax.families.base import as_float
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.corners import corner_rows
 from vijax.models.emission import checker, is_count

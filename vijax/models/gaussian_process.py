@@ -24,10 +24,11 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from vijax.by_value import by_value
+from vijax.checks import require
 from vijax.compiler import step_jit
 from vijax.expectation import Expectation, exact
 from vijax.families import Family
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float
 from vijax.families.matrices import is_definite
 from vijax.likelihood import Likelihood, as_likelihood
 from vijax.model import Hyper

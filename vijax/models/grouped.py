@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, PyTree
 
-from vijax.families.base import require
+from vijax.checks import require
 
 Groups = tuple[Float[np.ndarray, "J n D"], Float[np.ndarray, "J n"], Bool[np.ndarray, "J n"]]
 

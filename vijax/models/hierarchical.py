@@ -26,8 +26,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require_positive
 from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
-from vijax.families.base import as_float, require_positive
+from vijax.families.base import as_float
 from vijax.model import Model
 from vijax.models.energy import energy_model
 from vijax.models.grouped import check_groups

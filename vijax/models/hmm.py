@@ -20,9 +20,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require, require_positive
 from vijax.compiler import step_jit
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product, chains
-from vijax.families.base import require, require_positive
 from vijax.families.predictive import log_predictive
 from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, check_emission

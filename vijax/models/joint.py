@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from vijax.checks import require
 from vijax.families import Bernoulli, Categorical, Family
-from vijax.families.base import require
 
 _MOST = 4096
 

@@ -26,10 +26,11 @@ from vijax import estep as esteps
 from vijax import tree
 from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import Locals
 from vijax.families import Dirichlet, Point, Product
-from vijax.families.base import as_float, positive_and_finite, require, require_integers
+from vijax.families.base import as_float, positive_and_finite
 from vijax.gather import sum_over_rows
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 

@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Array
 
 from vijax.by_value import by_value
+from vijax.checks import require, require_positive
 from vijax.expectation import Expectation, exact, jaakkola_jordan
 from vijax.families import Family
-from vijax.families.base import as_float, require, require_positive
+from vijax.families.base import as_float
 from vijax.likelihood import Likelihood, as_likelihood, bernoulli_logit
 from vijax.models.predictors import Predictors, check_observations, of_others, predictors, stats_of
 from vijax.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm

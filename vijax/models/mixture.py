@@ -14,8 +14,9 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require
 from vijax.families import Categorical, Dirichlet
-from vijax.families.base import as_float, require
+from vijax.families.base import as_float
 from vijax.families.construction import on_host
 from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, check_emission

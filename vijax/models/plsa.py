@@ -22,8 +22,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.families import Dirichlet, Product
-from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model, model
 
 Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
-from vijax.families.base import as_float, positive_and_finite, require, require_integers
+from vijax.families.base import as_float, positive_and_finite
 from vijax.families.construction import on_host
 
 

@@ -21,10 +21,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import expectation as expectations
 from vijax import tree
 from vijax.batch import Minibatch, weighted_sum
+from vijax.checks import require
 from vijax.evaluate.held_out import HeldOut
 from vijax.expectation import Expectation
 from vijax.families import Family, Product
-from vijax.families.base import require
 from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.sites import Marginals, Prior, SitePosterior, Sites

@@ -20,8 +20,8 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PyTree
 
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.families import Gamma, MultivariateNormalGamma
-from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import conditional, energy_model
 

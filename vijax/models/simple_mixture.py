@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
+from vijax.checks import require_integers, require_positive
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.families import Dirichlet, Product
-from vijax.families.base import require_integers, require_positive
 from vijax.gather import docs_per_chunk, sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.lda import near_uniform

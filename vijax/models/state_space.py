@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.compiler import step_jit
 from vijax.families import (
     LinearGaussianChain,
@@ -36,7 +37,6 @@ from vijax.families import (
     NormalGamma,
     Product,
 )
-from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Estimates, Model
 from vijax.models.energy import energy_model, zero_stats
 from vijax.models.sequences import check_pair, check_values

@@ -23,9 +23,9 @@ from jaxtyping import Array, Float, Int
 
 from vijax import init as starts
 from vijax.by_value import by_value
+from vijax.checks import require, require_integers, require_positive
 from vijax.compiler import quick_jit
 from vijax.families import Beta, Categorical, Dirichlet, Gamma
-from vijax.families.base import require, require_integers, require_positive
 from vijax.model import Model
 from vijax.models.energy import energy_model
 

@@ -15,10 +15,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax.checks import require_integers
 from vijax.data.checks import fail
 from vijax.evaluate.inputs import as_corpus, check_alpha
 from vijax.evaluate.sampler import draw_index
-from vijax.families.base import require_integers
 from vijax.reference.lanes import Lanes, deal_lanes
 
 

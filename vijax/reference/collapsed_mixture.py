@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax.checks import require_integers
 from vijax.evaluate.inputs import check_alpha
 from vijax.families import Dirichlet, Family
-from vijax.families.base import require_integers
 from vijax.families.predictive import log_predictive
 from vijax.models.emission import Emission, LogLikelihood, LogPredictive
 

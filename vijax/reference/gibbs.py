@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.batch import as_minibatch
-from vijax.families.base import require, require_integers
+from vijax.checks import require, require_integers
 from vijax.model import Model
 from vijax.models.energy import Energy
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
-from vijax.families.base import require
+from vijax.checks import require
 from vijax.model import Hyper, Model
 from vijax.models.energy import Energy
 from vijax.models.impossible import PENALTY

@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.batch import as_minibatch
+from vijax.checks import require_integers, require_positive
 from vijax.extras import require_extra
-from vijax.families.base import require_integers, require_positive
 from vijax.model import Model
 from vijax.reference.log_joint import log_joint
 from vijax.reference.unconstrained import coordinates, from_free, to_free

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax import families
+from vijax.checks import require
 from vijax.families import CoefficientsPrecision, Family, MeanPrecision
-from vijax.families.base import require
 
 
 class Coordinate(NamedTuple):

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
+from vijax.checks import require, require_integers
 from vijax.estimator.base import Reads
-from vijax.families.base import require, require_integers
 from vijax.sites import Marginals, SitePosterior, Sites
 from vijax.update.base import Update
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
+from vijax.checks import require_positive
 from vijax.families import Family
-from vijax.families.base import require_positive
 from vijax.update.base import Q, Update
 from vijax.update.proximal import kl
 
