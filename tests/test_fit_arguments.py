@@ -63,7 +63,7 @@ CASES = [
     (
         lambda: vi.cavi(mixture(), estep=vi.estep.cvb0()),
         ValueError,
-        r"^estep: expected one for the locals",
+        r"^estep: expected one for this model's locals, vijax\.estep\.mean_field\(\) or vijax\.estep\.gibbs\(\)",
     ),
     (
         lambda: vi.models.glm(np.ones((2, 1)), np.ones(2), "poisson"),

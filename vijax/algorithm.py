@@ -129,7 +129,7 @@ def compose(
     """
     check_names(unknown, set(inspect.signature(compose).parameters) - {"unknown", "name"})
     check_model(model)
-    check_estep(model, estep)
+    check_estep(model, model.estep if estep is None else estep)
     estimands = per_variable("estimand", estimand, distribution(), Estimand, "vijax.estimand")
     estimators = per_variable("estimator", estimator, mean_field(), Estimator, "vijax.estimator")
     updates = per_variable("update", update, kl(), Update, "vijax.update")

@@ -8,6 +8,7 @@ from typing import Any
 
 from vijax import tree
 from vijax.checks import require, require_integers
+from vijax.estep import CVB0, Gibbs, MeanField, ProximalGradient
 from vijax.estimand import Estimand
 from vijax.estimator.mean_field import mean_field
 from vijax.families.domain import is_proper
@@ -50,12 +51,16 @@ def check_estep(model: Model, estep: Any) -> None:
         return
     ours = "vijax.estep.mean_field() or vijax.estep.gibbs()"
     remedy = "Call it: it makes the E-step." if callable(estep) else ""
-    require(
-        not isinstance(estep, str) and not callable(estep), "estep", f"an E-step such as {ours}", repr(estep), remedy
-    )
-    if model.energy is not None:
-        serves = callable(getattr(estep, "conditionals", None))
-        require(serves, "estep", f"one for the locals of an energy, {ours}", estep)
+    known = not isinstance(estep, str) and not callable(estep)
+    require(known, "estep", f"an E-step such as {ours}", repr(estep), remedy)
+    if model.solved_by is not None:
+        serving = [name for name, kind in ESTEPS.items() if issubclass(kind, model.solved_by)]
+        expected = " or ".join(f"vijax.estep.{name}()" for name in serving)
+        require(isinstance(estep, model.solved_by), "estep", f"one for this model's locals, {expected}", repr(estep))
+
+
+ESTEPS = {"mean_field": MeanField, "cvb0": CVB0, "gibbs": Gibbs, "proximal_gradient": ProximalGradient}
+"""By the functions that make them."""
 
 
 def check_names(given: Iterable[str], known: Collection[str]) -> None:

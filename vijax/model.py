@@ -24,6 +24,7 @@ from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import Remade
 from vijax.checks import require
 from vijax.constrain import Constraint
+from vijax.estep.base import EStep
 from vijax.families import Family, Point, Product
 from vijax.families.domain import require_proper
 
@@ -63,6 +64,7 @@ class Model(Remade):
     Attributes:
       hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of a network; fixed, or
         learnt by gradient steps in free coordinates.
+      solved_by: the kind of E-step that solves for its locals; None where any will do.
       constraints: of those points, by name (`vijax.constrain`); those that are not named are positive.
       prior: hyper -> the prior of the globals, natural parameters of the posterior's very family.
       local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
@@ -111,6 +113,7 @@ class Model(Remade):
     reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]] | None = None
     num_groups: int | None = None
     is_linear: bool = False
+    solved_by: type[EStep] | None = None
     constraints: Mapping[str, Constraint] | None = None
 
     def __repr__(self) -> str:
@@ -136,6 +139,7 @@ def model(
         components.
       hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as the weights of a
         network. `compose(learn=...)` learns them.
+      solved_by: the kind of E-step that solves for its locals; None where any will do.
       constraints: of those points, by name; positive unless named, `vijax.constrain.real()` for a network.
 
     Raises:

@@ -14,6 +14,7 @@ from vijax import safeguard, tree
 from vijax.batch import Minibatch
 from vijax.bound import reads_of, scaled_bound
 from vijax.checks import require
+from vijax.estep import EStep
 from vijax.estimator import Reads
 from vijax.estimator.joint import Message, estimate, value
 from vijax.families import Product
@@ -117,7 +118,7 @@ def _of_all_parts(
 
 def _is_exact(spec: Spec) -> bool:
     """Whether what is remembered of a part is a lower bound of it at any globals."""
-    return spec.model.is_linear and getattr(spec.estep, "is_ascent", False)
+    return spec.model.is_linear and isinstance(spec.estep, EStep) and spec.estep.is_ascent
 
 
 def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:

@@ -7,8 +7,9 @@ that fit in cache; all tokens of a slot are the same word.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,13 +31,26 @@ class Locals(NamedTuple):
     token_topics: Float[Array, "docs slots topics"] | None
 
 
-class MixedMembership(Protocol):
-    """An E-step: a frozen dataclass of settings, hashable, so that jitted functions can close over it."""
+class EStep:
+    """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its base classes say which
+    problems it solves; a model says which one it poses (`Model.solved_by`).
 
+    Attributes:
+      is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not
+        say so is taken for one whose bound is of something else, as a sampler's is.
+    """
+
+    is_ascent: ClassVar[bool] = False
+
+
+class MixedMembership(EStep, abc.ABC):
+    """Solves for the topics of documents."""
+
+    @abc.abstractmethod
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """The number of documents that are best given to `mixed_membership` at once."""
-        ...
 
+    @abc.abstractmethod
     def mixed_membership(
         self,
         likelihood: Float[Array, "docs slots topics"],
@@ -55,7 +69,6 @@ class MixedMembership(Protocol):
           key: for E-steps that sample.
           max_tokens: static bound on a row's sum of counts.
         """
-        ...
 
 
 def iterate_by_document(

@@ -7,6 +7,7 @@ nodes) is a variable whose entries, along its first axis, depend on each other: 
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.estep.base import EStep
 from vijax.families import Family
 
 Factors = dict[str, Family]
@@ -40,6 +42,14 @@ class Conditionals(NamedTuple):
     def coupled(self) -> bool:
         """Whether anything depends on anything else."""
         return len(self.blocks) > 1 or bool(self.plates)
+
+
+class OfConditionals(EStep, abc.ABC):
+    """Solves for the locals of an energy, from their complete conditionals."""
+
+    @abc.abstractmethod
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
+        """Infers the locals of one group."""
 
 
 class Inferred(NamedTuple):

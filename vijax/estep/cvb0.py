@@ -8,12 +8,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.estep.base import Locals, check_count, check_positive, iterate_by_document
+from vijax.estep.base import Locals, MixedMembership, check_count, check_positive, iterate_by_document
 from vijax.gather import docs_per_chunk
 
 
 @dataclasses.dataclass(frozen=True)
-class CVB0:
+class CVB0(MixedMembership):
     """Zeroth-order collapsed variational Bayes; see `cvb0`."""
 
     max_iters: int

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from vijax.estep.base import Locals, check_count
-from vijax.estep.conditionals import Conditionals, Inferred, gibbs_sweeps
+from vijax.estep.base import Locals, MixedMembership, check_count
+from vijax.estep.conditionals import Conditionals, Inferred, OfConditionals, gibbs_sweeps
 from vijax.families.threefry import threefry2x32
 from vijax.gather import docs_per_chunk
 
@@ -24,7 +24,7 @@ NO_TOPIC = jnp.iinfo(jnp.int32).max  # out of range, so that adding to its count
 
 
 @dataclasses.dataclass(frozen=True)
-class Gibbs:
+class Gibbs(MixedMembership, OfConditionals):
     """Collapsed Gibbs sampling of each document's tokens; see `gibbs`."""
 
     num_sweeps: int

@@ -7,9 +7,12 @@ q(z) = N(m, V) is stored as its mean and what the data add to the precision, V^-
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+import abc
+from typing import NamedTuple
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.estep.base import EStep
 
 
 class LogisticNormal(NamedTuple):
@@ -42,13 +45,14 @@ class GaussianLocals(NamedTuple):
     halvings: Int[Array, " docs"]
 
 
-class LogisticNormalEStep(Protocol):
-    """An E-step: a frozen dataclass of settings, hashable, so that jitted functions can close over it."""
+class LogisticNormalEStep(EStep, abc.ABC):
+    """Solves for the Gaussian topics of documents."""
 
+    @abc.abstractmethod
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
         """The number of documents that are best given to `logistic_normal` at once."""
-        ...
 
+    @abc.abstractmethod
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         """Infers q(z) of a chunk of documents.
 
@@ -57,4 +61,3 @@ class LogisticNormalEStep(Protocol):
           start: where to begin; a mean and a site of zero: no earlier q(z).
           key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration.
         """
-        ...

@@ -8,20 +8,15 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.estep.base import Locals, check_count, check_positive, iterate_by_document
-from vijax.estep.conditionals import Conditionals, Inferred, coordinate_ascent
+from vijax.estep.base import Locals, MixedMembership, check_count, check_positive, iterate_by_document
+from vijax.estep.conditionals import Conditionals, Inferred, OfConditionals, coordinate_ascent
 from vijax.families.special import digamma
 from vijax.gather import docs_per_chunk
 
 
 @dataclasses.dataclass(frozen=True)
-class MeanField:
-    """Coordinate ascent; see `mean_field`.
-
-    Attributes:
-      is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not
-        say so samples, or approximates (`vijax.memoized` asks).
-    """
+class MeanField(MixedMembership, OfConditionals):
+    """Coordinate ascent; see `mean_field`."""
 
     is_ascent: ClassVar[bool] = True
     max_iters: int

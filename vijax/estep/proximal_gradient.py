@@ -28,7 +28,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from vijax import gather
 from vijax.checks import require
 from vijax.estep.base import check_count, check_positive, repeat_by_document
-from vijax.estep.logistic_normal import GaussianLocals, LogisticNormal
+from vijax.estep.logistic_normal import GaussianLocals, LogisticNormal, LogisticNormalEStep
 from vijax.expectation import VectorExpectation, vector_monte_carlo
 from vijax.families.matrices import inverse, matvec, solve_lower, solve_upper
 from vijax.likelihood import softmax_mixture
@@ -40,7 +40,7 @@ _TIGHT = 0.1  # added to the precision for each token, where a document begins
 
 
 @dataclasses.dataclass(frozen=True)
-class ProximalGradient:
+class ProximalGradient(LogisticNormalEStep):
     """Proximal-gradient steps; see `proximal_gradient`."""
 
     expectation: VectorExpectation

@@ -107,6 +107,7 @@ def ctm(
             _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
         ),
         shares=lambda stats, local, key: expected_shares(stats["logits"], local, key),
+        solved_by=esteps.LogisticNormalEStep,
     )
 
 
@@ -137,8 +138,6 @@ class _Chunk(NamedTuple):
 def _local_elbo(
     num_samples: int, seed: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
-    ours = callable(getattr(estep, "logistic_normal", None))
-    require(ours, "estep", "what vijax.estep.proximal_gradient() returns", repr(estep))
     table, log_scale = likelihood_table(stats["topics"].log)
     num_topics = table.shape[1]
     key = key if batch.local is None else jax.random.key(seed)

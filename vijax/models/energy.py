@@ -28,7 +28,7 @@ from vijax import init as starts
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.checks import require
 from vijax.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
-from vijax.estep import Conditionals, mean_field
+from vijax.estep import Conditionals, OfConditionals, mean_field
 from vijax.families import Family, Product
 from vijax.families.domain import require_proper
 from vijax.model import Estimates, Hyper, LocalElbo, Model
@@ -247,6 +247,7 @@ def energy_model(
         check_data=check,
         score=score,
         is_linear=True,
+        solved_by=OfConditionals,
     )
 
 

@@ -110,6 +110,7 @@ def gap_nmf(
         init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
         check_data=_checker(num_rows),
         score=_score,
+        solved_by=MeanField,
     )
 
 
@@ -172,7 +173,6 @@ def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -
 
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     del key
-    require(isinstance(estep, MeanField), "estep", "what vijax.estep.mean_field() returns", repr(estep))
     dictionary, gains = stats["dictionary"], stats["gains"]
     y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)

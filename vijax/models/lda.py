@@ -89,6 +89,7 @@ def lda(
         score=completion_score,
         shares=lambda stats, gamma, key: gamma / jnp.sum(gamma, axis=1, keepdims=True),
         is_linear=True,
+        solved_by=esteps.MixedMembership,
     )
 
 
@@ -130,8 +131,6 @@ def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
 def _local_elbo(
     num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
-    ours = callable(getattr(estep, "mixed_membership", None))
-    require(ours, "estep", "what vijax.estep.mean_field(), cvb0() or gibbs() returns", repr(estep))
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     table, log_scale = likelihood_table(stats["topics"].log)
     chunks = [split_chunks(docs, estep.docs_per_chunk(docs.words.shape[1], num_topics)) for docs in batch.data]
