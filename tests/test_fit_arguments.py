@@ -52,6 +52,12 @@ CASES = [
         ValueError,
         r"^estimator: expected mean_field\(\) for a SitePosterior, got ssvi.* use vijax\.pg_svi",
     ),
+    (lambda: vi.memoized(GLM, 3), ValueError, r"^model: expected one whose messages are of whole batches, got sites"),
+    (
+        lambda: vi.at(GLM, {"z": X[:, 0]}),
+        ValueError,
+        r"^model: expected a model whose globals have densities",
+    ),
     (
         lambda: vi.fit(vi.map(GLM), GLM.data, key=KEY, num_steps=1),
         ValueError,

@@ -98,6 +98,8 @@ def check_parts(spec: Any) -> None:
     if spec.num_parts is None:
         return
     require_integers(num_parts=spec.num_parts)
+    remedy = "Use vijax.pg_svi(model, memory=True): the sites are the messages, one for each observation."
+    require(spec.model.reads is None, "model", "one whose messages are of whole batches", "sites", remedy)
     plain = all(isinstance(choice, mean_field) for choice in spec.estimator.choices())
     remedy = "Leave it out, or use vijax.svi or vijax.ssvi, which average over the draws of many steps."
     require(plain, "estimator", "mean_field() where messages are remembered", spec.estimator, remedy)

@@ -122,10 +122,9 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
     0.599 0.401
     """
     if not isinstance(model, Model):
-        raise TypeError(
-            f"model: expected a vijax.Model, got {type(model).__name__}. A model of Gaussian predictors (vijax.pg_svi) "
-            "has no named globals: see its predictive()."
-        )
+        raise TypeError(f"model: expected a vijax.Model, got {type(model).__name__}.")
+    remedy = "Of a Gaussian process or GLM it is model.likelihood(model.hyper, {}).log_prob(y, z), for one observation."
+    require(model.context is None, "model", "a model whose globals have densities of their own", "sites", remedy)
     settings = {**model.hyper, **(hyper or {})}
     for name in settings:
         require(name in model.hyper, "hyper", f"names among {list(model.hyper)}", name)

@@ -295,7 +295,5 @@ def test_a_start_of_no_known_name_is_refused():
 
 
 def test_an_estep_of_another_kind_is_refused():
-    with pytest.raises(
-        ValueError, match=r"expected one for this model's locals, vijax.estep.mean_field\(\), got"
-    ):
+    with pytest.raises(ValueError, match=r"expected one for this model's locals, vijax.estep.mean_field\(\), got"):
         vi.cavi(MODEL, estep=vi.estep.gibbs())

@@ -59,8 +59,8 @@ class within(Update):
         batch = jnp.ones(q.batch_shape, jnp.result_type(jax.tree.leaves(q)[0]))
 
         def cut(share: Array) -> Q:
-            shares = jax.tree.map(lambda x, n: share.reshape(share.shape + (1,) * n), q, q.with_naturals(q.event_ndims))
-            return jax.tree.map(lambda a, b, s: (1 - s) * a + s * b, q, whole, shares)
+            shares = q.with_naturals([share.reshape(share.shape + (1,) * n) for n in q.event_ndims])
+            return tree.apply(lambda a, b, s: (1 - s) * a + s * b, q, whole, shares)
 
         def too_far(share: Array) -> Array:
             return ~(cut(share).kl(q) <= self.nats)
