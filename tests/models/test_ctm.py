@@ -183,7 +183,7 @@ def test_bad_input_is_named():
         (lambda: make(logits=other), "logits: expected dimension 3, got 2"),
         (
             lambda: vi.map(make(), estep=vi.estep.cvb0()),
-            r"estep: expected one for this model's locals, .*proximal_gradient\(\)",
+            r"estep: expected one for .*proximal_gradient\(\)",
         ),
         (lambda: score(mean=np.zeros(2)), r"mean: expected shape \(3,\)"),
         (lambda: score(precision=-np.eye(3)), "precision: expected a positive definite matrix"),
