@@ -121,10 +121,14 @@ def svi(
     """Stochastic variational inference: mean-field natural gradients from minibatches (Blei, Kucukelbir and McAuliffe
     2017, Algorithm 3).
 
-    The default schedule is (t + 1)^-0.75; `points` as for `cavi`.
+    The default schedule is (t + 10)^-0.6; `points` as for `cavi`. By measurement: a first step of size one forgets the
+    start for the sake of one batch, and steps of (t + 1)^-0.75 soon are too small to mend it. LDA with K = 50 scores,
+    after ten passes in batches of 256, -7.940 with (t + 10)^-0.6 on AP and -6.807 on BBC news, against -8.000 and -6.904
+    with (t + 1)^-0.75 (scikit-learn: -7.950 and -6.817).
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
-    return compose(model, estep=estep, step_size=step_size or robbins_monro(), **_stochastic("svi", choices))
+    schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
+    return compose(model, estep=estep, step_size=schedule, **_stochastic("svi", choices))
 
 
 def ssvi_a(
