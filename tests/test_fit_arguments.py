@@ -48,9 +48,9 @@ CASES = [
     # what is no model, no E-step, no likelihood
     (lambda: vi.svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, got Algorithm"),
     (
-        lambda: vi.fit(vi.ssvi(GLM), GLM.data, key=KEY, num_steps=1),
+        lambda: vi.ssvi(GLM),
         ValueError,
-        r"^estimator: expected mean_field\(\) for a SitePosterior, got ssvi.* use vijax\.pg_svi",
+        r"^estimator: expected mean_field\(\) for 'z', Gaussian predictors, got ssvi.* use vijax\.pg_svi",
     ),
     (lambda: vi.memoized(GLM, 3), ValueError, r"^model: expected one whose messages are of whole batches, got sites"),
     (
@@ -59,9 +59,9 @@ CASES = [
         r"^model: expected a model whose globals have densities",
     ),
     (
-        lambda: vi.fit(vi.map(GLM), GLM.data, key=KEY, num_steps=1),
+        lambda: vi.map(GLM),
         ValueError,
-        r"^estimator: expected mean_field\(\) for a SitePosterior, got at_point.* use vijax\.pg_svi",
+        r"^estimand: expected a distribution of 'z', Gaussian predictors, got mode\(\).* use vijax\.pg_svi",
     ),
     (lambda: vi.pg_svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, got Algorithm"),
     (lambda: vi.cavi(COIN, estep="cvb0"), ValueError, r"^estep: expected an E-step such as .*, got 'cvb0'"),
@@ -84,6 +84,12 @@ CASES = [
         TypeError,
         "^lr: an algorithm takes no such argument.* step_size",
     ),
+    (
+        lambda: vi.fit(vi.pg_svi(GLM), {"site": np.arange(3) + 1, "y": Y_GLM}, key=KEY, num_steps=1),
+        ValueError,
+        r"^data: expected model\.data, of all 3 sites, got sites \[1, 2, 3\]",
+    ),
+    (lambda: vi.pg_svi(GLM, memory=True, estimator=vi.estimator.mean_field()), ValueError, "^estimator: expected none"),
     # arguments of pg_svi that a model without sites has no use for
     (lambda: vi.pg_svi(COIN, memory=True), ValueError, r"^memory: expected it left out for a model that has no sites"),
     (lambda: vi.pg_svi(COIN, mean="nonsense"), ValueError, "^mean: expected it left out"),

@@ -258,6 +258,11 @@ def test_hyperparameter_gradient_is_that_of_the_optimised_bound():
         learnt = run(vi.pg_svi(here, learn=("length",)), here, 150)
         assert float(learnt.trace["elbo"][-1]) > float(learnt.trace["elbo"][40])
         assert abs(float(learnt.state.hyper["length"]) - 1.0) > 0.05
+        own, explicit = (here.predict(learnt.posterior, X, h) for h in (None, learnt.state.hyper))
+        moved = model(learnt.state.hyper["length"])  # made with what was learnt
+        for a, b, c in zip(own, explicit, moved.predict(learnt.posterior["z"].sites, X), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8)
+            np.testing.assert_allclose(a, c, rtol=1e-8)
 
 
 def test_a_likelihood_that_is_nan_at_some_site_is_named_and_skipped():

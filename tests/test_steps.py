@@ -26,7 +26,7 @@ def numbers(q):
 def test_a_minibatch_stands_for_the_whole_set_and_what_couples_globals_for_itself():
     """eta + N/S sum_n t(y_n) + the coupling once; padding counts neither in the sum nor in S."""
     model = dataclasses.replace(COIN, global_elbo=lambda hyper, s: 3.0 * s["bias"].log + s["bias"].log1m)
-    alg = vi.svi(model)
+    alg = vi.svi(model, step_size=constant(1.0))
     batch = vi.Minibatch(np.array([1.0, 1.0, 0.0, 9.0], np.float32), 12.0, np.array([1.0, 1.0, 1.0, 0.0], np.float32))
     state, info = alg.step(KEY, alg.init(KEY), batch)
     np.testing.assert_allclose(numbers(state.posterior), [2 + 4 * 2 + 3, 3 + 4 * 1 + 1], rtol=1e-6)
@@ -109,6 +109,13 @@ def test_padding_sends_no_message_and_counts_in_no_scale():
     sites = after(1, batch, step_size=constant(0.3))[0].posterior["z"]
     np.testing.assert_allclose(sites.precision, 2 * 0.3 / VARIANCE * np.array([1, 0, 1, 0]), rtol=1e-5)
     np.testing.assert_allclose(sites.linear, 2 * 0.3 / VARIANCE * np.array([0.5, 0, 2.0, 0]), rtol=1e-5)
+
+
+def test_some_of_the_sites_are_not_all_of_them():
+    """A model that knows N takes bare data, and a minibatch of unknown size, for a part of them."""
+    for batch in (PART.data, vi.Minibatch(PART.data, None)):
+        sites = after(1, batch, step_size=constant(0.3))[0].posterior["z"]
+        np.testing.assert_allclose(sites.precision, 2 * 0.3 / VARIANCE * np.array([1, 0, 1, 0]), rtol=1e-5)
 
 
 def test_the_average_is_that_of_the_steps_from_its_first_on():

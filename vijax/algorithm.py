@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from vijax import by_value, describe, tree
 from vijax.axis import Axis
-from vijax.batch import as_minibatch, is_whole
+from vijax.batch import Minibatch, as_minibatch, is_whole
 from vijax.bound import first_bad, in_context, reads_of
 from vijax.checks import require_integers
 from vijax.choices import (
@@ -29,6 +29,7 @@ from vijax.choices import (
     check_estimands,
     check_model,
     check_names,
+    check_of_sites,
     check_parts,
 )
 from vijax.estimand import Estimand, distribution
@@ -139,6 +140,7 @@ def compose(
     require_integers(penalty_every=penalty_every)
     require_integers(0, average_after=0 if average_after is None else average_after)
     check_estimands(model, estimands)
+    check_of_sites(model, estimands, estimators)
     check_learnt(model, learn)
     spec = Spec(
         name=name,
@@ -186,6 +188,12 @@ class _OfChoices:
     def __reduce__(self) -> tuple:
         return _of_choices, (type(self), self.spec, self.optimizer)
 
+    def _batch(self, batch: Any) -> Minibatch:
+        """Of known size where the model knows N: some of its groups are not all of them."""
+        given = as_minibatch(batch, self.spec.num_groups, self.spec.full_data)
+        known = given.num_groups is not None or self.spec.model.num_groups is None
+        return given if known else given._replace(num_groups=float(self.spec.model.num_groups or 0))
+
 
 def _of_choices(kind: type[_OfChoices], spec: Spec, optimizer: optax.GradientTransformation | None) -> Any:
     return by_value.of(spec.model, kind(spec, optimizer))
@@ -196,7 +204,7 @@ class _Init(_OfChoices):
 
     def __call__(self, key: PRNGKeyArray, batch: Any = None) -> State:
         spec, model = self.spec, self.spec.model
-        batch = None if batch is None else as_minibatch(batch, spec.num_groups, spec.full_data)
+        batch = None if batch is None else self._batch(batch)
         hyper = tree.as_arrays(model.hyper)
         posterior = in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
         dtype = jax.tree.leaves(posterior)[0].dtype
@@ -223,7 +231,7 @@ class _Step(_OfChoices):
     def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         check_state(key, state, State)
         spec = self.spec
-        batch = as_minibatch(batch, spec.num_groups, spec.full_data)
+        batch = self._batch(batch)
         state = state._replace(posterior=state.posterior.prepared(spec.penalty_every == 1))
         theta = free_points(spec.model, state.hyper, spec.learn)
         moved = move(spec, key, state, batch, theta)

@@ -30,7 +30,8 @@ LARGE = 1 << 16
 def by_value(make: Make) -> Make:
     """Decorates a function that makes something immutable: equal arguments give the object made before.
 
-    Arrays are compared by content, functions by identity. Objects of float32 and of float64 are kept apart.
+    Arrays are compared by content, functions by identity; arrays that were given must not be changed in place. Objects
+    of float32 and of float64 are kept apart.
 
     >>> @by_value
     ... def pair(x, y=2.0):
@@ -48,20 +49,26 @@ def by_value(make: Make) -> Make:
             bound.apply_defaults()
             key = (jax.config.jax_enable_x64, _key(bound.arguments))  # type: ignore[attr-defined]
         except (TypeError, _NotComparableError):  # wrong arguments too: the function itself says what is wrong
-            return make(*args, **kwargs)
+            return _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
             if key in made:
                 made.move_to_end(key)
                 return made[key]
-        result = make(*args, **kwargs)
-        result = Function(result) if inspect.isfunction(result) else result
-        if isinstance(result, Remade):
-            object.__setattr__(result, "_recipe", (one, args, kwargs))
+        result = _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
             _put(made, key, result)
         return result
 
     return one  # type: ignore[return-value]
+
+
+def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
+    """What was made, knowing how; of arguments that a trace will outlive nothing is kept."""
+    result = Function(result) if inspect.isfunction(result) else result
+    traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
+    if isinstance(result, Remade) and not traced:
+        object.__setattr__(result, "_recipe", (make, args, kwargs))
+    return result
 
 
 class Remade:

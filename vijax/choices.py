@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+import jax
 
 from vijax import tree
 from vijax.checks import require, require_integers
@@ -25,9 +27,8 @@ def check_model(model: Any) -> None:
 
 def check_no_sites(**given: Any) -> None:
     """Raises ValueError at arguments of `pg_svi` that only models of Gaussian predictors have a use for."""
-    unset = {"expectation": None, "memory": False, "inner_steps": 1, "mean": "current"}
-    for name, value in given.items():
-        require(value == unset[name], name, "it left out for a model that has no sites", value)
+    for name, (value, unset) in given.items():
+        require(value == unset, name, "it left out for a model that has no sites", value)
 
 
 def check_sites(update: Any, memory: bool, inner_steps: int, mean: str) -> None:
@@ -35,11 +36,38 @@ def check_sites(update: Any, memory: bool, inner_steps: int, mean: str) -> None:
     require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
     require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
     require_integers(inner_steps=inner_steps)
-    proximal = update is None or (isinstance(update, Update) and update.size != "none")
+    given = list(update.values()) if isinstance(update, Mapping) else [] if update is None else [update]
+    proximal = all(isinstance(one, Update) and one.size != "none" for one in given)
     require(proximal, "update", "a proximal step of vijax.update", repr(update))
     plain = update is None or update == kl()
     require(mean == "current" or plain, "update", "kl(), or none, where mean='exact'", repr(update))
     require(inner_steps == 1 or (memory and plain), "inner_steps", "1, unless memory=True and update=kl()", inner_steps)
+
+
+def sites_of(model: Model) -> tuple[list[str], list[str]]:
+    """Names of the globals of which batches read some entries, and of the others."""
+    if model.context is None:
+        return [], []
+    names = list(jax.eval_shape(model.context, dict(model.hyper)))
+    return names, [name for name in jax.eval_shape(model.prior, dict(model.hyper)) if name not in names]
+
+
+def check_memory(memory: bool, estimator: Any, step_size: Any, others: list[str]) -> None:
+    """Raises ValueError where `pg_svi(memory=True)` cannot be, or would not converge."""
+    require(not memory or estimator is None, "estimator", "none beside memory=True, which is one", repr(estimator))
+    remedy = "Give a decreasing step_size, such as vijax.step_size.robbins_monro(), or leave memory out."
+    settled = not memory or step_size is not None or not others
+    require(settled, "step_size", f"one, for the messages of {others} are not remembered", "none", remedy)
+
+
+def check_of_sites(model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any]) -> None:
+    """Raises ValueError where of the predictors of a GP or GLM anything but a distribution is sought, or by draws."""
+    remedy = "Their marginals are known: use vijax.pg_svi, or leave it out for 'z'."
+    for name in sites_of(model)[0]:
+        point = estimands.of(name).is_point
+        require(not point, "estimand", f"a distribution of {name!r}, Gaussian predictors", estimands.of(name), remedy)
+        plain = isinstance(estimators.of(name), mean_field)
+        require(plain, "estimator", f"mean_field() for {name!r}, Gaussian predictors", estimators.of(name), remedy)
 
 
 def check_estep(model: Model, estep: Any) -> None:

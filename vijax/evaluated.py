@@ -97,7 +97,8 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
     optimiser or sampler of one's own: it works under `jax.jit` and `jax.grad`.
 
     Args:
-      model: any `vijax.Model`: ready, an energy, or with a bound of its own.
+      model: any `vijax.Model` whose globals have densities of their own: ready, an energy, or with a bound of its own;
+        not a Gaussian process or GLM, whose predictors have their prior for a base measure.
       parameters: a value for each global by name, in the shape of its draws (`model.prior(model.hyper).sample(key)`
         shows one): `fit.posterior.mean()`, say. Values that are tuples (a mean and a precision) may be given as
         tuples or mappings.
@@ -123,7 +124,7 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
     """
     if not isinstance(model, Model):
         raise TypeError(f"model: expected a vijax.Model, got {type(model).__name__}.")
-    remedy = "Of a Gaussian process or GLM it is model.likelihood(model.hyper, {}).log_prob(y, z), for one observation."
+    remedy = "Of a GP or GLM, one observation: model.likelihood(hyper, statistics of others).log_prob(y, z)."
     require(model.context is None, "model", "a model whose globals have densities of their own", "sites", remedy)
     settings = {**model.hyper, **(hyper or {})}
     for name in settings:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.batch import Minibatch, fill_padding, weighted_sum
@@ -46,6 +46,12 @@ class Context(NamedTuple):
         if self.batch.weights is None:
             return self.batch
         return self.batch._replace(data=fill_padding(self.batch.data, jnp.asarray(self.batch.weights)))
+
+    def counts(self) -> Bool[Array, " groups"]:
+        """Which groups of `data` are no padding."""
+        batch = self.data()
+        size = jax.tree.leaves(batch.data)[0].shape[0]
+        return jnp.ones(size, bool) if batch.weights is None else jnp.asarray(batch.weights) > 0
 
     def templates(self) -> dict[str, Family]:
         """The local families of one group."""

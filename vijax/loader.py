@@ -158,7 +158,9 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
     total = check_lengths(data)
     _check_batch_size(batch_size, total)
     size = _size_of_parts(total, num_parts, batch_size)
-    return ArrayLoader(data, size or padded_size(total), seed, is_fixed=num_parts is not None)
+    # Locals that are carried from step to step have a row for each of the batch, and no padding.
+    whole = total if model.init_local is not None else padded_size(total)
+    return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None)
 
 
 def padded_size(total: int) -> int:

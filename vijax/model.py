@@ -64,7 +64,6 @@ class Model(Remade):
     Attributes:
       hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of a network; fixed, or
         learnt by gradient steps in free coordinates.
-      solved_by: the kind of E-step that solves for its locals; None where any will do.
       constraints: of those points, by name (`vijax.constrain`); those that are not named are positive.
       prior: hyper -> the prior of the globals, natural parameters of the posterior's very family.
       local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
@@ -92,6 +91,7 @@ class Model(Remade):
       reads: minibatch -> by name, which entries of a global the batch reads. Its statistics are then had of these
         alone, and given to `local_elbo` as the family's `entries`.
       num_groups: N, of models made for given data; None of those that fit data of any size.
+      solved_by: the kind of E-step that solves for its locals; None where any will do.
     """
 
     hyper: Hyper
@@ -139,7 +139,6 @@ def model(
         components.
       hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as the weights of a
         network. `compose(learn=...)` learns them.
-      solved_by: the kind of E-step that solves for its locals; None where any will do.
       constraints: of those points, by name; positive unless named, `vijax.constrain.real()` for a network.
 
     Raises:

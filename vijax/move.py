@@ -126,7 +126,9 @@ def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
     if not isinstance(spec.step_size, by_share):
         return spec.step_size
     total, remedy = spec.model.num_groups, "Give a schedule."
-    require(total is not None, "step_size", "a rule for a model that fits data of any size", "by_share(...)", remedy)
+    require(
+        total is not None, "step_size", "a rule for a model that fits data of any size", repr(spec.step_size), remedy
+    )
     here = jnp.shape(jax.tree.leaves(batch.data)[0])[0]
     return spec.step_size.of(here * spec.axis.size / (total or 1))
 

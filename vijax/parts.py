@@ -49,7 +49,7 @@ class Recalled(NamedTuple):
 
 def unvisited(q: Product, num_parts: int) -> Parts:
     """No part seen yet."""
-    zeros = jax.tree.map(lambda x: jnp.zeros((num_parts, *x.shape), x.dtype), q)
+    zeros = tree.apply(lambda x: jnp.zeros((num_parts, *x.shape), x.dtype), q)
     none = jnp.zeros(num_parts, jax.tree.leaves(q)[0].dtype)
     return Parts(zeros, none, none)
 
@@ -63,7 +63,7 @@ def recall(
     stats: PyTree,
     groups: Float[Array, ""],
     num_groups: Any,
-    is_linear: bool,
+    at_once: bool,
     keeps_better: bool,
 ) -> Recalled:
     """Replaces the message of one part.
@@ -77,29 +77,29 @@ def recall(
       stats: of those globals, where message and bound were taken.
       groups: how many groups it has.
       num_groups: N.
-      is_linear: `natural` has all globals, and the bound is taken to be linear in their statistics together. Otherwise
+      at_once: `natural` has all globals, and the bound is taken to be linear in their statistics together. Otherwise
         a part's bound counts as it was at its last visit.
       keeps_better: where the bound is linear, whether the part keeps the locals that it remembers if they are better at
         these globals than the new ones: an E-step may find another optimum. Only right if what is remembered is a
         lower bound at any globals, that is, if the bound is exactly linear at fixed locals and `value` is that of the
         locals behind `natural`.
     """
-    old = jax.tree.map(lambda x: x[index], parts.natural.only(natural))
-    constant = value - _dot(natural, stats) if is_linear else value
-    if is_linear and keeps_better:
+    old = tree.apply(lambda x: x[index], parts.natural.only(natural))
+    constant = value - _dot(natural, stats) if at_once else value
+    if at_once and keeps_better:
         kept = (parts.groups[index] > 0) & (_dot(old, stats) + parts.constant[index] > value)
         natural = tree.select(kept, old, natural)
         constant = jnp.where(kept, parts.constant[index], constant)
     put = lambda every, one: every.at[index].set(one.astype(every.dtype))
-    replaced = jax.tree.map(put, parts.natural.only(natural), natural)
+    replaced = tree.apply(put, parts.natural.only(natural), natural)
     parts = Parts(
         parts.natural.replace(replaced), put(parts.constant, constant), put(parts.groups, jnp.asarray(groups))
     )
     seen = jnp.sum(parts.groups)
     unseen = 1 - seen / num_groups
-    known = jax.tree.map(lambda x: jnp.sum(x, 0), replaced)
-    total = jax.tree.map(lambda x, y: x + jnp.where(unseen > 0, unseen * y, 0.0), known, excess)
-    bound = (_dot(known, stats) if is_linear else 0.0) + jnp.sum(parts.constant)
+    known = tree.apply(lambda x: jnp.sum(x, 0), replaced)
+    total = tree.apply(lambda x, y: x + jnp.where(unseen > 0, unseen * y, 0.0), known, excess)
+    bound = (_dot(known, stats) if at_once else 0.0) + jnp.sum(parts.constant)
     return Recalled(parts, total, num_groups / jnp.maximum(seen, 1) * bound)
 
 

@@ -74,6 +74,15 @@ def test_a_likelihood_that_reads_no_statistics_is_refused():
         vi.models.gp(X, Y, rbf, vi.likelihood.bernoulli_logit(), others={"flip": vi.Beta.from_alpha_beta(1.0, 1.0)})
 
 
+def test_memory_wants_decreasing_steps_for_the_other_globals():
+    model = classifier(12)
+    with pytest.raises(ValueError, match=r"^step_size: expected one, .* of \['flip'\] are not remembered"):
+        vi.pg_svi(model, memory=True)
+    alg = vi.pg_svi(model, memory=True, inner_steps=2, step_size=vi.step_size.robbins_monro())
+    assert [repr(alg.spec.update.of(name)) for name in ("z", "flip")] == ["block(num_steps=2)", "kl()"]
+    assert vi.pg_svi(model, mean="exact").spec.update.of("flip") == vi.update.kl()
+
+
 @pytest.mark.slow
 def test_against_a_sampler():
     """8,000 draws of the No-U-Turn sampler (blackjax) of predictors and rate, from a log density written here."""

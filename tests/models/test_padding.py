@@ -142,3 +142,38 @@ def test_what_a_hand_written_bound_must_return(returned, message):
     model = vi.model({"rate": vi.Gamma.from_shape_rate(2.0, 1.0)}, lambda s, y, key: returned(y * s["rate"].value))
     with pytest.raises(ValueError, match=message):
         vi.fit(vi.cavi(model), Y, num_steps=1, key=KEY)
+
+
+STARTS = {
+    "factor_analysis": (lambda: vi.models.factor_analysis(2, 1), lambda n: RNG.normal(size=(n, 2))),
+    "hmm": (
+        lambda: vi.models.hmm(vi.models.emission.unit_gaussian(2, 1)),
+        lambda n: (RNG.normal(size=(n, 3, 1)), np.ones((n, 3), bool)),
+    ),
+    "state_space": (
+        lambda: vi.models.linear_gaussian_state_space(2, 1),
+        lambda n: (RNG.normal(size=(n, 4, 2)), np.ones((n, 4), bool)),
+    ),
+    "hierarchical": (
+        lambda: vi.models.hierarchical_linear_regression(1),
+        lambda n: (RNG.normal(size=(n, 3, 1)), RNG.normal(size=(n, 3)), np.ones((n, 3), bool)),
+    ),
+}
+RNG = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_starts_of_ready_models_read_no_padding(name, monkeypatch):
+    """Five groups, the first far out: padded with three more, the start is the same."""
+    if name == "state_space":  # which draws a little noise for each group
+        monkeypatch.setattr(jax.random, "normal", lambda key, shape, dtype: jnp.zeros(shape, dtype))
+    make, draw = STARTS[name]
+    data = jax.tree.map(lambda x: x if x.dtype == bool else np.float32(x), draw(5))
+    far = jax.tree.map(lambda x: x if x.dtype == bool else np.concatenate([9 * x[:1], x[1:]]), data)
+    padded = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[:1], 3, axis=0)]), far)
+    alg = vi.cavi(make())
+    alone = alg.init(jax.random.key(0), vi.Minibatch(far, 5.0)).posterior
+    weights = np.float32([1] * 5 + [0] * 3)
+    other = alg.init(jax.random.key(0), vi.Minibatch(padded, 5.0, weights)).posterior
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)

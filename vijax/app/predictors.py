@@ -56,9 +56,9 @@ def settled(seen: Seen) -> tuple[Any, Any]:
 def score(seen: Seen) -> RowScore:
     """Log predictive density of held-out targets; with two classes the errors too."""
     model: Any = seen.fit.alg.spec.model
-    found, hyper = settled(seen)
+    found, _ = settled(seen)
     x, y = design(seen.data.test, seen.settings), target(seen.data.test)
-    densities = np.asarray(model.predictive(found, x, y, hyper), np.float64)
+    densities = np.asarray(model.predictive(found, x, y), np.float64)
     logs = np.log(np.maximum(densities, 1e-300))
     if seen.data.train.classes is None:
         return RowScore.of(logs, "row")
@@ -80,12 +80,12 @@ def confusion(seen: Seen) -> list[Block]:
     if classes is None:
         return []
     model: Any = seen.fit.alg.spec.model
-    found, hyper = settled(seen)
+    found, _ = settled(seen)
     blocks: list[Block] = []
     for part, name in ((seen.data.train, "training"), (seen.data.test, "held-out")):
         if part is None:
             continue
-        up = np.asarray(model.predictive(found, design(part, seen.settings), jnp.ones(()), hyper)) > 0.5
+        up = np.asarray(model.predictive(found, design(part, seen.settings), jnp.ones(()))) > 0.5
         true = target(part) > 0
         rows = [[f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))] for c in (0, 1)]
         header = [f"{name} rows", f"said {classes[0]}", f"said {classes[1]}"]

@@ -65,7 +65,7 @@ class Estimator(abc.ABC):
         Raises:
           ValueError: an estimator that cannot.
         """
-        remedy = "Their marginals are known, and nothing need be drawn: use vijax.pg_svi, or leave estimator out."
+        remedy = "Of what a batch reads by entries the marginals are known: leave estimator out."
         require(False, "estimator", f"mean_field() for a {type(q).__name__}", repr(self), remedy)
         raise AssertionError
 

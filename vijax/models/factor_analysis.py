@@ -81,7 +81,8 @@ def factor_analysis(
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         """Random loadings, so that factors differ; means and noise those of the columns. Far enough from the prior that
         the noise has a mode, as points need."""
-        mean, variance = _moments(jnp.asarray(context.data().data))
+        rows = jnp.asarray(context.data().data)
+        mean, variance = _moments(jnp.where(context.counts()[:, None], rows, jnp.nan))  # padding is missing
         loadings = jax.random.normal(key, (dim, width)) * jnp.sqrt(variance / num_factors)[:, None]
         if intercept:
             loadings = loadings.at[:, -1].set(mean)

@@ -105,6 +105,7 @@ def states_by_kmeans(num_states: int, num_iters: int = 10) -> starts.Init:
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
+        mask = mask & context.counts()[:, None]
         points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
         weights = mask.reshape(-1).astype(points.dtype)
         labels = starts.nearest_labels(key, points, weights, num_states, num_iters).reshape(mask.shape)

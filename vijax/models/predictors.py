@@ -20,8 +20,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import expectation as expectations
 from vijax import tree
+from vijax.arrays import check_finite
 from vijax.batch import Minibatch, weighted_sum
-from vijax.checks import require
+from vijax.checks import brief, require
 from vijax.evaluate.held_out import HeldOut
 from vijax.expectation import Expectation
 from vijax.families import Family, Product
@@ -61,8 +62,8 @@ class Predictors(Model):
 
     def posterior(self, sites: Any = None, hyper: Hyper | None = None) -> SitePosterior:
         """q(z) of the N predictors by its sites; without any, the prior."""
-        prior = self.context(self._hyper(hyper))[Z]  # type: ignore[misc]
-        zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior)
+        prior, hyper = self.context(self._hyper(hyper))[Z]  # type: ignore[misc]
+        zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior).with_context((prior, hyper))
         return zeros if sites is None else zeros.with_naturals([sites.linear, sites.precision])
 
     def elbo(
@@ -82,7 +83,7 @@ class Predictors(Model):
           expectation: of the likelihood; the model's own if None.
           key: of its draws, if it draws.
         """
-        q = self._of(posterior, hyper)
+        q, hyper = self._of(posterior, hyper)
         moments = self._moments(q.marginals(), posterior, hyper, expectation, key)
         others = self._penalty_of_others(posterior, hyper)
         return jnp.sum(moments.value) - q.kl_to_prior(q.flat()) - others
@@ -93,9 +94,10 @@ class Predictors(Model):
         Args:
           posterior: of a fit, `fit.posterior`.
           inputs: T new inputs.
-          hyper: hyperparameters that were learnt, `fit.state.hyper`; the model's own if None.
+          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
-        return _predicted(self._of(posterior, None), self.new(self._hyper(hyper), inputs))
+        q, hyper = self._of(posterior, hyper)
+        return _predicted(q, self.new(hyper, inputs))
 
     def predictive(self, posterior: Any, inputs: Any, y: Any, hyper: Hyper | None = None) -> Float[Array, " new"]:
         """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
@@ -104,19 +106,20 @@ class Predictors(Model):
           posterior: of a fit, `fit.posterior`.
           inputs: T new inputs.
           y: observations, (T,) or one for all.
-          hyper: hyperparameters that were learnt, `fit.state.hyper`; the model's own if None.
+          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
-        hyper = self._hyper(hyper)
-        lik = self.likelihood(hyper, _means_of_others(posterior))
-        return _densities(lik, self._of(posterior, None), self.new(hyper, inputs), y)
+        q, hyper = self._of(posterior, hyper)
+        return _densities(self.likelihood(hyper, _means_of_others(posterior)), q, self.new(hyper, inputs), y)
 
-    def _of(self, posterior: Any, hyper: Hyper | None) -> SitePosterior:
-        """The sites' posterior, of a `Product` or alone; on the prior of other hyperparameters if there are any, and of
-        bare `Sites` on the model's own."""
+    def _of(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
+        """The sites' posterior, of a `Product` or alone, and the hyperparameters of its prior: those given, else those
+        that it was fitted with, else (of bare `Sites`) the model's own."""
         q = posterior[Z] if isinstance(posterior, Mapping) else posterior
         known = isinstance(q, SitePosterior | Sites)
         require(known, "posterior", "fit.posterior, or its sites", type(posterior).__name__)
-        return q if hyper is None and isinstance(q, SitePosterior) else self.posterior(q, hyper)
+        if hyper is None and isinstance(q, SitePosterior) and q.prior is not None:
+            return q, self._hyper(q.hyper)
+        return self.posterior(q, hyper), self._hyper(hyper)
 
     def _moments(self, at: Marginals, posterior: Any, hyper: Any, expectation: Any, key: Any) -> Moments:
         lik = self.likelihood(self._hyper(hyper), stats_of(_others(posterior)))
@@ -164,7 +167,8 @@ def predictors(
         estep=expectation,
         score=_score(likelihood, new),
         needs_prior=(Z,),
-        context=lambda hyper: {Z: prior(hyper)},
+        context=lambda hyper: {Z: (prior(hyper), hyper)},
+        check_data=_check_data(num_sites),
         reads=_reads(num_sites),
         num_groups=num_sites,
         likelihood=likelihood,
@@ -221,6 +225,19 @@ def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
         return {Z: jnp.asarray(rows)}
 
     return reads
+
+
+def _check_data(num_sites: int) -> Callable[[Any], None]:
+    def check(data: Any) -> None:
+        """Raises ValueError unless the data are those of the model: all of its sites, each once."""
+        check_finite(data)
+        expected = f"model.data, of all {num_sites} sites"
+        require(isinstance(data, dict) and set(data) == {"site", "y"}, "data", expected, type(data).__name__)
+        rows = np.sort(np.asarray(data["site"]))
+        remedy = "For some of the sites at a step, give batch_size."
+        require(np.array_equal(rows, np.arange(num_sites)), "data", expected, f"sites {brief(rows)}", remedy)
+
+    return check
 
 
 def _score(likelihood: Callable, new: Callable) -> Callable[..., HeldOut]:

@@ -150,7 +150,7 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
-        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool)
+        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
         scores = _window_scores(y, mask, num_states)
         scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
         chain: Any = _path(num_states, (y[0], mask[0]))["x"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -33,13 +34,14 @@ class SitePosterior(Family):
     """q(z) = p(z) exp{<a, z> - <g, z^2>/2 - A(a, g)},   A = a' m / 2 - log |I + K diag(g)| / 2,   m = V a.
 
     Natural parameters relative to a prior p(z), whose own are zero, and which comes along as context: so the posterior
-    follows the prior when hyperparameters change. Densities, entropies and statistics' base measure are relative to
-    p(z) too.
+    follows the prior when hyperparameters change, which the context holds too. Densities, entropies and statistics'
+    base measure are relative to p(z).
     """
 
     linear: Float[Array, " sites"]
     precision: Float[Array, " sites"]
     prior: Prior = context_field()
+    hyper: Any = context_field()
 
     Stats: ClassVar = SiteStats
     event_ndims: ClassVar = (1, 1)
@@ -50,6 +52,11 @@ class SitePosterior(Family):
     def zeros(cls, num_sites: int, dtype: Any = None, prior: Prior | None = None) -> SitePosterior:
         """No observation at all: q is the prior."""
         return cls(*Sites.zeros(num_sites, dtype), prior)  # type: ignore[arg-type]
+
+    def with_context(self, context: Any) -> Self:
+        """On another prior: a pair (prior, hyperparameters), or the prior alone."""
+        prior, hyper = context if isinstance(context, tuple) else (context, None)
+        return dataclasses.replace(self, prior=prior, hyper=hyper)
 
     @property
     def sites(self) -> Sites:

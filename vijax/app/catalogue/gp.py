@@ -69,10 +69,10 @@ def describe(seen: Seen) -> list[Block]:
 def _curve(seen: Seen) -> Lines:
     """The law of the mean response along the column: exp z of counts, the probability of classes, z itself."""
     model: Any = seen.fit.alg.spec.model
-    found, hyper = settled(seen)
+    found, _ = settled(seen)
     x, y = values(seen)
     grid = np.linspace(x.min(), x.max(), 200, dtype=x.dtype)
-    mean, variance = (np.asarray(part, float) for part in model.predict(found, grid[:, None], hyper))
+    mean, variance = (np.asarray(part, float) for part in model.predict(found, grid[:, None]))
     deviation, (name, kind) = np.sqrt(variance), (seen.data.train.target, _kind(seen))
     responses: dict[str, Any] = {"count": np.exp, "binary": lambda z: 1 / (1 + np.exp(-z)), "real": lambda z: z}
     response = responses[kind]
@@ -100,10 +100,10 @@ def _plane(seen: Seen) -> Scatter:
     if x.shape[1] != 2:
         return shown
     model: Any = seen.fit.alg.spec.model
-    found, hyper = settled(seen)
+    found, _ = settled(seen)
     sides = [np.linspace(low, high, 60) for low, high in zip(x.min(axis=0), x.max(axis=0), strict=True)]
     grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2).astype(x.dtype)
-    mean = np.asarray(model.predict(found, grid, hyper)[0]).reshape(60, 60)
+    mean = np.asarray(model.predict(found, grid)[0]).reshape(60, 60)
     border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
     outlines = [(2, line[:, 0], line[:, 1]) for line in border]
     return shown._replace(outlines=outlines, note="Training rows by class, and where both are as likely.")

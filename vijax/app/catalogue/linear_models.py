@@ -65,9 +65,9 @@ def _form(settings: Any) -> str | None:
 def describe(seen: Seen) -> list[Block]:
     """Weights with their deviations, errors of classes, hyperparameters."""
     model: Any = seen.fit.alg.spec.model
-    found, hyper = settled(seen)
+    found, _ = settled(seen)
     names = list(seen.data.names) + ["intercept"] * seen.settings.intercept
-    mean, variance = model.predict(found, jnp.eye(len(names)), hyper)
+    mean, variance = model.predict(found, jnp.eye(len(names)))
     weights = Intervals(
         "Weights", names, np.asarray(mean), np.sqrt(np.asarray(variance)), "Bars reach two standard deviations."
     )
