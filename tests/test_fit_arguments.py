@@ -87,7 +87,12 @@ CASES = [
     (
         lambda: vi.fit(vi.pg_svi(GLM), {"site": np.arange(3) + 1, "y": Y_GLM}, key=KEY, num_steps=1),
         ValueError,
-        r"^data: expected model\.data, of all 3 sites, got sites \[1, 2, 3\]",
+        r"^batch: expected sites from 0 to 2, got \[1, 2, 3\]",
+    ),
+    (
+        lambda: vi.fit(vi.pg_svi(GLM), {"site": np.arange(2), "y": Y_GLM[:2]}, key=KEY, num_steps=1),
+        ValueError,
+        r"^data: expected all 3 groups that the model was made for, as model\.data is, got 2\. .*batch_size",
     ),
     (lambda: vi.pg_svi(GLM, memory=True, estimator=vi.estimator.mean_field()), ValueError, "^estimator: expected none"),
     # arguments of pg_svi that a model without sites has no use for

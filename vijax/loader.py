@@ -156,6 +156,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
     check_numbers(data)
     (model.check_data or check_finite)(data)
     total = check_lengths(data)
+    _check_entries(data, total, model)
     _check_batch_size(batch_size, total)
     size = _size_of_parts(total, num_parts, batch_size)
     # Locals that are carried from step to step have a row for each of the batch, and no padding.
@@ -190,6 +191,17 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
             f"Parts of {size} are {-(-total // size)}."
         )
     return size
+
+
+def _check_entries(data: PyTree, total: int, model: Model) -> None:
+    """Of a model made for given data, all of them must be there, and the entries that they name."""
+    if model.num_groups not in (None, total):
+        raise ValueError(
+            f"data: expected all {model.num_groups} groups that the model was made for, as model.data is, got {total}. "
+            "For some of them at a step, give batch_size."
+        )
+    if model.reads is not None:
+        model.reads(Minibatch(data, None))
 
 
 def _check_words(got: int, vocab_size: int | None) -> None:

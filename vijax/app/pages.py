@@ -19,7 +19,7 @@ from vijax.app.run_end import end_of
 from vijax.app.run_folder import Say, latest_checkpoint, read_json, read_run_config, read_vocabulary
 from vijax.app.typed_toml import LARGEST
 from vijax.data import Corpus
-from vijax.families import Dirichlet, Product
+from vijax.families import Dirichlet
 from vijax.files import own_folder, write_atomically, write_text
 from vijax.progress import clock_time
 from vijax.restarts import best_state
@@ -67,7 +67,7 @@ def read_topics(folder: Path, num_words: int) -> list[Topic]:
     config = read_run_config(folder)
     with config.in_precision():
         seen = restore(folder, config)
-    topics = seen.posterior["topics"] if isinstance(seen.posterior, Product) and "topics" in seen.posterior else None
+    topics = seen.posterior.get("topics")
     if not isinstance(topics, Dirichlet):
         raise ConfigError(f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax summary {folder}")
     return summarise(np.asarray(topics.concentration), seen.data.names, num_words)

@@ -14,7 +14,6 @@ from vijax import checkpoint
 from vijax.app import blocks
 from vijax.app.config import ConfigError
 from vijax.app.run_folder import read_json, write_json
-from vijax.families import Product
 from vijax.files import write_atomically
 from vijax.result import Fit
 
@@ -104,11 +103,10 @@ def what_is_saved(folder: Path) -> str:
 
 def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
     """Natural parameters by variable and name (topics/concentration), and the hyperparameters as they stand."""
-    q = state.posterior
-    named: dict[str, Any] = dict(q.items()) if isinstance(q, Product) else {"sites": q}
     arrays = {
         f"{name}/{field.name}": np.asarray(getattr(family, field.name))
-        for name, family in named.items()
+        for name, family in state.posterior.items()
         for field in dataclasses.fields(family)
+        if not field.metadata.get("context")
     }
     return arrays | {f"hyper/{name}": np.asarray(value) for name, value in state.hyper.items()}

@@ -20,9 +20,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import expectation as expectations
 from vijax import tree
-from vijax.arrays import check_finite
 from vijax.batch import Minibatch, weighted_sum
-from vijax.checks import brief, require
+from vijax.checks import require
 from vijax.evaluate.held_out import HeldOut
 from vijax.expectation import Expectation
 from vijax.families import Family, Product
@@ -168,7 +167,6 @@ def predictors(
         score=_score(likelihood, new),
         needs_prior=(Z,),
         context=lambda hyper: {Z: (prior(hyper), hyper)},
-        check_data=_check_data(num_sites),
         reads=_reads(num_sites),
         num_groups=num_sites,
         likelihood=likelihood,
@@ -225,19 +223,6 @@ def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
         return {Z: jnp.asarray(rows)}
 
     return reads
-
-
-def _check_data(num_sites: int) -> Callable[[Any], None]:
-    def check(data: Any) -> None:
-        """Raises ValueError unless the data are those of the model: all of its sites, each once."""
-        check_finite(data)
-        expected = f"model.data, of all {num_sites} sites"
-        require(isinstance(data, dict) and set(data) == {"site", "y"}, "data", expected, type(data).__name__)
-        rows = np.sort(np.asarray(data["site"]))
-        remedy = "For some of the sites at a step, give batch_size."
-        require(np.array_equal(rows, np.arange(num_sites)), "data", expected, f"sites {brief(rows)}", remedy)
-
-    return check
 
 
 def _score(likelihood: Callable, new: Callable) -> Callable[..., HeldOut]:
