@@ -115,18 +115,20 @@ def compose(
       num_parts: remember a message for each of so many parts of the data (`vijax.memoized`, which says more).
       average_after: keep the mean of the posteriors of the steps from this one on, in `state.average`.
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
-        key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums value,
-        messages and gradient of hyperparameters over it, and says nothing else to other devices. What it returns is
-        the same on every device, but for `Info.per_group` and locals, which are each device's own.
+        key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
+        gradients or messages, and counts over it. What it returns is the same on every device, but for
+        `Info.per_group` and locals, which are each device's own.
       name: what the algorithm is called.
       **unknown: nothing; names that are none of the above are errors that say which are.
 
     Raises:
       TypeError: an argument that there is not.
       ValueError: `model` is no `vijax.Model`, a choice is not of its kind or for a name that is no global, `estep` is
-        not of the kind that the model reads, `step_size` is no schedule, `learn` names what is no hyperparameter of the
-        model, `penalty_every` is below 1, or maximum likelihood is asked of a model whose globals have priors that
-        depend on each other, or of globals that it does not determine (`Model.needs_prior`).
+        not of the kind that the model reads, `step_size` is no schedule, `learn` names what is no point of the model or
+        does not satisfy its constraint, `penalty_every` is below 1, `average_after` below 0, draws or a point are asked
+        of the predictors of a GP or GLM, an update of several steps is given with `axis`, or maximum likelihood is
+        asked of a model whose globals have priors that depend on each other, or of globals that it does not determine
+        (`Model.needs_prior`).
     """
     check_names(unknown, set(inspect.signature(compose).parameters) - {"unknown", "name"})
     check_model(model)

@@ -63,7 +63,7 @@ def by_value(make: Make) -> Make:
 
 
 def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
-    """What was made, knowing how; of arguments that a trace will outlive nothing is kept."""
+    """What was made, with the call that made it; not with arguments that are traced, which outlive no trace."""
     result = Function(result) if inspect.isfunction(result) else result
     traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
     if isinstance(result, Remade) and not traced:

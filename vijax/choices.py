@@ -61,7 +61,7 @@ def check_memory(memory: bool, estimator: Any, step_size: Any, others: list[str]
 
 
 def check_of_sites(model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any]) -> None:
-    """Raises ValueError where of the predictors of a GP or GLM anything but a distribution is sought, or by draws."""
+    """Raises ValueError where a point is sought of the predictors of a GP or GLM, or their message by draws."""
     remedy = "Their marginals are known: use vijax.pg_svi, or leave it out for 'z'."
     for name in sites_of(model)[0]:
         point = estimands.of(name).is_point

@@ -28,9 +28,6 @@ ROWS = vi.models.group_rows(
 )
 COUNTS = RNG.poisson(4.0, size=(N, 5)).astype(float)
 EVERY = ("cavi", "map", "ssvi", "ssvi_a")
-UNDER_EVERY = ("hand-written", "mixture", "lda")
-"""Models that are tried under all of these. What a step does with a message is no matter of the model's, so that of the
-others one algorithm that takes means is tried, and one that draws, besides those named."""
 
 
 def coin():
@@ -126,11 +123,12 @@ def check(model, algorithm, parts):
 
 def cases(table, algorithms_at):
     for name, row in table.items():
-        fast = row[algorithms_at]
-        tried = EVERY if name in UNDER_EVERY else ("cavi", "ssvi")
-        for algorithm in dict.fromkeys([*tried, *fast]):
-            marks = [] if algorithm in fast else [pytest.mark.slow, pytest.mark.dear]
-            yield pytest.param(name, algorithm, marks=marks)
+        for algorithm in EVERY:
+            fast = algorithm in row[algorithms_at]
+            yield pytest.param(name, algorithm, marks=[] if fast else [pytest.mark.slow, pytest.mark.dear])
+        for algorithm in row[algorithms_at]:
+            if algorithm not in EVERY:
+                yield pytest.param(name, algorithm)
 
 
 @pytest.mark.parametrize(("name", "algorithm"), cases(CASES, 2))

@@ -67,7 +67,10 @@ class block(Update):
 
     def propose(self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Any, PyTree]:
         """Not without the bound: see `propose_from`."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            "block: it reads the bound's gradient anew at each of its steps, and so cannot be part of another update, "
+            "such as within. Give it alone: update={'z': vijax.update.block(num_steps)}."
+        )
 
     def propose_from(
         self, q: SitePosterior, reads: Reads, slope: Callable[[Marginals], Marginals], size: Float[Array, ""]
