@@ -14,6 +14,7 @@ from vijax import (
     estimator,
     expectation,
     families,
+    guides,
     init,
     likelihood,
     models,
@@ -23,7 +24,8 @@ from vijax import (
     update,
 )
 from vijax.algorithm import Algorithm, Info, Result, State, compose
-from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
+from vijax.algorithms import advi, bbvi, cavi, em, map, memoized, ngvi, pg_svi, ssvi, ssvi_a, svi
+from vijax.auto import auto
 from vijax.batch import Documents, Minibatch
 from vijax.evaluated import at
 from vijax.families import (
@@ -52,9 +54,11 @@ from vijax.families import (
 )
 from vijax.fit import Progress, fit
 from vijax.model import LocalElbo, Model, model
+from vijax.models.density import density
 from vijax.models.energy import conditional, energy_model
 from vijax.result import Fit
 from vijax.status import DivergedError, SkippedStepsWarning, Status
+from vijax.variables import free
 
 if TYPE_CHECKING:
     from vijax import checkpoint, data, evaluate, plots
@@ -95,14 +99,19 @@ __all__ = [
     "State",
     "Status",
     "TruncatedNormal",
+    "advi",
     "Wishart",
     "at",
+    "auto",
+    "auto",
+    "bbvi",
     "cavi",
     "checkpoint",
     "compose",
     "conditional",
     "constrain",
     "data",
+    "density",
     "em",
     "energy_model",
     "estep",
@@ -112,6 +121,8 @@ __all__ = [
     "expectation",
     "families",
     "fit",
+    "free",
+    "guides",
     "implicit",
     "init",
     "likelihood",
@@ -119,6 +130,7 @@ __all__ = [
     "memoized",
     "model",
     "models",
+    "ngvi",
     "pg_svi",
     "plots",
     "reference",

@@ -11,13 +11,13 @@ import jax
 from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.estep import CVB0, Gibbs, MeanField, ProximalGradient
-from vijax.estimand import Estimand
-from vijax.estimator.mean_field import mean_field
+from vijax.estimand import Estimand, free_form
+from vijax.estimator import least_squares, mean_field, reparameterised, score_function
 from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable
 from vijax.step_size import backtracking
-from vijax.update import Update, kl
+from vijax.update import Update, kl, within
 
 
 def check_model(model: Any) -> None:
@@ -68,6 +68,34 @@ def check_of_sites(model: Model, estimands: PerVariable[Estimand], estimators: P
         require(not point, "estimand", f"a distribution of {name!r}, Gaussian predictors", estimands.of(name), remedy)
         plain = isinstance(estimators.of(name), mean_field)
         require(plain, "estimator", f"mean_field() for {name!r}, Gaussian predictors", estimators.of(name), remedy)
+
+
+def of_free(
+    model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any], updates: PerVariable[Update]
+) -> tuple[PerVariable[Estimand], PerVariable[Any], PerVariable[Update]]:
+    """The choices, with those of free variables where nothing was said of these: a distribution of any form, least
+    squares of scores, steps of at most one nat.
+
+    Raises:
+      ValueError: a point is sought of free variables, or an estimator given for them that reads mean statistics.
+    """
+    for name in model.free:
+        sought = estimands.of(name)
+        remedy = "Free variables have no conjugate prior: vijax.auto, vijax.ngvi and vijax.advi find a distribution."
+        require(not sought.is_point, "estimand", f"a distribution of {name!r}, free variables", repr(sought), remedy)
+        estimands = estimands.replaced(name, free_form())
+        if not isinstance(estimators.of(name), SERVE_FREE):
+            named = name in dict(estimators.named)
+            expected = f"one that draws {name!r}, such as vijax.estimator.least_squares()"
+            require(not named, "estimator", expected, repr(estimators.of(name)))
+            estimators = estimators.replaced(name, least_squares())
+        if name not in dict(updates.named) and updates.default == kl():
+            updates = updates.replaced(name, within(1.0))
+    return estimands, estimators, updates
+
+
+SERVE_FREE = (least_squares, reparameterised, score_function)
+"""Estimators that evaluate a bound at draws and assume nothing of it."""
 
 
 def check_estep(model: Model, estep: Any) -> None:

@@ -70,7 +70,7 @@ Callback = Callable[[Progress], bool | None]
 
 def fit(
     alg: Algorithm,
-    data: Any,
+    data: Any = None,
     *,
     key: PRNGKeyArray,
     num_epochs: float | None = None,
@@ -89,7 +89,7 @@ def fit(
     Args:
       alg: what `vijax.svi` and its relatives return.
       data: a corpus, or anything `vijax.data.read` reads, for models of documents; else a pytree of arrays with one
-        leading axis of groups; or a `Loader` of your own.
+        leading axis of groups; or a `Loader` of your own. None for a density that reads none.
       key: the run's randomness: where the state starts, the order of the batches, every draw.
       num_epochs: passes over the data (give this or `num_steps`).
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.

@@ -131,7 +131,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
 
     Args:
       data: a `Loader`, whose batches are not looked at; a corpus or what `vijax.data.read` makes one of, for models of
-        documents; else a pytree of arrays with one leading axis of groups.
+        documents; else a pytree of arrays with one leading axis of groups, of a model of one group any arrays or None.
       model: whose data it is.
       batch_size: groups a step; None takes the whole set.
       seed: of the order of the batches.
@@ -153,6 +153,8 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
         _check_words(corpus.vocab_size, model.vocab_size)
         size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         return CorpusLoader(corpus, size or corpus.num_documents, seed, is_fixed=num_parts is not None)
+    if model.one_group:
+        data = jax.tree.map(lambda x: np.asarray(x)[None], 0.0 if data is None else data)
     check_numbers(data)
     (model.check_data or check_finite)(data)
     total = check_lengths(data)

@@ -92,6 +92,10 @@ class Model(Remade):
         alone, and given to `local_elbo` as the family's `entries`.
       num_groups: N, of models made for given data; None of those that fit data of any size.
       solved_by: the kind of E-step that solves for its locals; None where any will do.
+      free: names of globals without a prior of their family: all of their density is in the bound, which reads the
+        value among their statistics and need not be linear in it (`vijax.density`).
+      one_group: the data, whatever they are, are one group.
+      values: (draws of the globals by name) -> what the user calls them, where that is something else.
     """
 
     hyper: Hyper
@@ -115,6 +119,9 @@ class Model(Remade):
     is_linear: bool = False
     solved_by: type[EStep] | None = None
     constraints: Mapping[str, Constraint] | None = None
+    free: tuple[str, ...] = ()
+    one_group: bool = False
+    values: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return describe.of_model(self)
@@ -157,7 +164,7 @@ def model(
     (4.0, 2.0)
     """
 
-    reads_hyper = _num_arguments(local_elbo) > 3
+    reads_hyper = num_arguments(local_elbo) > 3
 
     def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
         del estep
@@ -178,7 +185,7 @@ def model(
     )
 
 
-def _num_arguments(function: Callable) -> int:
+def num_arguments(function: Callable) -> int:
     """How many it takes by position."""
     kinds = [p.kind for p in inspect.signature(function).parameters.values()]
     return sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)

@@ -24,6 +24,10 @@ class PerVariable(Generic[T]):
         """The choice for a global."""
         return dict(self.named).get(name, self.default)
 
+    def replaced(self, name: str, choice: Any) -> PerVariable[T]:
+        """With another choice for one global."""
+        return PerVariable(self.default, tuple(sorted({**dict(self.named), name: choice}.items())))
+
     def by_name(self, names: Iterable[str]) -> dict[str, T]:
         """The choices for these globals."""
         return {name: self.of(name) for name in names}

@@ -10,8 +10,10 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax import describe, keys
+from vijax import draws as draws_of
 from vijax.algorithm import Algorithm
 from vijax.batch import Minibatch
+from vijax.checks import require_integers
 from vijax.families import Family, Point, Product
 from vijax.families.base import as_array
 from vijax.inferred import inferred, locals_of, shares_of
@@ -27,12 +29,14 @@ class Fit(NamedTuple):
       state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
       trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`, `retractions`, ...
       status: why it stopped.
+      report: how far to trust it, of fits by `vijax.auto`; else None.
     """
 
     alg: Algorithm
     state: State
     trace: dict[str, np.ndarray]
     status: Any
+    report: Any = None
 
     def __repr__(self) -> str:
         return describe.of_fit(self)
@@ -54,12 +58,61 @@ class Fit(NamedTuple):
         return f"{self.status} ({skipped})" if skipped else str(self.status)
 
     @property
+    def verdict(self) -> str:
+        """Whether to trust it, in plain words, of fits by `vijax.auto`; of others how they ended."""
+        return self.outcome if self.report is None else self.report.verdict
+
+    @property
+    def elbo(self) -> Any:
+        """The bound with its standard error, of fits by `vijax.auto`; of others the objective at the last step."""
+        return float(self.trace["elbo"][-1]) if self.report is None else self.report.elbo
+
+    @property
+    def khat(self) -> float:
+        """Shape of the tail of the importance ratios p / q: above 0.7 q misses tails of the posterior. NaN where that
+        was not judged."""
+        return float("nan") if self.report is None else self.report.khat
+
+    @property
+    def modes(self) -> Sequence[Any]:
+        """The modes that the starts of `vijax.auto` found, best first."""
+        return () if self.report is None else self.report.modes
+
+    @property
     def estimates(self) -> dict[str, Family | Point]:
         """What was found of the globals, by name: q, or a `Point` where the algorithm finds no more (`em`, `map`,
         `points`). `fit.estimates[name].mean()` is what to report in either case.
         """
         is_point = self.alg.spec.is_point
         return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
+
+    def sample(self, key: PRNGKeyArray, num_draws: int, *, locals_of: Any = None) -> dict[str, Any]:
+        """Independent draws from what was fitted.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          locals_of: data, as `fit.locals` takes them, whose local variables are to be drawn too.
+
+        Returns:
+          Values by name, in their support: arrays of leading axis `num_draws`, of locals followed by the groups. Of
+          globals of which only a point was found, that point each time.
+
+        Raises:
+          ValueError: no draw is asked for, or `locals_of` of a model whose locals are no families.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), jnp.array([[-3.0], [3.0]]), num_steps=5, key=jax.random.key(0))
+        >>> {name: x.shape for name, x in fit.sample(jax.random.key(1), 100).items()}
+        {'components': (100, 2, 1), 'weights': (100, 2)}
+        """
+        require_integers(num_draws=num_draws)
+        key_globals, key_found, key_locals = jax.random.split(key, 3)
+        draws = draws_of.of_globals(self.alg.spec, self.posterior, key_globals, num_draws)
+        if locals_of is None:
+            return draws
+        return draws | draws_of.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
         """The most probable words of each topic, best first.

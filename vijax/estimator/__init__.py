@@ -1,8 +1,19 @@
 """How the message grad_mu E_q[l] of a global is estimated: one estimator a class."""
 
 from vijax.estimator.base import Estimator, Reads
+from vijax.estimator.least_squares import least_squares
 from vijax.estimator.mean_field import at_point, mean_field
 from vijax.estimator.monte_carlo import reparameterised, score_function
 from vijax.estimator.structured import ssvi, ssvi_a
 
-__all__ = ["Estimator", "Reads", "at_point", "mean_field", "reparameterised", "score_function", "ssvi", "ssvi_a"]
+__all__ = [
+    "Estimator",
+    "Reads",
+    "at_point",
+    "least_squares",
+    "mean_field",
+    "reparameterised",
+    "score_function",
+    "ssvi",
+    "ssvi_a",
+]

@@ -1,0 +1,172 @@
+"""The default method: nothing to choose, and a verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax import guides, keys
+from vijax.algorithm import Algorithm, State
+from vijax.algorithms import ngvi
+from vijax.automatic import diagonal, gaussian
+from vijax.automatic.ascent import Mode, modes
+from vijax.automatic.conjugate import of_conjugate
+from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.report import Estimate, Place, Report
+from vijax.automatic.target import Target
+from vijax.automatic.verdict import verdict
+from vijax.checks import require, require_integers
+from vijax.choices import check_model
+from vijax.fit_arguments import check_key, check_not_forked
+from vijax.loader import as_loader
+from vijax.model import Model
+from vijax.models.density import Density, Frame
+from vijax.result import Fit
+from vijax.status import Status
+from vijax.trust import psis
+
+MOST_FULL = 300
+"""Dimensions up to which a full covariance is fitted."""
+CHECKS = 1000
+"""Fresh draws on which a fit is judged."""
+
+
+def auto(
+    model: Model,
+    data: Any = None,
+    *,
+    key: PRNGKeyArray,
+    num_starts: int = 8,
+    max_draws: int = 2048,
+    max_gradients: int | None = None,
+) -> Fit:
+    """Fits a model with no choice to make, and says whether to trust the result.
+
+    Of a log density (`vijax.density`): from several starts side by side to the best mode; a normal with full covariance
+    by natural gradients from least squares of scores, in a trust region, on fixed draws of which there are more when
+    their noise is all that is left; beyond some hundreds of variables independent normals on fixed draws. Of a model in
+    conjugate form: coordinate ascent from several starts where the data are small, else incremental or stochastic
+    steps.
+
+    Args:
+      model: any `vijax.Model`.
+      data: what it reads; None for a density that reads none.
+      key: of starts and draws.
+      num_starts: side by side.
+      max_draws: fixed draws are never more. More of them help where the end is "limited by the noise of its draws".
+      max_gradients: of a log density, in all; None is 3,000, or 40 a variable where that is more.
+
+    Returns:
+      A `Fit`. Beside what every fit has: `fit.verdict`, a sentence in plain words; `fit.elbo`, with its standard error;
+      `fit.khat`; `fit.modes`; `fit.report`, all of it. `fit.sample(key, n)` draws from q, never weighted.
+
+    Raises:
+      ValueError: an argument that makes no sense; a density that is finite at no start.
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> model = vi.density({"x": vi.free(3, "positive")}, lambda v: jnp.sum(2 * jnp.log(v["x"]) - v["x"]))
+    >>> fit = vi.auto(model, key=jax.random.key(0))
+    >>> print(fit.sample(jax.random.key(1), 4000)["x"].mean().round(0))
+    3.0
+    """
+    check_model(model)
+    check_not_forked()
+    check_key(key)
+    require_integers(num_starts=num_starts)
+    require_integers(8, max_draws=max_draws)
+    if not isinstance(model, Density):
+        require(not model.free, "model", "a density, or a model in conjugate form", "a mixed one", "Use vijax.svi.")
+        return of_conjugate(model, data, key=key, num_starts=num_starts)
+    loader = as_loader(data, model, None, 0)
+    (batch,) = loader.batches(0, 1)
+    groups = jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data)
+    target, seed = Target(model, groups), int(jax.random.randint(key, (), 0, 2**31 - 1))
+    budget = max_gradients or max(3000, 40 * target.dim)
+    return _fitted(model, target, key, seed, num_starts, max_draws, budget)
+
+
+def _fitted(
+    model: Density, target: Target, key: PRNGKeyArray, seed: int, num_starts: int, max_draws: int, budget: int
+) -> Fit:
+    rng = np.random.default_rng(seed)
+    found = modes(target, rng.uniform(-2, 2, (num_starts, target.dim)))
+    remedy = "Look for logarithms of zero and supports that the variables do not declare."
+    require(bool(found), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
+    places = _distinct(found)
+    if target.dim > MOST_FULL:
+        q, starts = diagonal.fit(target, found[0], seed), [None] * len(places)
+    else:
+        q, starts = _best_start(target, places, seed)
+        q = gaussian.fit(target, q, seed, max_draws, budget)
+    report = _report(model, target, q, places, starts, seed)
+    return _as_fit(model, q, report, key)
+
+
+def _distinct(found: list[Mode]) -> list[tuple[Mode, int]]:
+    """The modes that differ by more than a search's inaccuracy, with the number of searches that ended there."""
+    kept: list[tuple[Mode, int]] = []
+    for mode in found:
+        same = lambda other: abs(other.value - mode.value) < 0.1 and np.all(abs(other.x - mode.x) < other.sds + mode.sds)
+        at = next((i for i, (other, _) in enumerate(kept) if same(other)), None)
+        if at is None:
+            kept.append((mode, 1))
+        else:
+            kept[at] = (kept[at][0], kept[at][1] + 1)
+    return kept
+
+
+def _best_start(target: Target, places: list[tuple[Mode, int]], seed: int) -> tuple[Gaussian, list[float | None]]:
+    """The normal at the mode whose ELBO is largest; modes far below the highest are not asked."""
+    noise = gaussian.noise_of(32, target.dim, [seed, 99])
+    best, elbos = None, []
+    for mode, _ in places[:4]:
+        if mode.value < places[0][0].value - 10 - target.dim:
+            elbos.append(None)
+            continue
+        q = gaussian.laplace(target, mode)
+        values = target.values(q.at(noise))
+        elbo = float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()
+        elbos.append(elbo)
+        best = q._replace(elbo=elbo) if best is None or elbo > best.elbo else best
+    assert best is not None
+    return best, elbos + [None] * (len(places) - len(elbos))
+
+
+def _report(
+    model: Density,
+    target: Target,
+    q: Gaussian,
+    places: list[tuple[Mode, int]],
+    elbos: list[float | None],
+    seed: int,
+) -> Report:
+    noise = np.random.default_rng([seed, 7]).standard_normal((CHECKS, target.dim))
+    is_full = q.scale.ndim == 2
+    draws = q.at(noise) if is_full else q.mean + noise * q.scale
+    scales = np.diag(q.scale) if is_full else q.scale
+    log_q = -0.5 * (noise**2).sum(1) - 0.5 * target.dim * np.log(2 * np.pi) - np.log(scales).sum()
+    ratios = target.values(draws) - log_q
+    finite = ratios[np.isfinite(ratios)]
+    elbo = Estimate(float(np.mean(ratios)), float(finite.std() / np.sqrt(CHECKS)))
+    khat = float(psis(ratios).khat) if len(finite) > 10 else float("inf")
+    at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
+    shown = [Place(at(m), m.value, e, n) for (m, n), e in zip(places[:4], elbos[:4], strict=True)]
+    words = verdict(q.ended, elbo, khat, shown, is_full)
+    return Report(elbo, shown, khat, str(q.ended), words, target.num_gradients, ratios, draws)
+
+
+def _as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
+    dtype = jnp.result_type(float)
+    guide = guides.full_rank() if q.scale.ndim == 2 else guides.mean_field()
+    framed = model.with_guide(guide, Frame(jnp.asarray(q.mean, dtype), jnp.asarray(q.scale, dtype)))
+    alg: Algorithm = ngvi(framed)
+    key_init, _, _ = keys.of_run(key)
+    state: State = alg.init(key_init)
+    trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
+    status = Status.CONVERGED if q.ended is Ended.CONVERGED else Status.FINISHED
+    return Fit(alg, state, trace, status, report)

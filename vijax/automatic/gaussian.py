@@ -1,0 +1,202 @@
+"""A multivariate normal fitted to a log density, with no step size to choose.
+
+Natural-gradient steps whose messages are least squares of scores (`vijax.estimator.least_squares`), inside a trust
+region in nats that widens and narrows with what the steps gain (as in Arenz et al. 2023), on draws that stay fixed (as
+in Burroni et al. 2024) until their own noise is all that is left; then there are four times as many. So it is a
+deterministic optimiser, with a stopping rule in the user's units.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import linalg, special
+from scipy.stats import qmc
+
+from vijax.automatic.ascent import Mode
+from vijax.automatic.target import Target
+from vijax.estimator.least_squares import regression
+
+NATS, SDS = 2e-3, 0.05
+"""What the noise of draws may make of a step where the fit ends: nats, and posterior standard deviations of the mean."""
+WIDEST = 10.0
+"""Nats."""
+
+
+class Ended(enum.StrEnum):
+    """Why a fit stopped."""
+
+    CONVERGED = "converged"
+    LIMITED = "limited by the noise of its draws"
+    SPENT = "stopped at its limit of gradients"
+    UNBOUNDED = "unbounded"
+
+
+class Gaussian(NamedTuple):
+    """N(mean, scale scale').
+
+    Attributes:
+      mean: (D,).
+      scale: lower triangle.
+      elbo: on the draws of the fit; the normaliser of a normal included.
+      ended: why the fit stopped.
+      trace: ELBO after each step taken.
+    """
+
+    mean: Float[np.ndarray, " D"]
+    scale: Float[np.ndarray, "D D"]
+    elbo: float
+    ended: Ended = Ended.SPENT
+    trace: tuple[float, ...] = ()
+
+    def at(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
+        """Draws, from standard normal noise."""
+        return self.mean + noise @ self.scale.T
+
+    def entropy(self) -> float:
+        """In nats."""
+        return float(np.log(np.diag(self.scale)).sum() + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
+
+
+def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
+    """Antithetic scrambled Sobol normals: at least `size`, the next power of two."""
+    pairs = max(int(np.ceil(np.log2(max(size, 2)))) - 1, 0)
+    uniform = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(pairs)
+    half = special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9))
+    return np.concatenate([half, -half])
+
+
+def laplace(target: Target, mode: Mode, widest: float = 2.0) -> Gaussian:
+    """The normal at a mode with the curvature there, no coordinate's standard deviation above `widest`: where a mode is
+    flat, or no mode, the whole step would lead astray. The Hessian is of central differences."""
+    dim, width = len(mode.x), 0.1 if target.epsilon > 1e-10 else 1e-3
+    steps = width * np.minimum(mode.sds, widest)
+    _, slopes = target.slopes(np.concatenate([mode.x + np.diag(steps), mode.x - np.diag(steps)]))
+    hessian = (slopes[:dim] - slopes[dim:]) / (2 * steps[:, None])
+    units = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1 / widest**2))
+    w, v = np.linalg.eigh(-0.5 * (hessian + hessian.T) * units * units[:, None])
+    precision = (v * np.abs(w)) @ v.T + np.diag((units / widest) ** 2)
+    return Gaussian(mode.x, units[:, None] * root_of_inverse(precision), -np.inf)
+
+
+def root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:
+    """The lower triangle L with L L' the inverse of a positive definite matrix."""
+    flipped = np.linalg.cholesky(precision[::-1, ::-1])  # precision = U U', U upper: then L = U'^-1
+    return linalg.solve_triangular(flipped[::-1, ::-1].T, np.eye(len(precision)), lower=True)
+
+
+class Evaluated(NamedTuple):
+    """A normal on fixed draws: its ELBO there, up to a constant, and whitened scores."""
+
+    at: Gaussian
+    elbo: float
+    scores: Float[np.ndarray, "draws D"]
+    spread: float
+
+
+def evaluate(target: Target, q: Gaussian, noise: np.ndarray) -> Evaluated:
+    """ELBO and scores; draws at which the density is zero make the ELBO -inf, and push nowhere."""
+    values, slopes = target.slopes(q.at(noise))
+    spread = float(np.abs(values[np.isfinite(values)]).max(initial=1.0))
+    return Evaluated(q, float(values.mean()) + q.entropy(), slopes @ q.scale, spread)
+
+
+class Step(NamedTuple):
+    """Where a natural-gradient step inside a trust region leads; `nats` is KL to there, of the same step unbounded."""
+
+    to: Gaussian
+    nats: float
+    is_whole: bool
+
+
+def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float) -> Step:
+    """The KL step towards the normal that the regression speaks of, as far as the radius and the cone allow.
+
+    In the frame of q:  W = I + rho (B - I),   shift = rho W^-1 a,   covariance W^-1."""
+    eye, rho = np.eye(len(slope)), 1.0
+    for _ in range(200):
+        w, v = np.linalg.eigh(eye + rho * (curvature - eye))
+        if w.min() > 0.1:
+            shift = rho * (v @ ((v.T @ slope) / w))
+            nats = 0.5 * float((1 / w - 1 + np.log(w)).sum() + shift @ shift)
+            if nats <= radius:
+                break
+        rho *= 0.6
+    scale = np.linalg.cholesky(q.scale @ ((v / w) @ v.T) @ q.scale.T)
+    return Step(q._replace(mean=q.mean + q.scale @ shift, scale=scale), nats, rho == 1.0)
+
+
+def fit(
+    target: Target,
+    start: Gaussian,
+    seed: int,
+    max_draws: int,
+    max_gradients: int,
+    watch: Callable[[int, float], None] | None = None,
+) -> Gaussian:
+    """The normal nearest to the target, by the ELBO.
+
+    Args:
+      target: the density.
+      start: where to begin.
+      seed: of the draws.
+      max_draws: fixed draws are never more.
+      max_gradients: no set of draws is begun that would need more, those of the target so far included.
+      watch: told gradients and ELBO after each step.
+    """
+    dim, level, radius, refused = len(start.mean), 0, 1.0, 0
+    noise = noise_of(max(32, 4 * dim), dim, [seed, level])
+    now, trace = evaluate(target, start, noise), []
+    while True:
+        slope, curvature, sds = _regressed(noise, now.scores)
+        doubt = 0.5 * float((sds**2).sum()) * (1 + dim / 2)  # nats that noise alone makes of a step
+        trial = step(now.at, slope, curvature, radius)
+        settled = trial.is_whole and trial.nats < max(0.5 * doubt, 1e-7)
+        spent = target.num_gradients + len(noise) > max_gradients
+        if not settled and not spent:
+            then = evaluate(target, trial.to, noise)
+            slack = 1e-3 * trial.nats + 10 * target.epsilon * now.spread
+            if then.elbo >= now.elbo - slack:
+                radius = min(2 * radius, WIDEST) if not trial.is_whole or trial.nats > 0.25 * radius else radius
+                now, refused = then, 0
+                trace.append(now.elbo)
+                if watch is not None:
+                    watch(target.num_gradients, now.elbo)
+                if _unbounded(now.at, start):
+                    return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
+                continue
+            refused, radius = refused + 1, trial.nats / 4
+            if refused <= 3 and radius >= doubt:
+                continue
+        elif settled:
+            now = now._replace(at=trial.to)
+        done = now.at._replace(elbo=now.elbo, trace=tuple(trace))
+        if settled and doubt < NATS and sds.max() < SDS:
+            return done._replace(ended=Ended.CONVERGED)
+        more = min(4 * len(noise), max_draws)
+        if more <= len(noise):
+            return done._replace(ended=Ended.LIMITED)
+        if spent or target.num_gradients + 2 * more > max_gradients:
+            return done._replace(ended=Ended.LIMITED if settled else Ended.SPENT)
+        level, radius, refused = level + 1, 1.0, 0
+        noise = noise_of(more, dim, [seed, level])
+        now = evaluate(target, now.at, noise)
+
+
+def _regressed(noise: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """a, B, and the standard errors of a, in posterior standard deviations."""
+    slope, curvature = regression(noise, scores, diagonal=False, xp=np)
+    left = scores - slope + noise @ curvature
+    count, dim = noise.shape
+    return slope, curvature, np.sqrt((left**2).sum(0) / max(count - dim - 1, 1) / count)
+
+
+def _unbounded(q: Gaussian, start: Gaussian) -> bool:
+    """A variance, or a distance gone, beyond all scales of the start: the density is improper."""
+    far = np.abs(q.mean - start.mean) / np.maximum(np.sqrt((start.scale**2).sum(1)), 1e-12)
+    wide = np.sqrt((q.scale**2).sum(1)) / np.maximum(np.sqrt((start.scale**2).sum(1)), 1e-12)
+    return bool(max(far.max(), wide.max()) > 1e6)

@@ -1,0 +1,60 @@
+"""What `vijax.auto` says of its own fit: how sure the bound is, which modes there were, whether to trust the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+
+class Estimate(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    standard_error: float
+
+    def __str__(self) -> str:
+        digits = 3 if self.standard_error < 0.1 else 2
+        return f"{self.value:.{digits}f} ± {self.standard_error:.{digits}f}"
+
+
+class Place(NamedTuple):
+    """A mode that the starts found.
+
+    Attributes:
+      values: of the variables there, by name.
+      log_density: of the free coordinates there.
+      elbo: of the normal with the curvature there, rough; None where another mode is far above it.
+      count: starts that ended there.
+    """
+
+    values: dict[str, Any]
+    log_density: float
+    elbo: float | None
+    count: int
+
+
+class Report(NamedTuple):
+    """See `vijax.auto`.
+
+    Attributes:
+      elbo: on draws that the fit has not seen, with its standard error.
+      modes: that the starts found, best first.
+      khat: shape of the tail of the importance ratios p / q (Vehtari et al. 2024).
+      ended: why the fit stopped, in words.
+      verdict: whether to trust it, in plain words.
+      num_gradients: points at which the gradient was evaluated, starts included.
+      log_ratios: log p - log q at draws, which weight them.
+      coordinates: those draws, in free coordinates.
+    """
+
+    elbo: Estimate
+    modes: Sequence[Place]
+    khat: float
+    ended: str
+    verdict: str
+    num_gradients: int
+    log_ratios: Float[np.ndarray, " draws"]
+    coordinates: Float[np.ndarray, "draws D"]

@@ -1,0 +1,70 @@
+"""A log density at many points, as arrays of float64 on the host, in programs of one shape."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from vijax.compiler import kept, step_jit
+from vijax.models.density import Density
+
+AT_ONCE = 8
+"""Points in one call: as many as there are starts, so that these and all draws share a program."""
+
+
+class Target:
+    """log p of free coordinates.
+
+    Attributes:
+      dim: D.
+      num_gradients: points at which a gradient was evaluated so far.
+      epsilon: relative rounding of its values.
+    """
+
+    def __init__(self, model: Density, data: PyTree):
+        self.dim = model.variables.dim
+        self.num_gradients = 0
+        self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
+        self._model, self._data = model, jax.tree.map(jnp.asarray, data)
+
+    def slopes(
+        self, x: Float[np.ndarray, "points D"]
+    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points D"]]:
+        """Values and gradients. What is not finite is -inf, with a gradient of zero."""
+        self.num_gradients += len(x)
+        values, slopes = self._over(_slopes, x)
+        bad = ~(np.isfinite(values) & np.isfinite(slopes).all(1))
+        return np.where(bad, -np.inf, values), np.where(bad[:, None], 0.0, slopes)
+
+    def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
+        """Values alone; NaN counts as -inf."""
+        (values,) = self._over(_values, x)
+        return np.where(np.isnan(values), -np.inf, values)
+
+    def _over(self, ask: Callable, x: np.ndarray) -> list[np.ndarray]:
+        program = kept(self._model, ask, lambda model: step_jit(ask(model)))
+        parts = []
+        for start in range(0, len(x), AT_ONCE):
+            some = x[start : start + AT_ONCE]
+            padded = np.concatenate([some, np.repeat(some[:1], AT_ONCE - len(some), 0)])
+            parts.append(program(jnp.asarray(padded, jnp.result_type(float)), self._data))
+        return [np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x)] for i in range(len(parts[0]))]
+
+
+def _slopes(of: weakref.ref[Density]) -> Callable[..., Any]:
+    return lambda x, data: jax.vmap(jax.value_and_grad(lambda z: _total(of, z, data)))(x)
+
+
+def _values(of: weakref.ref[Density]) -> Callable[..., Any]:
+    return lambda x, data: (jax.vmap(lambda z: _total(of, z, data))(x),)
+
+
+def _total(of: weakref.ref[Density], z: Array, data: PyTree) -> Float[Array, ""]:
+    model: Any = of()
+    return model.log_prior_at(z) + jnp.sum(model.log_liks_at(z, data))

@@ -1,0 +1,89 @@
+"""Natural gradients of any log density by least squares of its scores on draws (Salimans and Knowles 2013).
+
+With x = m + L e, e ~ N(0, I), and whitened scores h = L' grad log p(x), the regression  h ~ a - B e  has, by Stein's
+identities, the limits  a = L' E_q[grad log p]  and  B = -L' E_q[hess log p] L.  So the message, grad_mu E_q[log p], is
+
+    (P* m + L^-T a, -P* / 2),     P* = L^-T B L^-1,
+
+which asks for no Hessian. The noise of draws cancels in the residuals: on a normal target the message is exact with D +
+1 draws, where the covariance of draws with scores would have an error of 1 / sqrt(draws).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_integers
+from vijax.estimator.base import Estimator
+from vijax.families import Family, MultivariateNormal, Normal
+from vijax.families.matrices import matvec, solve_lower, transpose
+
+
+@dataclasses.dataclass(frozen=True)
+class least_squares(Estimator):
+    """The message of a normal or multivariate normal global from gradients of the bound at draws.
+
+    Args:
+      num_samples: draws a step. A full covariance is exact on normal targets from D + 1 draws on, mean field with
+        enough draws for the same regression; with fewer each coordinate's score is regressed on that coordinate
+        alone (mean field), or the curvature is the covariance of draws and scores (full covariance): noise that a
+        decreasing step size averages.
+
+    Raises:
+      ValueError: fewer than two draws; a global of another family.
+    """
+
+    num_samples: int = 32
+
+    def __post_init__(self) -> None:
+        require_integers(2, num_samples=self.num_samples)
+
+    def place(
+        self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
+    ) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """See `Estimator`."""
+        known = isinstance(q, Normal | MultivariateNormal) and len(q.batch_shape) == (1 if isinstance(q, Normal) else 0)
+        require(known, "estimator", f"one for a {type(q).__name__} of batch shape {q.batch_shape}", repr(self))
+        stats = q.sample_stats(key)
+        return stats, lambda slope: (stats.value, slope.value)  # type: ignore[attr-defined]
+
+    def message(self, q: Any, said: PyTree, values: Float[Array, " draws"]) -> Family:
+        """See `Estimator`; `said` are the draws and the scores there."""
+        del values
+        draws, scores = said
+        mean = q.mean()
+        if isinstance(q, Normal):
+            sd = jnp.sqrt(q.variance)
+            slope, curvature = regression((draws - mean) / sd, scores * sd, diagonal=True)
+            precision = curvature / q.variance
+            return q.with_naturals([precision * mean + slope / sd, -0.5 * precision])
+        root = jnp.linalg.cholesky(q.precision)  # P = R R', L = R^-T
+        noise = matvec(transpose(root), draws - mean)
+        slope, curvature = regression(noise, solve_lower(root, scores), diagonal=False)
+        precision = root @ curvature @ transpose(root)
+        return q.with_naturals([precision @ mean + root @ slope, -0.5 * precision])
+
+
+def regression(
+    noise: Float[Array, "draws D"], scores: Float[Array, "draws D"], diagonal: bool, xp: Any = jnp
+) -> tuple[Float[Array, " D"], Float[Array, "D D"] | Float[Array, " D"]]:
+    """a and B of  scores ~ a - B noise;  B symmetric, or its diagonal alone. `xp` is `jax.numpy`, or NumPy for float64
+    whatever the working precision."""
+    count, dim = noise.shape
+    center = xp.mean(noise, 0)
+    spread, level = noise - center, xp.mean(scores, 0)
+    if count > dim + 1:
+        slopes = xp.linalg.solve(spread.T @ spread, spread.T @ (scores - level))  # -B', up to asymmetry
+        curvature = -0.5 * (slopes + slopes.T)
+        slope = level - center @ slopes
+        return slope, xp.diagonal(curvature) if diagonal else curvature
+    if diagonal:
+        curvature = -xp.sum(spread * (scores - level), 0) / xp.sum(spread**2, 0)
+        return level + curvature * center, curvature
+    product = spread.T @ (scores - level) / (count - 1)
+    return level, -0.5 * (product + product.T)

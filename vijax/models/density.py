@@ -1,0 +1,251 @@
+"""Models as log densities: nothing is conjugate, all variables are free (level 4 of the design).
+
+    log p(values) + log |d values / d x| as a function of x, any vector of real numbers,
+
+is what a guide q(x) is fitted to: ELBO = E_q[that] + H(q) (Kucukelbir et al. 2017, eq. 5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import by_value
+from vijax.arrays import check_finite, check_lengths, check_numbers
+from vijax.batch import Minibatch, fill_padding, weighted_sum
+from vijax.checks import require
+from vijax.families import Product
+from vijax.guides import Guide, Z, full_rank
+from vijax.model import Hyper, LocalElbo, Model, num_arguments
+from vijax.variables import Free, Variables
+
+Values = Mapping[str, Any]
+
+
+class Frame(NamedTuple):
+    """Coordinates relative to a place and a scale, x = shift + scale z: in those of a good guess every posterior is
+    near N(0, I), and float32 holds it however correlated its variables are.
+
+    Attributes:
+      shift: (D,).
+      scale: lower triangle (D, D), or standard deviations (D,).
+    """
+
+    shift: Float[Array, " D"]
+    scale: Float[Array, "D D"] | Float[Array, " D"]
+
+    def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
+        """x."""
+        return self.shift + (self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z)
+
+    def log_det(self) -> Float[Array, ""]:
+        """log |d x / d z|."""
+        scales = self.scale if jnp.ndim(self.scale) == 1 else jnp.diagonal(self.scale)
+        return jnp.sum(jnp.log(jnp.abs(scales)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Density(Model):
+    """A model whose variables are all free; made by `density`.
+
+    Attributes:
+      variables: what they are.
+      log_prior: values -> scalar.
+      log_lik: (values, group) -> scalar; None where the prior is all there is.
+      is_whole: the data are one group, whatever they are.
+      guide: the family of q.
+      frame: of its coordinates; None is the free coordinates themselves.
+    """
+
+    variables: Variables
+    log_prior: Callable[[Values], Array]
+    log_lik: Callable[[Values, PyTree], Array] | None
+    is_whole: bool
+    guide: Guide
+    frame: Frame | None = None
+
+    def values_at(self, z: Float[Array, " D"]) -> tuple[dict[str, Any], Float[Array, ""]]:
+        """The variables' values at coordinates of the guide, and the log determinant of the map."""
+        x = z if self.frame is None else self.frame.point(z)
+        values, log_det = self.variables.values(x)
+        return values, log_det if self.frame is None else log_det + self.frame.log_det().astype(z.dtype)
+
+    def log_prior_at(self, z: Float[Array, " D"]) -> Float[Array, ""]:
+        """Log prior of the coordinates of the guide."""
+        values, log_det = self.values_at(z)
+        return _scalar(self.log_prior(values), "log_density" if self.log_lik is None else "log_prior") + log_det
+
+    def log_liks_at(self, z: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
+        """Log likelihood of each group."""
+        values, _ = self.values_at(z)
+        lik = self.log_lik
+        if lik is None:
+            return jnp.zeros(jax.tree.leaves(data)[0].shape[0], z.dtype)
+        name = "log_density" if self.is_whole else "log_lik"
+        return jax.vmap(lambda group: _scalar(lik(values, group), name))(data)
+
+    def with_guide(self, guide: Guide, frame: Frame | None = None) -> Density:
+        """The same density, for q of another family or in another frame."""
+        if guide == self.guide and frame is None:
+            return self
+        other = dataclasses.replace(self, guide=guide, frame=frame or self.frame)
+        return _bound_to(other) if frame is not None else by_value.of(self, _Guided(self, guide)).model
+
+
+@dataclasses.dataclass(frozen=True)
+class _Guided:
+    """One model for each guide, so that a rebuilt algorithm compiles nothing."""
+
+    density: Density
+    guide: Guide
+    model: Density = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", _bound_to(dataclasses.replace(self.density, guide=self.guide)))
+
+
+@by_value.by_value
+def density(
+    variables: Mapping[str, Free | PyTree],
+    log_density: Callable[..., Any] | None = None,
+    *,
+    log_prior: Callable[[Values], Any] | None = None,
+    log_lik: Callable[[Values, PyTree], Any] | None = None,
+    guide: Guide | None = None,
+) -> Density:
+    """A model from a log density of free variables.
+
+    Args:
+      variables: names to `vijax.free(shape, support)`, or to trees of these.
+      log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint density, up to a
+        constant, at values `x[name]` in their supports. Jacobians are ours.
+      log_prior: in its place, `log_prior(x)`, counted once a step,
+      log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
+        groups of a minibatch and scaled by N / S; the prior is not.
+      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another: `vijax.advi(model, guide=...)`.
+
+    Returns:
+      A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`.
+
+    Raises:
+      ValueError: variables that are none, neither or both forms of a density, one that returns an array or an integer,
+        that reads a name that is no variable; when used, one that is not finite anywhere.
+
+    A normal mean with a scale of half-normal prior:
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> from jax.scipy.stats import norm
+    >>> model = density(
+    ...     {"mean": free(), "scale": free(support="positive")},
+    ...     log_prior=lambda x: norm.logpdf(x["mean"], 0, 10) + norm.logpdf(x["scale"], 0, 5),
+    ...     log_lik=lambda x, y: norm.logpdf(y, x["mean"], x["scale"]))
+    >>> fit = vi.auto(model, jnp.array([1.0, 2.0, 3.0, 4.0]), key=jax.random.key(0))
+    >>> draws = fit.sample(jax.random.key(1), 4000)
+    >>> print(f"{draws['mean'].mean():.1f}, scale above 0: {bool(jnp.all(draws['scale'] > 0))}")
+    2.5, scale above 0: True
+    """
+    known = Variables.of(variables)
+    both = log_prior is not None or log_lik is not None
+    remedy = "Give log_density alone, or log_prior and log_lik."
+    require((log_density is None) == both, "log_density", "one form of the density", _given(log_density, both), remedy)
+    if log_density is None:
+        require(log_prior is not None, "log_prior", "a function of the values", "none", remedy)
+        parts: dict[str, Any] = {"log_prior": log_prior, "log_lik": log_lik, "is_whole": log_lik is None}
+    elif num_arguments(log_density) > 1:
+        parts = {"log_prior": lambda x: jnp.zeros(()), "log_lik": log_density, "is_whole": True}
+    else:
+        parts = {"log_prior": log_density, "log_lik": None, "is_whole": True}
+    _check_prior(known, parts["log_prior"], "log_prior" if log_density is None else "log_density")
+    return _bound_to(_unbound(variables=known, guide=guide or full_rank(), **parts))
+
+
+def _given(log_density: Any, both: bool) -> str:
+    return "both" if log_density is not None and both else "none"
+
+
+def _unbound(**fields: Any) -> Density:
+    nothing: Any = None
+    return Density(hyper={}, prior=nothing, local_elbo=nothing, init=nothing, **fields)
+
+
+def _bound_to(density: Density) -> Density:
+    """With the functions that an algorithm reads, of these very fields."""
+    dtype = jnp.result_type(float)
+    start = lambda mean, sd: Product({Z: density.guide.at(mean, sd)})
+    dim = density.variables.dim
+
+    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+        del hyper, key, estep
+        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+        each = density.log_liks_at(stats[Z].value, jax.tree.map(jnp.asarray, data))
+        weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None)
+
+    def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+        del hyper, batch
+        if density.frame is not None:
+            return prior
+        return start(jax.random.uniform(key, (dim,), dtype, -2.0, 2.0), 0.1)
+
+    return dataclasses.replace(
+        density,
+        prior=lambda hyper: start(jnp.zeros(dim, dtype), 1.0),
+        local_elbo=local_elbo,
+        init=init,
+        global_elbo=lambda hyper, stats: density.log_prior_at(stats[Z].value),
+        free=(Z,),
+        one_group=density.is_whole,
+        check_data=lambda data: _check_data(density, data),
+        values=lambda draws: {**{n: x for n, x in draws.items() if n != Z}, **_values(density, draws[Z])},
+    )
+
+
+def _values(density: Density, z: Float[Array, "draws D"]) -> dict[str, Any]:
+    return jax.vmap(lambda z: density.values_at(z)[0])(z)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+def _scalar(x: Any, argument: str) -> Float[Array, ""]:
+    """What a density returned, checked."""
+    shape, dtype = jnp.shape(x), jnp.result_type(x)
+    require(shape == (), argument, "one number", f"an array of shape {shape}", "Sum over its terms: jnp.sum(...).")
+    real = jnp.issubdtype(dtype, jnp.floating)
+    require(real, argument, "a real number", f"one of type {dtype}", "A density of floats has a gradient; this has none.")
+    return jnp.asarray(x)
+
+
+def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> None:
+    """ValueError where a density of values alone reads what there is not, or returns no number."""
+    x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
+    try:
+        jax.eval_shape(lambda x: _scalar(log_prior(variables.values(x)[0]), argument), x)
+    except KeyError as error:
+        require(False, argument, f"a function of the variables {variables.names}", f"one that reads {error}")
+
+
+def _check_data(density: Density, data: PyTree) -> None:
+    """ValueError where the data are none that the density reads, or it is finite nowhere that a fit may start."""
+    if density.log_lik is not None:
+        check_numbers(data)
+        check_finite(data)
+        if not density.is_whole:
+            check_lengths(data)
+    key = jax.random.key(0)
+    starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -2.0, 2.0)
+    groups = jax.tree.map(lambda x: jnp.asarray(x)[:64], data)
+
+    def total(z: Array) -> Array:
+        return density.log_prior_at(z) + jnp.sum(density.log_liks_at(z, groups))
+
+    try:
+        at = np.asarray(jax.jit(jax.vmap(total))(starts))
+    except KeyError as error:
+        require(False, "log_lik", f"a function of the variables {density.variables.names}", f"one that reads {error}")
+    remedy = "Look for logarithms of zero and supports that the variables do not declare."
+    require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)

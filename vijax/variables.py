@@ -1,0 +1,134 @@
+"""Free variables: unknowns without a conjugate prior, by name, shape and support; and their free coordinates.
+
+All free variables of a model together are one vector of real numbers, x = (coordinates of the first, ...), which a
+guide has a density of. Their values are a smooth map of it (`vijax.constrain`), and a density of values becomes one of
+coordinates with the log determinant of that map (Kucukelbir et al. 2017, section 2.3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from vijax import constrain
+from vijax.checks import require
+from vijax.constrain import Constraint
+
+SUPPORTS: dict[str, Callable[[], Constraint]] = {
+    "real": constrain.real,
+    "positive": constrain.positive,
+    "unit interval": constrain.unit_interval,
+    "simplex": constrain.simplex,
+    "ordered": constrain.ordered,
+    "positive definite": constrain.positive_definite,
+    "correlation Cholesky": constrain.correlation_cholesky,
+}
+"""By the words that `free` takes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Free:
+    """See `free`."""
+
+    shape: tuple[int, ...]
+    support: Constraint
+
+    @property
+    def free_shape(self) -> tuple[int, ...]:
+        """Shape of its coordinates."""
+        return self.support.free_shape(self.shape)
+
+
+def free(shape: int | tuple[int, ...] = (), support: str | Constraint = "real") -> Free:
+    """An unknown of which nothing is said but its shape and its support.
+
+    Args:
+      shape: of a value; () is a number.
+      support: "real", "positive", "unit interval", "simplex" (over the last axis), "ordered" (increasing over the last
+        axis), "positive definite" (over the last two), "correlation Cholesky" (the lower factor of a correlation
+        matrix), or a constraint of `vijax.constrain`, such as `vijax.constrain.interval(-1.0, 1.0)`.
+
+    Raises:
+      ValueError: a support that there is not, or that has no values of that shape.
+
+    >>> free(3, "simplex").free_shape
+    (2,)
+    """
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    require(all(isinstance(n, int) and n > 0 for n in shape), "shape", "positive integers", shape)
+    known = isinstance(support, Constraint) or support in SUPPORTS
+    require(known, "support", f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain", repr(support))
+    made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support]())
+    made.support.free_shape(shape)  # says so where there can be no such value
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Variables:
+    """Free variables by name, as one vector of coordinates; hashed by value."""
+
+    leaves: tuple[Free, ...]
+    structure: Any
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Variables:
+        """From a mapping of names to `free(...)`, or to trees of such.
+
+        Raises:
+          ValueError: anything else.
+        """
+        remedy = "Such as {'scale': vijax.free(support='positive')}."
+        named = isinstance(tree, Mapping) and bool(tree) and all(isinstance(name, str) for name in tree)
+        got = type(tree).__name__ if not isinstance(tree, Mapping) else list(tree)
+        require(named, "variables", "a mapping of names to vijax.free(...)", got, remedy)
+        leaves, structure = jax.tree.flatten(dict(tree), is_leaf=lambda x: isinstance(x, Free))
+        for leaf in leaves:
+            require(isinstance(leaf, Free), "variables", "vijax.free(...) for each", repr(leaf), remedy)
+        return cls(tuple(leaves), structure)
+
+    @property
+    def dim(self) -> int:
+        """How many coordinates there are."""
+        return sum(math.prod(leaf.free_shape) for leaf in self.leaves)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the variables."""
+        return list(self.structure.unflatten(self.leaves))
+
+    def values(self, x: Float[Array, " D"]) -> tuple[dict[str, Any], Float[Array, ""]]:
+        """The values at coordinates, and the log determinant of the map there."""
+        parts = list(zip(self.leaves, self._split(x), strict=True))
+        log_det = sum((leaf.support.log_det(part) for leaf, part in parts), jnp.zeros((), x.dtype))
+        return self.structure.unflatten([leaf.support.point(part) for leaf, part in parts]), log_det
+
+    def coordinates(self, values: PyTree) -> Float[Array, " D"]:
+        """The coordinates of values."""
+        leaves = self.structure.flatten_up_to(dict(values))
+        parts = [leaf.support.free(jnp.asarray(x)) for leaf, x in zip(self.leaves, leaves, strict=True)]
+        return jnp.concatenate([jnp.ravel(part) for part in parts])
+
+    def coordinate_names(self) -> list[str]:
+        """Of each coordinate the variable's name, with its place where it has several."""
+        paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(range(len(self.leaves))))
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+        sizes = [math.prod(leaf.free_shape) for leaf in self.leaves]
+        return [
+            name if size == 1 else f"{name}[{i}]"
+            for name, size in zip(names, sizes, strict=True)
+            for i in range(size)
+        ]
+
+    def _split(self, x: Array) -> list[Array]:
+        parts, start = [], 0
+        for leaf in self.leaves:
+            size = math.prod(leaf.free_shape)
+            parts.append(x[start : start + size].reshape(leaf.free_shape))
+            start += size
+        return parts
