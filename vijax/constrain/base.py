@@ -1,0 +1,46 @@
+"""What a constraint is."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+class Constraint(abc.ABC):
+    """A set of arrays and a smooth map onto it from free coordinates.
+
+    Wrong shapes raise ValueError, under `jit` too. Points are not looked at: of one outside the set, `free` is NaN or
+    infinite, and `holds` says so.
+    """
+
+    @abc.abstractmethod
+    def free(self, x: Float[Array, "*shape"]) -> Float[Array, "*free"]:
+        """Coordinates of a point."""
+
+    @abc.abstractmethod
+    def point(self, free: Float[Array, "*free"]) -> Float[Array, "*shape"]:
+        """The point that coordinates stand for."""
+
+    @abc.abstractmethod
+    def log_det(self, free: Float[Array, "*free"]) -> Float[Array, ""]:
+        """log |det d point / d free|, the sum over all that the array holds."""
+
+    @abc.abstractmethod
+    def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
+        """Which numbers of an array satisfy it."""
+
+    def free_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Shape of the free coordinates of an array of that shape.
+
+        Raises:
+          ValueError: no such array can satisfy the constraint.
+
+        >>> from vijax.constrain import positive_definite, simplex
+        >>> simplex().free_shape((7, 3)), positive_definite().free_shape((4, 4))
+        ((7, 2), (10,))
+        """
+        return jax.eval_shape(self.free, jax.ShapeDtypeStruct(tuple(shape), jnp.result_type(float))).shape
