@@ -285,7 +285,7 @@ def ngvi(
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
-    >>> fit = vi.fit(ngvi(model), num_steps=50, key=jax.random.key(0))
+    >>> fit = vi.fit(ngvi(model), num_steps=300, key=jax.random.key(0))
     >>> print(fit.posterior["free"].mean().round(2), round(float(fit.posterior["free"].cov[0, 0]), 2))
     [3. 3.] 1.0
     """

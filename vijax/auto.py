@@ -31,8 +31,10 @@ from vijax.trust import psis
 
 MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
-CHECKS = 1000
-"""Fresh draws on which a fit is judged."""
+ARRIVED = 0.5
+"""Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
+CHECKS, SCRAMBLES = 1024, 8
+"""Fresh draws on which a fit is judged, and of how many independent scrambles of a Sobol sequence they are."""
 
 
 def auto(
@@ -127,10 +129,10 @@ def _best_start(target: Target, places: list[tuple[Mode, int]], seed: int) -> tu
         if mode.value < places[0][0].value - 10 - target.dim:
             elbos.append(None)
             continue
-        q = gaussian.laplace(target, mode)
+        q, promised = gaussian.laplace(target, mode)
         values = target.values(q.at(noise))
         elbo = float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()
-        elbos.append(elbo)
+        elbos.append(elbo if promised < ARRIVED else None)
         best = q._replace(elbo=elbo) if best is None or elbo > best.elbo else best
     assert best is not None
     return best, elbos + [None] * (len(places) - len(elbos))
@@ -144,25 +146,43 @@ def _report(
     elbos: list[float | None],
     seed: int,
 ) -> Report:
-    noise = np.random.default_rng([seed, 7]).standard_normal((CHECKS, target.dim))
-    is_full = q.scale.ndim == 2
-    draws = q.at(noise) if is_full else q.mean + noise * q.scale
-    scales = np.diag(q.scale) if is_full else q.scale
-    log_q = -0.5 * (noise**2).sum(1) - 0.5 * target.dim * np.log(2 * np.pi) - np.log(scales).sum()
+    noise = np.concatenate([gaussian.noise_of(CHECKS // SCRAMBLES, target.dim, [seed, 7, i]) for i in range(SCRAMBLES)])
+    draws = q.at(noise)
+    log_q = -0.5 * ((noise**2).sum(1) + target.dim) + target.dim / 2 - q.entropy() + 0.5 * target.dim
     ratios = target.values(draws) - log_q
-    finite = ratios[np.isfinite(ratios)]
-    elbo = Estimate(float(np.mean(ratios)), float(finite.std() / np.sqrt(CHECKS)))
-    khat = float(psis(ratios).khat) if len(finite) > 10 else float("inf")
-    at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
-    shown = [Place(at(m), m.value, e, n) for (m, n), e in zip(places[:4], elbos[:4], strict=True)]
-    words = verdict(q.ended, elbo, khat, shown, is_full)
+    means = ratios.reshape(SCRAMBLES, -1).mean(1)
+    elbo = Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(SCRAMBLES)))
+    khat = float(psis(ratios).khat)
+    shown = _shown(model, q, places, elbos)
+    words = verdict(q, khat, shown)
     return Report(elbo, shown, khat, str(q.ended), words, target.num_gradients, ratios, draws)
+
+
+def _shown(
+    model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]
+) -> list[Place]:
+    """The modes as places; those that lie where q does are one, however far their searches got."""
+    inside = lambda mode: q.distance(mode.x) < target_distance(len(mode.x))
+    at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
+    known = list(zip(places, elbos, strict=True))
+    own = [((mode, n), elbo) for (mode, n), elbo in known if inside(mode)]
+    others = [((mode, n), elbo) for (mode, n), elbo in known if not inside(mode)]
+    shown = [Place(at(mode), mode.value, elbo, n) for (mode, n), elbo in others if elbo is not None]
+    if own:  # they lead, also where another's curvature promised more
+        (best, _), elbo = own[0]
+        shown = [Place(at(best), best.value, elbo, sum(n for (_, n), _ in own)), *shown]
+    return shown
+
+
+def target_distance(dim: int) -> float:
+    """Squared distance from the mean of a normal, in standard deviations, within which its draws lie."""
+    return dim + 6 * float(np.sqrt(2 * dim))
 
 
 def _as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
     dtype = jnp.result_type(float)
-    guide = guides.full_rank() if q.scale.ndim == 2 else guides.mean_field()
+    guide = guides.full_rank() if q.is_full else guides.mean_field()
     framed = model.with_guide(guide, Frame(jnp.asarray(q.mean, dtype), jnp.asarray(q.scale, dtype)))
     alg: Algorithm = ngvi(framed)
     key_init, _, _ = keys.of_run(key)

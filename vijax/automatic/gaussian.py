@@ -21,10 +21,16 @@ from vijax.automatic.ascent import Mode
 from vijax.automatic.target import Target
 from vijax.estimator.least_squares import regression
 
-NATS, SDS = 2e-3, 0.05
+NATS, SDS = 2e-3, 0.02
 """What the noise of draws may make of a step where the fit ends: nats, and posterior standard deviations of the mean."""
 WIDEST = 10.0
-"""Nats."""
+"""Nats that a step may go at most."""
+FEWEST_STEPS = 4
+"""More fixed draws are taken where so many evaluations of them are left."""
+MOST_POLISHED = 10_000
+"""Steps on fresh draws."""
+NEAR = 0.3
+"""Nats of noise in a step below which fresh draws are averaged: the messages are then nearly linear in q."""
 
 
 class Ended(enum.StrEnum):
@@ -41,10 +47,11 @@ class Gaussian(NamedTuple):
 
     Attributes:
       mean: (D,).
-      scale: lower triangle.
+      scale: lower triangle (D, D), or standard deviations (D,).
       elbo: on the draws of the fit; the normaliser of a normal included.
       ended: why the fit stopped.
       trace: ELBO after each step taken.
+      error: of the means by the noise of the draws, in posterior standard deviations, the worst.
     """
 
     mean: Float[np.ndarray, " D"]
@@ -52,14 +59,27 @@ class Gaussian(NamedTuple):
     elbo: float
     ended: Ended = Ended.SPENT
     trace: tuple[float, ...] = ()
+    error: float = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has a full covariance."""
+        return self.scale.ndim == 2
 
     def at(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
         """Draws, from standard normal noise."""
-        return self.mean + noise @ self.scale.T
+        return self.mean + (noise @ self.scale.T if self.is_full else noise * self.scale)
 
     def entropy(self) -> float:
         """In nats."""
-        return float(np.log(np.diag(self.scale)).sum() + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
+        scales = np.diag(self.scale) if self.is_full else self.scale
+        return float(np.log(scales).sum() + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
+
+    def distance(self, x: Float[np.ndarray, " D"]) -> float:
+        """Squared, from the mean, in standard deviations."""
+        gap = x - self.mean
+        whitened = linalg.solve_triangular(self.scale, gap, lower=True) if self.is_full else gap / self.scale
+        return float(whitened @ whitened)
 
 
 def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
@@ -70,7 +90,14 @@ def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
     return np.concatenate([half, -half])
 
 
-def laplace(target: Target, mode: Mode, widest: float = 2.0) -> Gaussian:
+class Laplace(NamedTuple):
+    """The normal at a mode; and how many nats above it Newton's step sees, which are few where the search arrived."""
+
+    q: Gaussian
+    promised: float
+
+
+def laplace(target: Target, mode: Mode, widest: float = 2.0) -> Laplace:
     """The normal at a mode with the curvature there, no coordinate's standard deviation above `widest`: where a mode is
     flat, or no mode, the whole step would lead astray. The Hessian is of central differences."""
     dim, width = len(mode.x), 0.1 if target.epsilon > 1e-10 else 1e-3
@@ -80,7 +107,9 @@ def laplace(target: Target, mode: Mode, widest: float = 2.0) -> Gaussian:
     units = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1 / widest**2))
     w, v = np.linalg.eigh(-0.5 * (hessian + hessian.T) * units * units[:, None])
     precision = (v * np.abs(w)) @ v.T + np.diag((units / widest) ** 2)
-    return Gaussian(mode.x, units[:, None] * root_of_inverse(precision), -np.inf)
+    scale = units[:, None] * root_of_inverse(precision)
+    whitened = 0.5 * (slopes[:dim] + slopes[dim:]).mean(0) @ scale
+    return Laplace(Gaussian(mode.x, scale, -np.inf), 0.5 * float(whitened @ whitened))
 
 
 def root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:
@@ -113,11 +142,11 @@ class Step(NamedTuple):
     is_whole: bool
 
 
-def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float) -> Step:
+def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float, rho: float = 1.0) -> Step:
     """The KL step towards the normal that the regression speaks of, as far as the radius and the cone allow.
 
     In the frame of q:  W = I + rho (B - I),   shift = rho W^-1 a,   covariance W^-1."""
-    eye, rho = np.eye(len(slope)), 1.0
+    eye, asked = np.eye(len(slope)), rho
     for _ in range(200):
         w, v = np.linalg.eigh(eye + rho * (curvature - eye))
         if w.min() > 0.1:
@@ -127,7 +156,7 @@ def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float) -
                 break
         rho *= 0.6
     scale = np.linalg.cholesky(q.scale @ ((v / w) @ v.T) @ q.scale.T)
-    return Step(q._replace(mean=q.mean + q.scale @ shift, scale=scale), nats, rho == 1.0)
+    return Step(q._replace(mean=q.mean + q.scale @ shift, scale=scale), nats, rho == asked)
 
 
 def fit(
@@ -174,17 +203,35 @@ def fit(
                 continue
         elif settled:
             now = now._replace(at=trial.to)
-        done = now.at._replace(elbo=now.elbo, trace=tuple(trace))
+        done = now.at._replace(elbo=now.elbo, trace=tuple(trace), error=float(sds.max()))
         if settled and doubt < NATS and sds.max() < SDS:
             return done._replace(ended=Ended.CONVERGED)
+        if spent and not settled:
+            return done._replace(ended=Ended.LIMITED if trial.nats < doubt else Ended.SPENT)
         more = min(4 * len(noise), max_draws)
-        if more <= len(noise):
-            return done._replace(ended=Ended.LIMITED)
-        if spent or target.num_gradients + 2 * more > max_gradients:
-            return done._replace(ended=Ended.LIMITED if settled else Ended.SPENT)
+        if doubt < NEAR or more <= len(noise) or target.num_gradients + FEWEST_STEPS * more > max_gradients:
+            return _polished(target, done, doubt, sds, len(noise), [seed, level], max_gradients)
         level, radius, refused = level + 1, 1.0, 0
         noise = noise_of(more, dim, [seed, level])
         now = evaluate(target, now.at, noise)
+
+
+def _polished(
+    target: Target, q: Gaussian, doubt: float, sds: np.ndarray, size: int, seed: list[int], max_gradients: int
+) -> Gaussian:
+    """The running mean of messages on draws that are fresh at every step, the fixed ones before counted as the first:
+    their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t)."""
+    for count in range(2, MOST_POLISHED):
+        if target.num_gradients + size > max_gradients:
+            return q._replace(ended=Ended.LIMITED)
+        noise = noise_of(size, len(q.mean), [*seed, count])
+        now = evaluate(target, q, noise)
+        slope, curvature, _ = _regressed(noise, now.scores)
+        moved = step(q, slope, curvature, NEAR, rho=1 / count)
+        q = moved.to._replace(elbo=q.elbo + (now.elbo - q.elbo) / count, error=float(sds.max() / np.sqrt(count)))
+        if doubt / count < NATS and sds.max() < SDS * np.sqrt(count):
+            return q._replace(ended=Ended.CONVERGED)
+    return q._replace(ended=Ended.LIMITED)
 
 
 def _regressed(noise: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

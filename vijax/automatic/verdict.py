@@ -6,24 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vijax.automatic.gaussian import Ended
-from vijax.automatic.report import Estimate, Place
+from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.report import Place
 
 RIVAL = 5.0
 """Nats below the best within which another mode holds a share of the posterior."""
 
 
-def verdict(ended: Ended, elbo: Estimate, khat: float, modes: Sequence[Place], is_full: bool) -> str:
+def verdict(q: Gaussian, khat: float, modes: Sequence[Place]) -> str:
     """A few sentences: how it ended, what the tails say, whether there were other modes.
 
-    >>> verdict(Ended.CONVERGED, Estimate(-3.0, 0.01), 0.2, [], True)
+    >>> verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.2, [])
     'Converged. q is close to the posterior in shape (k-hat 0.20): means and sds can be used.'
     """
-    said = [ENDS[ended]]
-    if ended is Ended.UNBOUNDED:
+    said = [ENDS[q.ended].format(error=q.error)]
+    if q.ended is Ended.UNBOUNDED:
         return said[0]
     said += [_of_tails(khat), *_of_rivals(modes)]
-    if not is_full:
+    if not q.is_full:
         said.append("Variables are independent under q: its sds are too small where they are correlated.")
     return " ".join(said)
 
@@ -31,8 +31,8 @@ def verdict(ended: Ended, elbo: Estimate, khat: float, modes: Sequence[Place], i
 ENDS = {
     Ended.CONVERGED: "Converged.",
     Ended.LIMITED: (
-        "Stopped where the noise of the draws is all that is left: the means are right to about a tenth of an sd. More "
-        "draws (max_draws) would make them finer."
+        "Stopped where the noise of its draws is all that is left: it moves the means by up to {error:.2f} sd. For "
+        "less, raise max_gradients or max_draws."
     ),
     Ended.SPENT: "Not converged: it stopped at its limit of gradients. Raise max_gradients.",
     Ended.UNBOUNDED: (

@@ -142,7 +142,7 @@ def density(
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> from jax.scipy.stats import norm
     >>> model = density(
-    ...     {"mean": free(), "scale": free(support="positive")},
+    ...     {"mean": vi.free(), "scale": vi.free(support="positive")},
     ...     log_prior=lambda x: norm.logpdf(x["mean"], 0, 10) + norm.logpdf(x["scale"], 0, 5),
     ...     log_lik=lambda x, y: norm.logpdf(y, x["mean"], x["scale"]))
     >>> fit = vi.auto(model, jnp.array([1.0, 2.0, 3.0, 4.0]), key=jax.random.key(0))
