@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from vijax import by_value, describe, tree
 from vijax.axis import Axis
-from vijax.batch import Minibatch, as_minibatch, is_whole
+from vijax.batch import Minibatch, as_minibatch, is_whole, one_group
 from vijax.bound import first_bad, in_context, reads_of
 from vijax.checks import require_integers
 from vijax.choices import (
@@ -194,6 +194,8 @@ class _OfChoices:
 
     def _batch(self, batch: Any) -> Minibatch:
         """Of known size where the model knows N: some of its groups are not all of them."""
+        if self.spec.model.one_group and not isinstance(batch, Minibatch):
+            return Minibatch(one_group(batch), None)
         given = as_minibatch(batch, self.spec.num_groups, self.spec.full_data)
         known = given.num_groups is not None or self.spec.model.num_groups is None
         return given if known else given._replace(num_groups=float(self.spec.model.num_groups or 0))

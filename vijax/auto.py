@@ -60,7 +60,8 @@ def auto(
       key: of starts and draws.
       num_starts: side by side.
       max_draws: fixed draws are never more. More of them help where the end is "limited by the noise of its draws".
-      max_gradients: of a log density, in all; None is 3,000, or 40 a variable where that is more.
+      max_gradients: of a log density, in all; None is 3,000, or 40 a variable of a full covariance
+        where that is more.
 
     Returns:
       A `Fit`. Beside what every fit has: `fit.verdict`, a sentence in plain words; `fit.elbo`, with its standard error;
@@ -87,7 +88,7 @@ def auto(
     (batch,) = loader.batches(0, 1)
     groups = jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data)
     target, seed = Target(model, groups), int(jax.random.randint(key, (), 0, 2**31 - 1))
-    budget = max_gradients or max(3000, 40 * target.dim)
+    budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
     return _fitted(model, target, key, seed, num_starts, max_draws, budget)
 
 
@@ -100,7 +101,7 @@ def _fitted(
     require(bool(found), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
     places = _distinct(found)
     if target.dim > MOST_FULL:
-        q, starts = diagonal.fit(target, found[0], seed), [None] * len(places)
+        q, starts = diagonal.fit(target, found[0], seed, budget), [None] * len(places)
     else:
         q, starts = _best_start(target, places, seed)
         q = gaussian.fit(target, q, seed, max_draws, budget)

@@ -50,6 +50,11 @@ class Documents:
     max_tokens: int = dataclasses.field(metadata={"static": True})
 
 
+def one_group(data: PyTree) -> PyTree:
+    """Data, whatever they are, as a data set of one group; None as that of a model that reads none."""
+    return jax.tree.map(lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None], 0.0 if data is None else data)
+
+
 def as_minibatch(batch: Any, num_groups: float | None, full_data: bool) -> Minibatch:
     """`batch` itself, or bare data as a minibatch of a data set of `num_groups` groups.
 

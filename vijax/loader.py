@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.arrays import check_finite, check_lengths, check_numbers
-from vijax.batch import Minibatch
+from vijax.batch import Minibatch, one_group
 from vijax.model import Model
 
 
@@ -154,7 +154,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
         size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         return CorpusLoader(corpus, size or corpus.num_documents, seed, is_fixed=num_parts is not None)
     if model.one_group:
-        data = jax.tree.map(lambda x: np.asarray(x)[None], 0.0 if data is None else data)
+        data = one_group(data)
     check_numbers(data)
     (model.check_data or check_finite)(data)
     total = check_lengths(data)

@@ -53,7 +53,9 @@ class Fit(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The status, and how many steps were skipped, if any were."""
+        """The status, and how many steps were skipped, if any were; of `vijax.auto` how it ended."""
+        if self.report is not None:
+            return self.report.ended
         skipped = skipped_text(self.num_skipped, int(self.state.step))
         return f"{self.status} ({skipped})" if skipped else str(self.status)
 

@@ -1,0 +1,204 @@
+"""The default method against posteriors that are known: in closed form, or by quadrature."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+import vijax as vi
+from vijax.automatic.ascent import modes
+from vijax.automatic.gaussian import Gaussian, noise_of, step
+
+KEY = jax.random.key(0)
+
+
+def test_on_a_normal_target_the_bound_is_the_log_evidence():
+    """Linear regression with known noise: q is the posterior, ELBO = log p(y) to rounding, with no noise at all."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(30, 3)), 0.5
+    y = x @ [1.0, -2.0, 0.5] + noise * rng.normal(size=30)
+    model = vi.density(
+        {"w": vi.free(3)},
+        log_prior=lambda v: norm.logpdf(v["w"], 0, 2).sum(),
+        log_lik=lambda v, g: norm.logpdf(g[1], g[0] @ v["w"], noise),
+    )
+    fit = vi.auto(model, (x.astype(np.float32), y.astype(np.float32)), key=KEY)
+    cov = np.linalg.inv(x.T @ x / noise**2 + np.eye(3) / 4)
+    evidence = x @ x.T * 4 + noise**2 * np.eye(30)
+    exact = -0.5 * (y @ np.linalg.solve(evidence, y) + np.linalg.slogdet(2 * np.pi * evidence)[1])
+    draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["w"], np.float64)
+    sds = np.sqrt(np.diag(cov))
+    np.testing.assert_allclose(draws.mean(0) / sds, cov @ x.T @ y / noise**2 / sds, atol=0.03)
+    np.testing.assert_allclose(np.cov(draws.T) / sds / sds[:, None], cov / sds / sds[:, None], atol=0.04)
+    assert fit.elbo.value == pytest.approx(exact, abs=1e-3)
+    assert fit.elbo.standard_error < 1e-3
+    assert fit.status is vi.Status.CONVERGED
+    assert fit.report.num_gradients < 700
+    assert fit.khat < 0.5
+
+
+def test_float32_serves_variables_that_are_correlated_and_of_other_scales():
+    """Intercept and slope over the years 1950 to 2010, correlation -0.99995: in a fixed frame float32 would not hold
+    the precision."""
+    year = np.arange(1950.0, 2010.0)
+    y = 0.02 * year - 30 + 0.3 * np.random.default_rng(0).normal(size=60)
+    model = vi.density(
+        {"w": vi.free(2), "scale": vi.free(support="positive")},
+        log_prior=lambda v: norm.logpdf(v["w"][0], 0, 50) + norm.logpdf(v["w"][1], 0, 1) - v["scale"],
+        log_lik=lambda v, g: norm.logpdf(g["y"], v["w"][0] + v["w"][1] * g["year"], v["scale"]),
+    )
+    fit = vi.auto(model, {"y": y.astype(np.float32), "year": year.astype(np.float32)}, key=KEY)
+    x = np.column_stack([np.ones(60), year])
+    best = np.linalg.lstsq(x, y, rcond=None)[0]
+    sigma2 = ((y - x @ best) ** 2).sum() / 59
+    cov = np.linalg.inv(x.T @ x / sigma2 + np.diag([1 / 2500, 1.0]))
+    mean = cov @ (x.T @ y / sigma2)
+    draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["w"], np.float64)
+    assert np.all(np.abs(draws.mean(0) - mean) < 0.1 * np.sqrt(np.diag(cov)))
+    np.testing.assert_allclose(draws.std(0), np.sqrt(np.diag(cov)), rtol=0.1)
+
+
+def test_logistic_regression_against_quadrature():
+    x = np.array([-1.5, -0.5, 0.1, 0.6, 1.0, 2.0])
+    y = np.array([-1, -1, 1, -1, 1, 1.0])
+    log_p = lambda w: -0.5 * w**2 / 4 - np.log1p(np.exp(-np.outer(np.atleast_1d(w), y * x))).sum(-1)
+    grid = np.linspace(-6, 12, 6001)
+    p = np.exp(log_p(grid))
+    p /= p.sum()
+    mean = p @ grid
+    sd = np.sqrt(p @ (grid - mean) ** 2)
+    model = vi.density(
+        {"w": vi.free()}, lambda v: -v["w"] ** 2 / 8 + jnp.sum(jax.nn.log_sigmoid(jnp.asarray(y * x) * v["w"]))
+    )
+    fit = vi.auto(model, key=KEY)
+    draws = np.asarray(fit.sample(jax.random.key(1), 40_000)["w"], np.float64)
+    assert abs(draws.mean() - mean) < 0.06 * sd
+    assert abs(np.log(draws.std() / sd)) < 0.1
+
+
+def test_an_improper_density_is_called_so():
+    fit = vi.auto(vi.density({"x": vi.free(), "y": vi.free()}, lambda v: norm.logpdf(v["x"])), key=KEY)
+    assert "improper" in fit.verdict
+    assert fit.status is not vi.Status.CONVERGED
+
+
+def test_other_modes_are_told():
+    """Two well separated normals of equal weight: q is one of them, and the verdict says so."""
+    log_p = lambda v: jnp.logaddexp(norm.logpdf(v["x"], -1.5, 0.1), norm.logpdf(v["x"], 1.5, 0.1))
+    fit = vi.auto(vi.density({"x": vi.free()}, log_p), key=KEY)
+    assert len(fit.modes) == 2
+    assert sum(mode.count for mode in fit.modes) == 8
+    np.testing.assert_allclose(sorted(float(mode.values["x"]) for mode in fit.modes), [-1.5, 1.5], atol=0.05)
+    assert "another mode of similar weight" in fit.verdict
+    assert fit.elbo.value == pytest.approx(0.0, abs=0.01)
+
+
+def test_heavy_tails_are_told():
+    """A Cauchy density has no variance at all: the importance ratios of any normal have a tail that says so."""
+    fit = vi.auto(vi.density({"x": vi.free(5)}, lambda v: -jnp.sum(jnp.log1p(v["x"] ** 2))), key=KEY)
+    assert fit.khat > 0.7
+    assert "tails" in fit.verdict
+
+
+def test_a_limit_of_gradients_holds_and_is_told():
+    model = vi.density({"x": vi.free(20)}, lambda v: -jnp.sum(jnp.cosh(v["x"]) + jnp.cosh(v["x"] - v["x"][0])))
+    fit = vi.auto(model, key=KEY, max_gradients=400)
+    assert fit.report.num_gradients <= 400 + 160
+    assert "Converged" not in fit.verdict
+
+
+def test_many_variables_are_fitted_as_independent(monkeypatch):
+    """Conditional variances, as mean field has them, and the words that say so."""
+    monkeypatch.setattr(sys.modules["vijax.auto"], "MOST_FULL", 4)
+    precision = 2 * np.eye(6) - 0.8 * (np.eye(6, k=1) + np.eye(6, k=-1))
+    target = np.arange(6.0)
+    model = vi.density({"x": vi.free(6)}, lambda v: -0.5 * (v["x"] - target) @ precision @ (v["x"] - target))
+    fit = vi.auto(model, key=KEY)
+    draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["x"], np.float64)
+    np.testing.assert_allclose(draws.mean(0), target, atol=0.1)
+    np.testing.assert_allclose(draws.var(0), 1 / np.diag(precision), rtol=0.1)
+    assert "independent" in fit.verdict
+
+
+def test_conjugate_models_get_the_exact_rows():
+    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (60, 1)) for m in (-6.0, 0.0, 6.0)]).astype(np.float32)
+    model = vi.models.mixture(vi.models.emission.unit_gaussian(3, dim=1))
+    fit = vi.auto(model, y, key=KEY)
+    assert fit.alg.spec.name == "cavi"
+    assert "starts reached the best bound" in fit.verdict
+    best = max(vi.fit(vi.cavi(model), y, key=jax.random.key(i), num_steps=200).elbo for i in range(4))
+    assert fit.elbo.value >= best - 1e-3 * abs(best)
+
+
+def test_sites_are_fitted_by_proximal_gradients():
+    x = np.linspace(-2, 2, 20)[:, None]
+    model = vi.models.glm(x, np.sign(x[:, 0] + 0.1), vi.likelihood.bernoulli_logit())
+    fit = vi.auto(model, key=KEY)
+    assert fit.alg.spec.name == "pg_svi"
+    assert fit.verdict.startswith("Converged")
+
+
+def test_a_fit_goes_on_and_is_repeatable():
+    model = vi.density({"x": vi.free(2)}, lambda v: -jnp.sum(jnp.cosh(v["x"] - 1)))
+    one, two = (vi.auto(model, key=KEY) for _ in range(2))
+    np.testing.assert_array_equal(*(f.sample(jax.random.key(1), 5)["x"] for f in (one, two)))
+    on = vi.fit(one.alg, num_steps=50, key=KEY, state=one.state)
+    np.testing.assert_allclose(on.sample(jax.random.key(1), 4000)["x"].mean(0), 1.0, atol=0.05)
+
+
+# --- the parts --------------------------------------------------------------------------------------------------
+def test_a_step_is_the_kl_step_of_the_engine():
+    """Precision (1 - rho) P + rho L^-T B L^-1 and P' m' = (1 - rho) P m + rho (L^-T B L^-1 m + L^-T a)."""
+    rng = np.random.default_rng(0)
+    scale = np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3)
+    mean, slope, half = rng.normal(size=3), rng.normal(size=3), rng.normal(size=(3, 3))
+    curvature = half @ half.T + np.eye(3)
+    q, rho = Gaussian(mean, scale, 0.0), 0.3
+    there = step(q, slope, curvature, radius=1e9, rho=rho).to
+    inverse = np.linalg.inv(scale)
+    old, target = inverse.T @ inverse, inverse.T @ curvature @ inverse
+    new = (1 - rho) * old + rho * target
+    np.testing.assert_allclose(np.linalg.inv(there.scale @ there.scale.T), new, rtol=1e-9)
+    linear = (1 - rho) * old @ mean + rho * (target @ mean + inverse.T @ slope)
+    np.testing.assert_allclose(there.mean, np.linalg.solve(new, linear), rtol=1e-9)
+
+
+def test_a_step_stays_within_its_radius():
+    q = Gaussian(np.zeros(2), np.eye(2), 0.0)
+    moved = step(q, np.array([30.0, 0.0]), np.diag([5.0, -3.0]), radius=0.5)
+    assert not moved.is_whole
+    assert moved.nats <= 0.5
+    cov = moved.to.scale @ moved.to.scale.T
+    exact = 0.5 * (np.trace(cov) - 2 - np.linalg.slogdet(cov)[1] + moved.to.mean @ moved.to.mean)
+    assert moved.nats == pytest.approx(exact, rel=1e-9)
+
+
+def test_draws_are_antithetic_normals():
+    noise = noise_of(100, 3, [0, 1])
+    assert noise.shape == (128, 3)
+    np.testing.assert_allclose(noise.mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(noise.var(0), 1, atol=0.1)
+    assert np.abs(noise_of(100, 3, [0, 2]) - noise).max() > 0.1
+
+
+def test_searches_arrive_side_by_side():
+    """Rosenbrock's valley from eight starts."""
+
+    class Valley:
+        calls = 0
+
+        def slopes(self, x):
+            self.calls += 1
+            a, b = x.T
+            value = -((1 - a) ** 2) - 100 * (b - a**2) ** 2
+            return value, np.stack([2 * (1 - a) + 400 * a * (b - a**2), -200 * (b - a**2)], 1)
+
+    valley = Valley()
+    found = modes(valley, np.random.default_rng(0).uniform(-2, 2, (8, 2)))
+    assert len(found) == 8
+    np.testing.assert_allclose(found[0].x, [1, 1], atol=0.1)
+    assert all(mode.value > -0.1 for mode in found)
+    assert valley.calls < 150

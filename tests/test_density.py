@@ -1,0 +1,256 @@
+"""Log densities of free variables in the one engine: what they are as functions, and the algorithms on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import gamma, norm
+
+import vijax as vi
+from vijax.batch import Minibatch
+from vijax.variables import Variables
+
+KEY = jax.random.key(0)
+A = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])  # precision of a normal target
+M = np.array([1.0, -2.0, 0.5])
+
+
+def normal_target():
+    return vi.density({"x": vi.free(3)}, lambda v: -0.5 * (v["x"] - M) @ A @ (v["x"] - M))
+
+
+def regression():
+    x = np.random.default_rng(0).normal(size=(12, 2))
+    y = x @ [1.0, -1.0] + np.random.default_rng(1).normal(size=12)
+    model = vi.density(
+        {"w": vi.free(2), "scale": vi.free(support="positive")},
+        log_prior=lambda v: norm.logpdf(v["w"]).sum() + gamma.logpdf(v["scale"], 2.0),
+        log_lik=lambda v, group: norm.logpdf(group["y"], group["x"] @ v["w"], v["scale"]),
+    )
+    return model, {"x": x.astype(np.float32), "y": y.astype(np.float32)}
+
+
+# --- variables ------------------------------------------------------------------------------------------------
+def test_values_are_in_their_supports_and_come_back():
+    variables = Variables.of(
+        {"a": vi.free((), "positive"), "b": {"c": vi.free(3, "simplex"), "d": vi.free((2, 2), "positive definite")}}
+    )
+    x = jnp.array([0.3, -1.0, 0.5, 0.1, 0.2, -0.4])
+    values, log_det = variables.values(x)
+    assert variables.dim == 6
+    assert float(values["a"]) == pytest.approx(np.exp(0.3), rel=1e-6)
+    assert float(values["b"]["c"].sum()) == pytest.approx(1, abs=1e-6)
+    assert np.all(np.linalg.eigvalsh(values["b"]["d"]) > 0)
+    np.testing.assert_allclose(variables.coordinates(values), x, atol=1e-5)
+    parts = [leaf.support.log_det(part) for leaf, part in zip(variables.leaves, variables._split(x), strict=True)]
+    assert float(log_det) == pytest.approx(float(sum(parts)), rel=1e-6)
+
+
+def test_coordinates_are_named():
+    variables = Variables.of({"w": vi.free(2), "b": {"s": vi.free()}})
+    assert variables.coordinate_names() == ["b.s", "w[0]", "w[1]"]
+
+
+@pytest.mark.parametrize("bad", [{}, [vi.free()], {"x": 3.0}, {1: vi.free()}])
+def test_variables_that_are_none_are_refused(bad):
+    with pytest.raises(ValueError, match="variables: expected"):
+        Variables.of(bad)
+
+
+def test_supports_that_there_are_not_are_refused():
+    with pytest.raises(ValueError, match="support: expected one of"):
+        vi.free(3, "possitive")
+    with pytest.raises(ValueError, match="shape"):
+        vi.free((), "simplex")
+
+
+# --- the density ------------------------------------------------------------------------------------------------
+def test_the_density_of_coordinates_has_the_jacobian():
+    model = vi.density({"x": vi.free(support="positive")}, lambda v: gamma.logpdf(v["x"], 3.0))
+    grid = np.linspace(-12, 5, 4001)
+    density = jax.vmap(model.log_prior_at)(jnp.asarray(grid, jnp.float32)[:, None])
+    assert np.trapezoid(np.exp(np.asarray(density, np.float64)), grid) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_prior_is_counted_once_and_the_likelihood_scaled():
+    """At the same draws the objective of minibatches, averaged over a pass of them, is that of all the data. With a
+    prior that is scaled too, or a likelihood that is not, it is another."""
+    model, data = regression()
+    alg = vi.ngvi(model, num_samples=4)
+    state, step = alg.init(KEY), jax.jit(alg.step)
+    whole = step(KEY, state, Minibatch(data, 12.0))[1].elbo
+    parts = [jax.tree.map(lambda x, i=i: x[i : i + 4], data) for i in (0, 4, 8)]
+    each = [step(KEY, state, Minibatch(part, 12.0))[1].elbo for part in parts]
+    assert float(np.mean(each)) == pytest.approx(float(whole), rel=1e-5)
+    assert np.std(each) > 0.1  # or the test would see nothing
+
+
+def test_padding_counts_for_nothing():
+    model, data = regression()
+    alg = vi.ngvi(model, num_samples=4)
+    state = alg.init(KEY)
+    padded = jax.tree.map(lambda x: np.concatenate([x, np.full((2, *x.shape[1:]), np.nan, x.dtype)]), data)
+    weights = np.r_[np.ones(12), np.zeros(2)].astype(np.float32)
+    ours = jax.jit(alg.step)(KEY, state, Minibatch(padded, 12.0, weights))[1].elbo
+    plain = jax.jit(alg.step)(KEY, state, Minibatch(data, 12.0))[1].elbo
+    assert float(ours) == pytest.approx(float(plain), rel=1e-5)
+
+
+def test_a_density_of_all_the_data_reads_them_whole():
+    y = np.array([1.0, 2.0, 6.0], np.float32)
+    whole = vi.density({"m": vi.free()}, lambda v, y: norm.logpdf(y, v["m"], 1.0).sum() + norm.logpdf(v["m"]))
+    fit = vi.fit(vi.ngvi(whole), y, num_steps=200, key=KEY)
+    assert float(fit.posterior["free"].mean()[0]) == pytest.approx(9 / 4, abs=1e-2)
+    assert float(fit.posterior["free"].cov[0, 0]) == pytest.approx(1 / 4, abs=1e-2)
+
+
+def test_a_rebuilt_density_and_algorithm_are_the_same():
+    prior = lambda v: norm.logpdf(v["m"])
+    one, two = (vi.density({"m": vi.free()}, prior) for _ in range(2))
+    assert one is two
+    assert vi.advi(one).step is vi.advi(two).step
+    assert vi.advi(one).step is not vi.advi(one, guide=vi.guides.full_rank()).step
+
+
+# --- estimators and rows ----------------------------------------------------------------------------------------
+def test_least_squares_is_exact_on_a_normal_target():
+    """One whole step from anywhere is the target itself, with D + 2 draws."""
+    alg = vi.compose(
+        normal_target(),
+        estimator=vi.estimator.least_squares(num_samples=5),
+        update=vi.update.within(1e6),
+        step_size=vi.step_size.constant(),
+    )
+    state, info = alg.step(jax.random.key(3), alg.init(KEY), None)
+    assert int(info.result) == 0
+    np.testing.assert_allclose(state.posterior["free"].mean(), M, atol=2e-4)
+    np.testing.assert_allclose(state.posterior["free"].precision, A, atol=2e-4)
+
+
+def test_mean_field_finds_the_conditional_variances_of_a_normal_target():
+    """It underestimates variances as theory says: 1 / precision_ii, not covariance_ii (Blei et al. 2017, fig. 1)."""
+    model = normal_target().with_guide(vi.guides.mean_field())
+    alg = vi.compose(
+        model,
+        estimator=vi.estimator.least_squares(num_samples=8),
+        update=vi.update.within(1e6),
+        step_size=vi.step_size.constant(0.5),
+    )
+    fit = vi.fit(alg, num_steps=60, key=KEY)
+    np.testing.assert_allclose(fit.posterior["free"].variance, 1 / np.diag(A), rtol=1e-3)
+    np.testing.assert_allclose(fit.posterior["free"].mean(), M, atol=2e-3)
+
+
+def test_estimators_agree_on_the_message():
+    """Least squares, reparameterised and score function estimate one number: within 5 standard errors."""
+    model, data = regression()
+    q = vi.ngvi(model).init(KEY).posterior
+
+    def messages(estimator, count):
+        alg = vi.compose(
+            model, estimator=estimator, update=vi.update.within(1e9), step_size=vi.step_size.constant(1e-3)
+        )
+        step = jax.jit(jax.vmap(lambda key, state: alg.step(key, state, Minibatch(data, None))[0].posterior, (0, None)))
+        new = step(jax.random.split(jax.random.key(5), count), alg.init(KEY)._replace(posterior=q))
+        moved = jax.tree.map(lambda x, old: np.asarray((x - old) / 1e-3, np.float64), new, jax.tree.map(lambda x: x, q))
+        parts = [np.asarray(x).reshape(count, -1) for x in jax.tree.leaves(moved)]
+        flat = np.concatenate(parts, 1)
+        return flat.mean(0), flat.std(0) / np.sqrt(count)
+
+    exact, error = messages(vi.estimator.least_squares(num_samples=64), 200)
+    for estimator in (vi.estimator.reparameterised(num_samples=64), vi.estimator.score_function(num_samples=64)):
+        mean, own = messages(estimator, 200)
+        assert np.all(np.abs(mean - exact) < 5 * np.hypot(own, error) + 0.02 * np.abs(exact) + 0.5)
+
+
+def test_advi_and_bbvi_find_a_gamma_posterior():
+    """The mean of the best log-normal of Gamma(3, 1): KL is least at log-mean E[log x] - ..., found by quadrature."""
+    model = vi.density({"x": vi.free(support="positive")}, lambda v: gamma.logpdf(v["x"], 3.0))
+    from scipy.optimize import minimize
+
+    def loss(p):  # minus E_q[3 u - e^u] - log sd, u ~ N(m, s^2)
+        return -(3 * p[0] - np.exp(p[0] + np.exp(2 * p[1]) / 2) + p[1])
+
+    best = minimize(loss, [0.0, 0.0], method="BFGS").x
+    for alg in (vi.advi(model, num_samples=16), vi.bbvi(model, num_samples=128)):
+        q = vi.fit(alg, num_steps=1500, key=KEY).posterior["free"]
+        assert float(q.mean()[0]) == pytest.approx(best[0], abs=0.06)
+        assert 0.5 * float(jnp.log(q.variance[0])) == pytest.approx(best[1], abs=0.06)
+
+
+def test_restarts_checkpoints_and_going_on_serve_densities(tmp_path):
+    model, data = regression()
+    whole = vi.fit(vi.ngvi(model), data, num_steps=20, key=KEY)
+    half = vi.fit(vi.ngvi(model), data, num_steps=10, key=KEY)
+    on = vi.fit(vi.ngvi(model), data, num_steps=20, key=KEY, state=half.state)
+    np.testing.assert_array_equal(on.posterior["free"].precision, whole.posterior["free"].precision)
+    several = vi.fit(vi.ngvi(model), data, num_steps=10, key=KEY, restarts=3)
+    assert several.trace["restart_elbo"].shape == (10, 3)
+
+
+def test_draws_are_of_the_variables():
+    model, data = regression()
+    fit = vi.fit(vi.ngvi(model), data, num_steps=100, key=KEY)
+    draws = fit.sample(jax.random.key(1), 500)
+    assert {name: x.shape for name, x in draws.items()} == {"w": (500, 2), "scale": (500,)}
+    assert bool(jnp.all(draws["scale"] > 0))
+    with pytest.raises(ValueError, match="num_draws"):
+        fit.sample(KEY, 0)
+
+
+def test_draws_of_conjugate_fits_of_points_and_of_locals():
+    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (20, 1)) for m in (-4.0, 4.0)]).astype(np.float32)
+    model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+    fit = vi.fit(vi.cavi(model, points=["weights"]), y, num_steps=20, key=KEY)
+    draws = fit.sample(jax.random.key(1), 2000, locals_of=y)
+    assert np.ptp(draws["weights"], axis=0).max() == 0
+    exact = fit.posterior["components"]
+    np.testing.assert_allclose(draws["components"].mean(0), exact.mean(), atol=0.03)
+    assert draws["z"].shape == (2000, 40)
+    assert np.all(np.asarray(draws["z"][:, :20]) == np.asarray(draws["z"][0, 0]))
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+def test_densities_that_are_none_are_refused():
+    free = {"x": vi.free(2)}
+    with pytest.raises(ValueError, match=r"log_density: expected one number, got an array of shape \(2,\)"):
+        vi.density(free, lambda v: v["x"])
+    with pytest.raises(ValueError, match="log_density: expected a real number, got one of type int32"):
+        vi.density(free, lambda v: jnp.sum(v["x"]).astype(int))
+    with pytest.raises(ValueError, match=r"function of the variables \['x'\], got one that reads 'mu'"):
+        vi.density(free, lambda v: v["mu"])
+    with pytest.raises(ValueError, match="one form of the density, got none"):
+        vi.density(free)
+    with pytest.raises(ValueError, match="one form of the density, got both"):
+        vi.density(free, lambda v: 0.0, log_prior=lambda v: 0.0)
+    with pytest.raises(ValueError, match="log_prior: expected a function"):
+        vi.density(free, log_lik=lambda v, y: 0.0)
+
+
+def test_a_density_that_is_finite_nowhere_is_refused():
+    model = vi.density({"x": vi.free()}, lambda v: jnp.log(-1.0 - v["x"] ** 2))
+    for run in (lambda: vi.fit(vi.ngvi(model), num_steps=2, key=KEY), lambda: vi.auto(model, key=KEY)):
+        with pytest.raises(ValueError, match="log_density: expected .*finite"):
+            run()
+
+
+def test_data_that_are_none_are_refused():
+    model, data = regression()
+    with pytest.raises(ValueError, match="data"):
+        vi.fit(vi.ngvi(model), num_steps=2, key=KEY)
+    bad = {**data, "y": data["y"].copy()}
+    bad["y"][3] = np.nan
+    with pytest.raises(ValueError, match="row 3"):
+        vi.fit(vi.ngvi(model), bad, num_steps=2, key=KEY)
+
+
+def test_points_and_means_of_free_variables_are_refused():
+    model = normal_target()
+    with pytest.raises(ValueError, match="estimand: expected a distribution of 'free'"):
+        vi.map(model)
+    with pytest.raises(ValueError, match="estimator: expected one that draws 'free'"):
+        vi.compose(model, estimator={"free": vi.estimator.mean_field()}, step_size=vi.step_size.constant())
+    with pytest.raises(ValueError, match="model: expected one with free variables"):
+        vi.advi(vi.models.lda(num_topics=2, vocab_size=5))
+    with pytest.raises(ValueError, match="guide: expected one of vijax.guides"):
+        vi.advi(model, guide="full_rank")
