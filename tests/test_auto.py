@@ -71,7 +71,7 @@ def test_logistic_regression_against_quadrature():
     mean = p @ grid
     sd = np.sqrt(p @ (grid - mean) ** 2)
     model = vi.density(
-        {"w": vi.free()}, lambda v: -v["w"] ** 2 / 8 + jnp.sum(jax.nn.log_sigmoid(jnp.asarray(y * x) * v["w"]))
+        {"w": vi.free()}, lambda v: -(v["w"] ** 2) / 8 + jnp.sum(jax.nn.log_sigmoid(jnp.asarray(y * x) * v["w"]))
     )
     fit = vi.auto(model, key=KEY)
     draws = np.asarray(fit.sample(jax.random.key(1), 40_000)["w"], np.float64)

@@ -37,6 +37,7 @@ from vijax.estimator import ssvi_a as at_draw
 from vijax.expectation import Expectation
 from vijax.guides import Guide
 from vijax.model import Model
+from vijax.models.density import Density
 from vijax.per_variable import PerVariable, per_variable
 from vijax.spec import StepSize
 from vijax.step_size import (
@@ -323,7 +324,7 @@ def advi(
     >>> print(fit.posterior["free"].mean().round(0), fit.posterior["free"].variance.round(0))
     [3. 3.] [1. 1.]
     """
-    model = _guided(model, guide or guides.mean_field())
+    model = _guided(model, guide, guides.mean_field())
     choices["estimator"] = _estimator(choices, reparameterised(num_samples=num_samples))
     row = {"name": "advi", "update": descend(optimizer or ADAM), "step_size": constant(), **choices}
     return compose(model, **row)
@@ -356,19 +357,23 @@ def bbvi(
     >>> print(fit.posterior["free"].mean().round(0))
     [4.]
     """
-    model = _guided(model, guide or guides.mean_field())
+    model = _guided(model, guide, guides.mean_field())
     choices["estimator"] = _estimator(choices, score_function(num_samples=num_samples))
     row = {"name": "bbvi", "update": descend(optimizer or ADAM), "step_size": constant(), **choices}
     return compose(model, **row)
 
 
-def _guided(model: Any, guide: Guide | None) -> Model:
-    """The model with this family of q; ValueError where it has no free variables."""
+def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:
+    """The model with this family of q, or of a density the row's own; ValueError where it has no free variables."""
     check_model(model)
     remedy = "Of conjugate globals use vijax.cavi, vijax.svi or vijax.ssvi."
     require(bool(model.free), "model", "one with free variables (vijax.density)", "one without", remedy)
     require(guide is None or isinstance(guide, Guide), "guide", "one of vijax.guides", repr(guide))
-    return model if guide is None else model.with_guide(guide)
+    if isinstance(model, Density):
+        chosen = guide or default
+        return model if chosen is None else model.with_guide(chosen)
+    require(guide is None, "guide", "none for an energy", repr(guide), "Give it to vijax.energy_model(guide=...).")
+    return model
 
 
 def a_third(share: float) -> Schedule:

@@ -113,7 +113,9 @@ def _distinct(found: list[Mode]) -> list[tuple[Mode, int]]:
     """The modes that differ by more than a search's inaccuracy, with the number of searches that ended there."""
     kept: list[tuple[Mode, int]] = []
     for mode in found:
-        same = lambda other: abs(other.value - mode.value) < 0.1 and np.all(abs(other.x - mode.x) < other.sds + mode.sds)
+        same = lambda other: (
+            abs(other.value - mode.value) < 0.1 and np.all(abs(other.x - mode.x) < other.sds + mode.sds)
+        )
         at = next((i for i, (other, _) in enumerate(kept) if same(other)), None)
         if at is None:
             kept.append((mode, 1))
@@ -159,9 +161,7 @@ def _report(
     return Report(elbo, shown, khat, str(q.ended), words, target.num_gradients, ratios, draws)
 
 
-def _shown(
-    model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]
-) -> list[Place]:
+def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:
     """The modes as places; those that lie where q does are one, however far their searches got."""
     inside = lambda mode: q.distance(mode.x) < target_distance(len(mode.x))
     at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])

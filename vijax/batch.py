@@ -52,7 +52,9 @@ class Documents:
 
 def one_group(data: PyTree) -> PyTree:
     """Data, whatever they are, as a data set of one group; None as that of a model that reads none."""
-    return jax.tree.map(lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None], 0.0 if data is None else data)
+    return jax.tree.map(
+        lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None], 0.0 if data is None else data
+    )
 
 
 def as_minibatch(batch: Any, num_groups: float | None, full_data: bool) -> Minibatch:

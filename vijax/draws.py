@@ -28,9 +28,7 @@ def _bind(of: weakref.ref[Model]) -> Callable[..., Any]:
         model: Any = of()
         keys = dict(zip(posterior, jax.random.split(key, len(posterior)), strict=True))
         repeated = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
-        one = lambda name, q: (
-            jax.tree.map(repeated, q.mode()) if name in points else q.sample(keys[name], (num_draws,))
-        )
+        one = lambda name, q: jax.tree.map(repeated, q.mode()) if name in points else q.sample(keys[name], (num_draws,))
         drawn = {name: one(name, q) for name, q in posterior.items()}
         return drawn if model.values is None else model.values(drawn)
 

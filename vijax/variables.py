@@ -38,6 +38,7 @@ class Free:
 
     shape: tuple[int, ...]
     support: Constraint
+    log_prior: Callable[[Any], Any] | None = None
 
     @property
     def free_shape(self) -> tuple[int, ...]:
@@ -45,14 +46,20 @@ class Free:
         return self.support.free_shape(self.shape)
 
 
-def free(shape: int | tuple[int, ...] = (), support: str | Constraint = "real") -> Free:
-    """An unknown of which nothing is said but its shape and its support.
+def free(
+    shape: int | tuple[int, ...] = (),
+    support: str | Constraint = "real",
+    log_prior: Callable[[Any], Any] | None = None,
+) -> Free:
+    """An unknown without a conjugate prior.
 
     Args:
       shape: of a value; () is a number.
       support: "real", "positive", "unit interval", "simplex" (over the last axis), "ordered" (increasing over the last
         axis), "positive definite" (over the last two), "correlation Cholesky" (the lower factor of a correlation
         matrix), or a constraint of `vijax.constrain`, such as `vijax.constrain.interval(-1.0, 1.0)`.
+      log_prior: value -> its log density, or those of its entries, which are summed; None where the density or energy
+        that it belongs to has a term for it.
 
     Raises:
       ValueError: a support that there is not, or that has no values of that shape.
@@ -64,7 +71,7 @@ def free(shape: int | tuple[int, ...] = (), support: str | Constraint = "real") 
     require(all(isinstance(n, int) and n > 0 for n in shape), "shape", "positive integers", shape)
     known = isinstance(support, Constraint) or support in SUPPORTS
     require(known, "support", f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain", repr(support))
-    made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support]())
+    made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior)
     made.support.free_shape(shape)  # says so where there can be no such value
     return made
 
@@ -108,6 +115,17 @@ class Variables:
         log_det = sum((leaf.support.log_det(part) for leaf, part in parts), jnp.zeros((), x.dtype))
         return self.structure.unflatten([leaf.support.point(part) for leaf, part in parts]), log_det
 
+    @property
+    def has_priors(self) -> bool:
+        """Whether every variable has one of its own."""
+        return all(leaf.log_prior is not None for leaf in self.leaves)
+
+    def log_prior(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+        """The log density of coordinates by the variables' own priors, Jacobian included."""
+        parts = list(zip(self.leaves, self._split(x), strict=True))
+        own = [jnp.sum(leaf.log_prior(leaf.support.point(part))) for leaf, part in parts if leaf.log_prior is not None]
+        return sum(own, self.values(x)[1])
+
     def coordinates(self, values: PyTree) -> Float[Array, " D"]:
         """The coordinates of values."""
         leaves = self.structure.flatten_up_to(dict(values))
@@ -120,9 +138,7 @@ class Variables:
         names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
         sizes = [math.prod(leaf.free_shape) for leaf in self.leaves]
         return [
-            name if size == 1 else f"{name}[{i}]"
-            for name, size in zip(names, sizes, strict=True)
-            for i in range(size)
+            name if size == 1 else f"{name}[{i}]" for name, size in zip(names, sizes, strict=True) for i in range(size)
         ]
 
     def _split(self, x: Array) -> list[Array]:

@@ -38,7 +38,9 @@ def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int)
         done = fit(memoized(model, num_parts=_num_parts(loader)), data, key=key, num_epochs=30)
         return _reported(done, 1, INDEPENDENT)
     done = fit(svi(model), data, key=key, num_epochs=10, batch_size=BATCH)
-    return _reported(done, 1, f"Ten passes in batches of {BATCH}: whether more would help was not judged. {INDEPENDENT}")
+    return _reported(
+        done, 1, f"Ten passes in batches of {BATCH}: whether more would help was not judged. {INDEPENDENT}"
+    )
 
 
 INDEPENDENT = "Variables are independent under q: its sds are too small where they are correlated."
@@ -55,14 +57,20 @@ def _reported(done: Fit, num_starts: int, words: str) -> Fit:
     bounds = np.asarray(done.trace["elbo"], np.float64)
     tail = bounds[-20:]
     exact = done.alg.spec.full_data or done.alg.spec.num_parts is not None
-    elbo = Estimate(float(bounds[-1] if exact else tail.mean()), 0.0 if exact else float(tail.std() / np.sqrt(len(tail))))
+    elbo = Estimate(
+        float(bounds[-1] if exact else tail.mean()), 0.0 if exact else float(tail.std() / np.sqrt(len(tail)))
+    )
     settled = done.status is Status.CONVERGED or _is_flat(bounds)
     said = ["Converged." if settled else "Not converged: the bound still rose at the end."]
     if num_starts > 1 and "restart_elbo" in done.trace:
         ends = np.asarray(done.trace["restart_elbo"])[-1]
         same = int((ends >= ends.max() - SAME * abs(ends.max())).sum())
-        said.append(f"{same} of {num_starts} starts reached the best bound{'' if same > 1 else ': it may not be the best there is'}.")
-    report = Report(elbo, (), float("nan"), str(done.status), " ".join([*said, words]), 0, np.zeros(0), np.zeros((0, 0)))
+        said.append(
+            f"{same} of {num_starts} starts reached the best bound{'' if same > 1 else ': it may not be the best there is'}."
+        )
+    report = Report(
+        elbo, (), float("nan"), str(done.status), " ".join([*said, words]), 0, np.zeros(0), np.zeros((0, 0))
+    )
     return done._replace(report=report)
 
 

@@ -54,7 +54,9 @@ class Target:
             some = x[start : start + AT_ONCE]
             padded = np.concatenate([some, np.repeat(some[:1], AT_ONCE - len(some), 0)])
             parts.append(program(jnp.asarray(padded, jnp.result_type(float)), self._data))
-        return [np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x)] for i in range(len(parts[0]))]
+        return [
+            np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x)] for i in range(len(parts[0]))
+        ]
 
 
 def _slopes(of: weakref.ref[Density]) -> Callable[..., Any]:

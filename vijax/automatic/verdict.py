@@ -46,9 +46,7 @@ def _of_tails(khat: float) -> str:
     if khat < 0.5:
         return f"q is close to the posterior in shape (k-hat {khat:.2f}): means and sds can be used."
     if khat < 0.7:
-        return (
-            f"q is near the posterior (k-hat {khat:.2f}): means and sds can be used; tail probabilities with care."
-        )
+        return f"q is near the posterior (k-hat {khat:.2f}): means and sds can be used; tail probabilities with care."
     if np.isfinite(khat):
         return (
             f"The posterior has tails or bends that a normal has not (k-hat {khat:.2f}). Means and sds are often still "

@@ -70,20 +70,22 @@ class Density(Model):
     guide: Guide
     frame: Frame | None = None
 
-    def values_at(self, z: Float[Array, " D"]) -> tuple[dict[str, Any], Float[Array, ""]]:
-        """The variables' values at coordinates of the guide, and the log determinant of the map."""
-        x = z if self.frame is None else self.frame.point(z)
-        values, log_det = self.variables.values(x)
-        return values, log_det if self.frame is None else log_det + self.frame.log_det().astype(z.dtype)
+    def values_at(self, z: Float[Array, " D"]) -> dict[str, Any]:
+        """The variables' values at coordinates of the guide."""
+        return self.variables.values(z if self.frame is None else self.frame.point(z))[0]
 
     def log_prior_at(self, z: Float[Array, " D"]) -> Float[Array, ""]:
         """Log prior of the coordinates of the guide."""
-        values, log_det = self.values_at(z)
-        return _scalar(self.log_prior(values), "log_density" if self.log_lik is None else "log_prior") + log_det
+        x = z if self.frame is None else self.frame.point(z)
+        said = _scalar(
+            self.log_prior(self.variables.values(x)[0]), "log_density" if self.log_lik is None else "log_prior"
+        )
+        scale = 0.0 if self.frame is None else self.frame.log_det().astype(z.dtype)
+        return said + self.variables.log_prior(x) + scale
 
     def log_liks_at(self, z: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
         """Log likelihood of each group."""
-        values, _ = self.values_at(z)
+        values = self.values_at(z)
         lik = self.log_lik
         if lik is None:
             return jnp.zeros(jax.tree.leaves(data)[0].shape[0], z.dtype)
@@ -125,7 +127,8 @@ def density(
       variables: names to `vijax.free(shape, support)`, or to trees of these.
       log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint density, up to a
         constant, at values `x[name]` in their supports. Jacobians are ours.
-      log_prior: in its place, `log_prior(x)`, counted once a step,
+      log_prior: in its place, `log_prior(x)`, counted once a step (priors that variables have of their own are added;
+        where all have one it may be left out),
       log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
         groups of a minibatch and scaled by N / S; the prior is not.
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another: `vijax.advi(model, guide=...)`.
@@ -155,8 +158,10 @@ def density(
     remedy = "Give log_density alone, or log_prior and log_lik."
     require((log_density is None) == both, "log_density", "one form of the density", _given(log_density, both), remedy)
     if log_density is None:
-        require(log_prior is not None, "log_prior", "a function of the values", "none", remedy)
-        parts: dict[str, Any] = {"log_prior": log_prior, "log_lik": log_lik, "is_whole": log_lik is None}
+        remedy = "Or give every variable one of its own: vijax.free(..., log_prior=...)."
+        require(log_prior is not None or known.has_priors, "log_prior", "a function of the values", "none", remedy)
+        own = log_prior or (lambda x: jnp.zeros(()))
+        parts: dict[str, Any] = {"log_prior": own, "log_lik": log_lik, "is_whole": log_lik is None}
     elif num_arguments(log_density) > 1:
         parts = {"log_prior": lambda x: jnp.zeros(()), "log_lik": log_density, "is_whole": True}
     else:
@@ -207,7 +212,7 @@ def _bound_to(density: Density) -> Density:
 
 
 def _values(density: Density, z: Float[Array, "draws D"]) -> dict[str, Any]:
-    return jax.vmap(lambda z: density.values_at(z)[0])(z)
+    return jax.vmap(density.values_at)(z)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------
@@ -216,7 +221,9 @@ def _scalar(x: Any, argument: str) -> Float[Array, ""]:
     shape, dtype = jnp.shape(x), jnp.result_type(x)
     require(shape == (), argument, "one number", f"an array of shape {shape}", "Sum over its terms: jnp.sum(...).")
     real = jnp.issubdtype(dtype, jnp.floating)
-    require(real, argument, "a real number", f"one of type {dtype}", "A density of floats has a gradient; this has none.")
+    require(
+        real, argument, "a real number", f"one of type {dtype}", "A density of floats has a gradient; this has none."
+    )
     return jnp.asarray(x)
 
 

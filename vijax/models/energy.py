@@ -28,12 +28,15 @@ from vijax import init as starts
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.checks import require
 from vijax.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
+from vijax.constrain import real
 from vijax.estep import Conditionals, OfConditionals, mean_field
 from vijax.families import Family, Product
 from vijax.families.domain import require_proper
+from vijax.guides import Guide, Z, full_rank
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.energy_checks import check_families, check_plates, find_blocks, readable, zeros
 from vijax.models.examples import check_finite, check_groups, shapes
+from vijax.models.free_part import FreePart, split
 from vijax.models.impossible import PENALTY, Affine, penalised
 from vijax.models.joint import keep_joint
 
@@ -134,13 +137,15 @@ class Energy:
 
 def energy_model(
     *,
-    globals: Mapping[str, Family | Conditional] | Callable[[Hyper], Mapping[str, Family | Conditional]],
+    globals: Mapping[str, Any] | Callable[[Hyper], Mapping[str, Any]],
     energy: EnergyFn,
     example: PyTree,
     impossible: EnergyFn | None = None,
     locals: Mapping[str, Family] | Callable[[PyTree], Mapping[str, Family]] | None = None,
     prior_energy: EnergyFn | None = None,
     hyper: Hyper | None = None,
+    points: Mapping[str, PyTree] | None = None,
+    guide: Guide | None = None,
     order: Sequence[str] | None = None,
     joint: Sequence[Sequence[str]] = (),
     plates: Sequence[str] = (),
@@ -154,7 +159,8 @@ def energy_model(
 
     Args:
       globals: the globals' priors by name, or a function from `hyper` to them; `vijax.conditional(template)` for one
-        whose prior depends on other globals.
+        whose prior depends on other globals; `vijax.free(shape, support, log_prior)` for one on which the energy may
+        depend in any differentiable way: the weights of a network, a length scale. `stats[name]` is then its *value*.
       energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
         sufficient statistics of each global and local, `group` the data of one group. Written for one group: batching
         is ours. With `hyper`, it is called with (stats, group, hyper). Never -inf: see `impossible`.
@@ -171,6 +177,10 @@ def energy_model(
         iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others; with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
+      points: trees of any real numbers by name, such as the weights of a network of which only a point is sought. The
+        energy reads them beside `hyper`, and `compose(learn=...)` learns them.
+      guide: the family in which free globals are fitted, together (`vijax.guides`); None is `full_rank()`. Their
+        posterior is named "free".
       order: names of globals and locals in the order in which coordinate ascent visits them; by default as given.
         Variables that share no term are updated together.
       joint: groups of discrete locals, by name, that q keeps joint (generalised mean field): exact, at the price of an
@@ -211,7 +221,8 @@ def energy_model(
     >>> print(fit.posterior["mu"].mean().round(1), fit.posterior["weights"].concentration.round(1))
     [-2.4  3.7] [3. 2.]
     """
-    hyper, given = dict(hyper or {}), locals or {}
+    hyper, given = {**(hyper or {}), **(points or {})}, locals or {}
+    globals, free = _split(globals, hyper, guide or full_rank())
     local = lambda group: dict(given(group) if callable(given) else given)
     prior, references = _prior(globals, hyper)
     data = jax.tree.map(jnp.asarray, example)
@@ -221,11 +232,14 @@ def energy_model(
     if joint:
         count = count and keep_joint(count, local, joint, data)[0]
         fn, local = keep_joint(fn, local, joint, data)
-    prior_fn = _prior_fn(prior_energy, references, bool(hyper))
-    blocks = find_blocks(fn, count, prior_fn, prior(hyper), local(data), data, hyper, order, plates)
+    prior_fn = _prior_fn(prior_energy, references, bool(hyper), free)
+    checked = (fn, count, prior_fn) if free is None else map(free.at_random, (fn, count, prior_fn))
+    blocks = find_blocks(*checked, prior(hyper), local(data), data, hyper, order, plates)
+    if free is not None:
+        fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start)
-    begin = init or starts.prior()
+    begin = _begins(init or starts.prior(), free)
 
     def check(data: PyTree) -> None:
         if check_data is not None:
@@ -246,9 +260,41 @@ def energy_model(
         energy=spec,
         check_data=check,
         score=score,
-        is_linear=True,
+        is_linear=free is None,
         solved_by=OfConditionals,
+        constraints=dict.fromkeys(points or {}, real()),
+        free=() if free is None else (Z,),
+        values=None if free is None else free.values,
     )
+
+
+def _split(globals: Any, hyper: Hyper, guide: Guide) -> tuple[Any, FreePart | None]:
+    """The conjugate globals, as they were given, and the free ones."""
+    if not callable(globals):
+        return split(globals, guide)
+    _, free = split(globals(hyper), guide)
+    return (globals if free is None else lambda hyper: split(globals(hyper), guide)[0]), free
+
+
+def _with_free(
+    free: FreePart, fn: Any, count: Any, prior_fn: Any, prior: Callable[[Hyper], Product], blocks: Any
+) -> tuple[Any, ...]:
+    """The functions as functions of statistics that include those of the free coordinates."""
+    others = free.reads(prior_fn)
+
+    def terms(stats: Stats, hyper: Hyper) -> Float[Array, ""]:
+        own = free.log_prior(stats)
+        return own if others is None else own + others(stats, hyper)
+
+    extended = lambda hyper: Product({**prior(hyper), Z: free.family()})
+    return free.reads(fn), free.reads(count), terms, extended, ((*blocks[0], (Z,)), blocks[1])
+
+
+def _begins(init: starts.Init, free: FreePart | None) -> starts.Init:
+    """The start, that of free coordinates among them."""
+    if free is None:
+        return init
+    return lambda key, context: init(key, context).replace({Z: free.family(jax.random.fold_in(key, 1))})
 
 
 def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
@@ -343,11 +389,11 @@ def _prior(globals: Any, hyper: Hyper) -> tuple[Callable[[Hyper], Product], dict
 
 
 def _prior_fn(
-    prior_energy: EnergyFn | None, references: dict[str, Family], takes_hyper: bool
+    prior_energy: EnergyFn | None, references: dict[str, Family], takes_hyper: bool, free: FreePart | None
 ) -> Callable[[Stats, Hyper], Float[Array, ""]] | None:
     """The terms of globals alone. A hierarchical global has its reference as prior everywhere else, so that penalty
     and retraction are those of a proper prior; here the reference is taken out again: the sum is exact."""
-    if (prior_energy is None) != (not references):
+    if (prior_energy is None) != (not references) and (prior_energy is None or free is None):
         raise ValueError(
             f"prior_energy: expected it together with vijax.conditional globals, got prior_energy {prior_energy} and "
             f"conditional globals {sorted(references)}."
