@@ -14,7 +14,6 @@ from vijax.models import emission, group_rows
 from vijax.reference.unconstrained import coordinates, from_free, to_free
 
 pytest.importorskip("blackjax")
-pytest.importorskip("tensorflow_probability")
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2))
@@ -126,21 +125,18 @@ COORDINATES = {  # a member, and the entries of its value that are free
 
 @pytest.mark.parametrize("name", COORDINATES)
 def test_coordinates_and_their_log_determinant(name):
-    """Up to a constant, which no sampler sees: at two values, against the Jacobian by automatic differentiation."""
+    """Against the Jacobian by automatic differentiation."""
     from jax.flatten_util import ravel_pytree
 
     make, entries = COORDINATES[name]
     with jax.enable_x64(True):
         q = make()
-        free, gaps = coordinates(q), []
-        for seed in (0, 1):
-            value = q.sample(jax.random.key(seed))
-            x, unravel = ravel_pytree(to_free(free, value))
-            again, log_det = from_free(free, unravel(x))
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=rounding(b)), again, value)
-            jacobian = jax.jacobian(lambda x, unravel=unravel: entries(from_free(free, unravel(x))[0]))(x)
-            gaps.append(float(log_det - np.linalg.slogdet(np.asarray(jacobian))[1]))
-    np.testing.assert_allclose(gaps[0], gaps[1], atol=1e-9)
+        free, value = coordinates(q), q.sample(jax.random.key(0))
+        x, unravel = ravel_pytree(to_free(free, value))
+        again, log_det = from_free(free, unravel(x))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=rounding(b)), again, value)
+        jacobian = jax.jacobian(lambda x: entries(from_free(free, unravel(x))[0]))(x)
+        np.testing.assert_allclose(log_det, np.linalg.slogdet(np.asarray(jacobian))[1], atol=1e-9)
 
 
 # --- chains -----------------------------------------------------------------------------------------------------------

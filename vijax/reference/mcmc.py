@@ -63,7 +63,7 @@ def nuts(
 
     Raises:
       ValueError: a count below 1, or see `vijax.reference.log_joint`.
-      ImportError: blackjax or TensorFlow Probability is missing; the message has the remedy.
+      ImportError: blackjax is missing; the message has the remedy.
 
     >>> import vijax as vi
     >>> coin = vi.energy_model(
