@@ -61,7 +61,7 @@ from vijax.status import DivergedError, SkippedStepsWarning, Status
 from vijax.variables import free
 
 if TYPE_CHECKING:
-    from vijax import checkpoint, data, evaluate, plots
+    from vijax import checkpoint, data, evaluate, plots, trust
 
 __version__ = "0.1.0"
 
@@ -138,10 +138,11 @@ __all__ = [
     "ssvi_a",
     "step_size",
     "svi",
+    "trust",
     "update",
 ]
 
-ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots")
+ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots", "trust")
 """Modules of the list above that `import vijax` leaves for later."""
 
 

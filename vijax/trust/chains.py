@@ -1,0 +1,107 @@
+"""Whether chains, or restarts, agree: rank-normalised split R-hat, and the effective number of draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special, stats
+
+from vijax.checks import require
+from vijax.trust.numbers import finite_array
+
+
+def rhat(draws: Any) -> Float[np.ndarray, "*shape"]:
+    """Rank-normalised split R-hat: the larger of that of the draws and of their distances from the median.
+
+    Args:
+      draws: of each chain or restart, (chains, draws, *shape), four draws or more.
+
+    Returns:
+      R-hat by entry, (*shape): above 1.01 the chains have not found the same. NaN where all draws are equal, inf where
+      they are equal within half chains and differ between them.
+
+    Raises:
+      ValueError: too few axes or draws; numbers that are not finite.
+
+    Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021, eq. 1 to 4 (of halves) and 14.
+
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500))
+    >>> bool(rhat(draws) < 1.01), bool(rhat(draws + np.array([[0.0], [0.0], [0.0], [2.0]])) > 1.2)
+    (True, True)
+    """
+    halves = _halves(draws)
+    folded = np.abs(halves - np.median(halves, (0, 1)))
+    return np.maximum(_split_rhat(_normal_scores(halves)), _split_rhat(_normal_scores(folded)))
+
+
+def bulk_ess(draws: Any) -> Float[np.ndarray, "*shape"]:
+    """Effective number of independent draws in the bulk of a distribution, after rank normalisation.
+
+    Args:
+      draws: of each chain, (chains, draws, *shape), ten draws or more.
+
+    Returns:
+      By entry, (*shape): at least 100 a chain is wanted. NaN where all draws are equal.
+
+    Raises:
+      ValueError: as `rhat`.
+
+    Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021, section 3.2; Geyer 1992, the initial
+    monotone sequence.
+
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500))
+    >>> bool(1700 < bulk_ess(draws) < 2300)
+    True
+    """
+    z = _normal_scores(_halves(draws, 10))
+    chains, length = z.shape[:2]
+    covariances = _autocovariances(z)
+    within = covariances[0] * length / (length - 1)
+    total = covariances[0] + z.mean(1).var(0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlations = 1 - (within - covariances) / total
+    correlations[0] = np.where(total > 0, 1.0, np.nan)
+    return _effective(chains * length, correlations)
+
+
+def _effective(count: int, correlations: Float[np.ndarray, " lags *shape"]) -> Float[np.ndarray, "*shape"]:
+    """count / (1 + 2 sum of the correlations), pairs of them taken while positive, and made to decrease."""
+    lags = (len(correlations) - 3) // 2 * 2
+    pairs = correlations[:lags:2] + correlations[1:lags:2]
+    taken = np.logical_and.accumulate(~(pairs <= 0))
+    time = -1 + 2 * np.sum(np.where(taken, np.minimum.accumulate(pairs), 0.0), 0)
+    is_next = np.diff(taken.astype(int), axis=0, append=0) == -1
+    following = np.maximum(correlations[2 : lags + 1 : 2], 0.0)
+    half = np.sum(np.where(is_next, following, 0.0), 0)  # the even one of the pair that ends them
+    return count / np.maximum(time + half, 1 / np.log10(count))
+
+
+def _halves(draws: Any, fewest: int = 4) -> Float[np.ndarray, "halves draws *shape"]:
+    """Chains cut in two, the middle draw of an odd number left out."""
+    draws = finite_array("draws", draws)
+    enough = draws.ndim >= 2 and draws.shape[0] > 0 and draws.shape[1] >= fewest
+    require(enough, "draws", f"axes (chains, draws, ...) of {fewest} draws or more", f"shape {draws.shape}")
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, -half:]])
+
+
+def _normal_scores(x: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, "chains draws *shape"]:
+    """Quantiles of the standard normal at (rank - 3/8) / (S + 1/4), eq. 14; ties have their mean rank."""
+    ranks = stats.rankdata(x.reshape(-1, *x.shape[2:]), axis=0).reshape(x.shape)
+    return special.ndtri((ranks - 0.375) / (x.shape[0] * x.shape[1] + 0.25))
+
+
+def _split_rhat(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, "*shape"]:
+    length = z.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = z.mean(1).var(0, ddof=1) / z.var(1, ddof=1).mean(0)
+    return np.sqrt(ratio + (length - 1) / length)
+
+
+def _autocovariances(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, " lags *shape"]:
+    """At lags 0..draws-1, divided by the number of draws, means over chains; by the Fourier transform."""
+    length = z.shape[1]
+    spectrum = np.fft.rfft(z - z.mean(1, keepdims=True), 2 * length, axis=1)
+    return np.fft.irfft(np.mean(np.abs(spectrum) ** 2, 0), 2 * length, axis=0)[:length] / length
