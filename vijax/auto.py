@@ -101,7 +101,7 @@ def _fitted(
     require(bool(found), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
     places = _distinct(found)
     if target.dim > MOST_FULL:
-        q, starts = diagonal.fit(target, found[0], seed, budget), [None] * len(places)
+        q, starts = diagonal.fit(target, found[0], seed, budget), _unjudged(places)
     else:
         q, starts = _best_start(target, places, seed)
         q = gaussian.fit(target, q, seed, max_draws, budget)
@@ -109,14 +109,15 @@ def _fitted(
     return _as_fit(model, q, report, key)
 
 
+def _unjudged(places: list[Any]) -> list[float | None]:
+    return [None for _ in places]
+
+
 def _distinct(found: list[Mode]) -> list[tuple[Mode, int]]:
     """The modes that differ by more than a search's inaccuracy, with the number of searches that ended there."""
     kept: list[tuple[Mode, int]] = []
     for mode in found:
-        same = lambda other: (
-            abs(other.value - mode.value) < 0.1 and np.all(abs(other.x - mode.x) < other.sds + mode.sds)
-        )
-        at = next((i for i, (other, _) in enumerate(kept) if same(other)), None)
+        at = next((i for i, (other, _) in enumerate(kept) if _are_same(other, mode)), None)
         if at is None:
             kept.append((mode, 1))
         else:
@@ -124,10 +125,15 @@ def _distinct(found: list[Mode]) -> list[tuple[Mode, int]]:
     return kept
 
 
+def _are_same(one: Mode, other: Mode) -> bool:
+    return abs(one.value - other.value) < 0.1 and bool(np.all(abs(one.x - other.x) < one.sds + other.sds))
+
+
 def _best_start(target: Target, places: list[tuple[Mode, int]], seed: int) -> tuple[Gaussian, list[float | None]]:
     """The normal at the mode whose ELBO is largest; modes far below the highest are not asked."""
     noise = gaussian.noise_of(32, target.dim, [seed, 99])
-    best, elbos = None, []
+    best: Gaussian | None = None
+    elbos: list[float | None] = []
     for mode, _ in places[:4]:
         if mode.value < places[0][0].value - 10 - target.dim:
             elbos.append(None)
@@ -138,7 +144,7 @@ def _best_start(target: Target, places: list[tuple[Mode, int]], seed: int) -> tu
         elbos.append(elbo if promised < ARRIVED else None)
         best = q._replace(elbo=elbo) if best is None or elbo > best.elbo else best
     assert best is not None
-    return best, elbos + [None] * (len(places) - len(elbos))
+    return best, elbos + _unjudged(places[len(elbos) :])
 
 
 def _report(

@@ -77,7 +77,11 @@ def test_a_network_of_which_a_point_is_learnt_beside_a_conjugate_precision():
     rng = np.random.default_rng(0)
     x = np.linspace(-2, 2, 60).astype(np.float32)
     y = (np.sin(2 * x) + 0.1 * rng.normal(size=60)).astype(np.float32)
-    net = {"in": rng.normal(size=(8,)).astype(np.float32), "shift": np.zeros(8, np.float32), "out": np.zeros(8, np.float32)}
+    net = {
+        "in": rng.normal(size=(8,)).astype(np.float32),
+        "shift": np.zeros(8, np.float32),
+        "out": np.zeros(8, np.float32),
+    }
 
     def energy(s, group, points):
         x, y = group
@@ -100,10 +104,18 @@ def test_a_free_variable_of_which_nothing_is_linear():
     """A length scale inside an exponential: checked against quadrature of the exact posterior."""
     t, decay = np.linspace(0.1, 3, 25).astype(np.float32), 0.7
     y = (np.exp(-decay * t) + 0.05 * np.random.default_rng(0).normal(size=25)).astype(np.float32)
+
+    def energy(s, group):
+        t, y = group
+        fall = jnp.exp(-s["rate"] * t)
+        return -200.0 * (y**2 - 2 * y * s["level"].value * fall + s["level"].square * fall**2)
+
     model = vi.energy_model(
-        globals={"rate": vi.free(support="positive", log_prior=lambda r: -r), "level": vi.Normal.from_mean_variance(1.0, 1.0)},
-        energy=lambda s, g: -200.0
-        * (g[1] ** 2 - 2 * g[1] * s["level"].value * jnp.exp(-s["rate"] * g[0]) + s["level"].square * jnp.exp(-2 * s["rate"] * g[0])),
+        globals={
+            "rate": vi.free(support="positive", log_prior=lambda r: -r),
+            "level": vi.Normal.from_mean_variance(1.0, 1.0),
+        },
+        energy=energy,
         example=(np.float32(1), np.float32(0)),
     )
     fit = vi.fit(vi.svi(model), (t, y), num_steps=400, key=KEY)

@@ -7,17 +7,22 @@ of the density. SciPy's would be called once a point.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float
-
-from vijax.automatic.target import Target
 
 Asks = Generator[np.ndarray, tuple[float, np.ndarray], "Mode"]
 MEMORY = 20
 ENOUGH = 1e-3
 """Nats that the quadratic model still promises where a search ends: the start of a fit need not be exact."""
+
+
+class HasSlopes(Protocol):
+    """What is climbed."""
+
+    def slopes(self, x: Float[np.ndarray, "points D"], /) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients."""
 
 
 class Mode(NamedTuple):
@@ -34,7 +39,7 @@ class Mode(NamedTuple):
     sds: Float[np.ndarray, " D"]
 
 
-def modes(target: Target, starts: Float[np.ndarray, "starts D"], max_steps: int = 200) -> list[Mode]:
+def modes(target: HasSlopes, starts: Float[np.ndarray, "starts D"], max_steps: int = 200) -> list[Mode]:
     """Where the searches from these starts end, best first; those that began where the density is zero are left out."""
     searches = {i: _search(x, max_steps) for i, x in enumerate(starts)}
     points = {i: next(search) for i, search in searches.items()}
@@ -60,7 +65,7 @@ def _search(x: np.ndarray, max_steps: int) -> Asks:
         promised = slope @ direction
         if promised < 2 * ENOUGH and pairs:
             break
-        size = 1.0 if pairs else min(1.0, 1.0 / max(np.linalg.norm(slope), 1e-30))
+        size = 1.0 if pairs else min(1.0, 1.0 / max(float(np.linalg.norm(slope)), 1e-30))
         for _ in range(30):
             new_value, new_slope = yield x + size * direction
             gain = new_value - value

@@ -65,13 +65,9 @@ def _reported(done: Fit, num_starts: int, words: str) -> Fit:
     if num_starts > 1 and "restart_elbo" in done.trace:
         ends = np.asarray(done.trace["restart_elbo"])[-1]
         same = int((ends >= ends.max() - SAME * abs(ends.max())).sum())
-        said.append(
-            f"{same} of {num_starts} starts reached the best bound{'' if same > 1 else ': it may not be the best there is'}."
-        )
-    report = Report(
-        elbo, (), float("nan"), str(done.status), " ".join([*said, words]), 0, np.zeros(0), np.zeros((0, 0))
-    )
-    return done._replace(report=report)
+        doubt = "" if same > 1 else ": there may be a better one"
+        said.append(f"{same} of {num_starts} starts reached the best bound{doubt}.")
+    return done._replace(report=Report(elbo, (), float("nan"), str(done.status), " ".join([*said, words])))
 
 
 def _is_flat(bounds: np.ndarray) -> bool:

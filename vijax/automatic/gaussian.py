@@ -22,7 +22,7 @@ from vijax.automatic.target import Target
 from vijax.estimator.least_squares import regression
 
 NATS, SDS = 2e-3, 0.02
-"""What the noise of draws may make of a step where the fit ends: nats, and posterior standard deviations of the mean."""
+"""What the noise of draws may make of a step where a fit ends: nats, and standard deviations of the mean."""
 WIDEST = 10.0
 """Nats that a step may go at most."""
 FEWEST_STEPS = 4

@@ -27,13 +27,13 @@ class Place(NamedTuple):
       values: of the variables there, by name.
       log_density: of the free coordinates there.
       elbo: of the normal with the curvature there, rough; None where another mode is far above it.
-      count: starts that ended there.
+      num_starts: that ended there.
     """
 
     values: dict[str, Any]
     log_density: float
     elbo: float | None
-    count: int
+    num_starts: int
 
 
 class Report(NamedTuple):
@@ -55,6 +55,6 @@ class Report(NamedTuple):
     khat: float
     ended: str
     verdict: str
-    num_gradients: int
-    log_ratios: Float[np.ndarray, " draws"]
-    coordinates: Float[np.ndarray, "draws D"]
+    num_gradients: int = 0
+    log_ratios: Float[np.ndarray, " draws"] = np.zeros(0)
+    coordinates: Float[np.ndarray, "draws D"] = np.zeros((0, 0))

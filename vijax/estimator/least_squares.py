@@ -69,11 +69,9 @@ class least_squares(Estimator):
         return q.with_naturals([precision @ mean + root @ slope, -0.5 * precision])
 
 
-def regression(
-    noise: Float[Array, "draws D"], scores: Float[Array, "draws D"], diagonal: bool, xp: Any = jnp
-) -> tuple[Float[Array, " D"], Float[Array, "D D"] | Float[Array, " D"]]:
-    """a and B of  scores ~ a - B noise;  B symmetric, or its diagonal alone. `xp` is `jax.numpy`, or NumPy for float64
-    whatever the working precision."""
+def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp) -> tuple[Any, Any]:
+    """a (D,) and B of  scores ~ a - B noise, both (draws, D);  B symmetric (D, D), or its diagonal alone. `xp` is
+    `jax.numpy`, or NumPy for float64 whatever the working precision."""
     count, dim = noise.shape
     center = xp.mean(noise, 0)
     spread, level = noise - center, xp.mean(scores, 0)

@@ -131,7 +131,7 @@ def density(
         where all have one it may be left out),
       log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
         groups of a minibatch and scaled by N / S; the prior is not.
-      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another: `vijax.advi(model, guide=...)`.
+      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
 
     Returns:
       A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`.

@@ -233,8 +233,9 @@ def energy_model(
         count = count and keep_joint(count, local, joint, data)[0]
         fn, local = keep_joint(fn, local, joint, data)
     prior_fn = _prior_fn(prior_energy, references, bool(hyper), free)
-    checked = (fn, count, prior_fn) if free is None else map(free.at_random, (fn, count, prior_fn))
-    blocks = find_blocks(*checked, prior(hyper), local(data), data, hyper, order, plates)
+    fixed: Callable[[Any], Any] = free.at_random if free is not None else lambda fn: fn
+    of_conjugate = (fixed(fn), fixed(count), fixed(prior_fn))
+    blocks = find_blocks(*of_conjugate, prior(hyper), local(data), data, hyper, order, plates)
     if free is not None:
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
