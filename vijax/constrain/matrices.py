@@ -18,7 +18,9 @@ class positive_definite(Constraint):
     """Symmetric positive definite matrices X = L L' of the last two axes, by the lower triangle of L, row by row, its
     diagonal as logarithms.
 
-    The density is that with respect to the entries of X on and below the diagonal, as a Wishart's is.
+    The density is that with respect to the entries of X on and below the diagonal, as a Wishart's is. Where the
+    condition number of X is beyond the precision (about 1e7 in float32), X has lost its factor: `free` does not come
+    back, and `holds` may be false. `point` and `log_det` stay finite.
 
     >>> print(positive_definite().point(jnp.zeros(3)))
     [[1. 0.]
