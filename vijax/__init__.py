@@ -24,7 +24,7 @@ from vijax import (
     update,
 )
 from vijax.algorithm import Algorithm, Info, Result, State, compose
-from vijax.algorithms import advi, bbvi, cavi, em, map, memoized, ngvi, pg_svi, ssvi, ssvi_a, svi
+from vijax.algorithms import advi, aevb, bbvi, cavi, em, map, memoized, ngvi, pg_svi, ssvi, ssvi_a, svi
 from vijax.auto import auto
 from vijax.batch import Documents, Minibatch
 from vijax.evaluated import at
@@ -101,6 +101,7 @@ __all__ = [
     "TruncatedNormal",
     "Wishart",
     "advi",
+    "aevb",
     "at",
     "auto",
     "bbvi",

@@ -213,7 +213,7 @@ class _Init(_OfChoices):
         batch = None if batch is None else self._batch(batch)
         hyper = tree.as_arrays(model.hyper)
         posterior = in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
-        dtype = jax.tree.leaves(posterior)[0].dtype
+        dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
         # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.
         start = model.init_local if spec.full_data and batch is not None else None
         start = start if start is not None and is_whole(batch) else None

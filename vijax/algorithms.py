@@ -12,6 +12,7 @@
 | `ngvi` | distribution of free variables | least squares of scores | Robbins-Monro, at most a nat | any |
 | `advi` | distribution of free variables | reparameterised | an optax optimiser's | any |
 | `bbvi` | distribution of free variables | score function | an optax optimiser's | any |
+| `aevb` | points (networks), or distributions of their weights | reparameterised | an optax optimiser's | any |
 | `pg_svi` | distribution | mean field, of Gaussian predictors; else reparameterised | backtracking | any |
 
 Each takes the keyword arguments of `compose`; `estimand`, `estimator` and `update` given for some globals by name leave
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import optax
 
 from vijax import guides
@@ -361,6 +363,40 @@ def bbvi(
     choices["estimator"] = _estimator(choices, score_function(num_samples=num_samples))
     row = {"name": "bbvi", "update": descend(optimizer or ADAM), "step_size": constant(), **choices}
     return compose(model, **row)
+
+
+def aevb(
+    model: Model,
+    *,
+    learning_rate: float = 1e-3,
+    optimizer: optax.GradientTransformation | None = None,
+    estep: Any = None,
+    **choices: Any,
+) -> Algorithm:
+    """Auto-encoding variational Bayes (Kingma and Welling 2014, Algorithm 1): networks learnt by an optimiser of optax
+    on the bound, whose locals an encoder gives. Conjugate globals beside them take natural-gradient steps of (t +
+    10)^-0.6.
+
+    Args:
+      model: `vijax.models.vae`, or any model with points; all of its points are learnt, unless `learn` says which.
+      learning_rate: of Adam.
+      optimizer: in its place.
+      estep: `vijax.estep.amortised(num_samples, closed_kl, refinements)`; None is the model's.
+      **choices: the other arguments of `compose`.
+
+    Raises:
+      ValueError: a model without points.
+    """
+    check_model(model)
+    require(bool(model.hyper), "model", "one with points to learn (networks)", "one without")
+    chosen = optimizer or optax.adam(learning_rate)
+    conjugate = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free)
+    row = {"name": "aevb", "learn": tuple(model.hyper), "hyper_optimizer": chosen, **choices}
+    row["estimator"] = _estimator(choices, mean_field() if conjugate else reparameterised(num_samples=1))
+    row["estimator"] = {**dict.fromkeys(model.free, reparameterised(num_samples=1)), **dict(row["estimator"].named)}
+    row.setdefault("step_size", robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant())
+    row.setdefault("update", dict.fromkeys(model.free, descend(chosen)) if conjugate else descend(chosen))
+    return compose(model, estep=estep, **row)
 
 
 def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:

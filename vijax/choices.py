@@ -10,7 +10,7 @@ import jax
 
 from vijax import tree
 from vijax.checks import require, require_integers
-from vijax.estep import CVB0, Gibbs, MeanField, ProximalGradient
+from vijax.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient
 from vijax.estimand import Estimand, free_form
 from vijax.estimator import least_squares, mean_field, reparameterised, score_function
 from vijax.families.domain import is_proper
@@ -115,7 +115,13 @@ def check_estep(model: Model, estep: Any) -> None:
         require(isinstance(estep, model.solved_by), "estep", f"one for this model's locals, {expected}", repr(estep))
 
 
-ESTEPS = {"mean_field": MeanField, "cvb0": CVB0, "gibbs": Gibbs, "proximal_gradient": ProximalGradient}
+ESTEPS = {
+    "amortised": Amortised,
+    "mean_field": MeanField,
+    "cvb0": CVB0,
+    "gibbs": Gibbs,
+    "proximal_gradient": ProximalGradient,
+}
 """By the functions that make them."""
 
 

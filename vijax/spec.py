@@ -64,7 +64,7 @@ class Spec(NamedTuple):
         """What the objective subtracts from the bound of the data."""
         prior = self.model.prior(hyper)
         terms = [self.estimand.of(name).penalty(q, prior[name]) for name, q in posterior.items()]
-        return functools.reduce(jnp.add, terms)
+        return functools.reduce(jnp.add, terms) if terms else jnp.zeros(())
 
     def point(self, posterior: Product, reads: Mapping[str, Reads] = NOTHING) -> dict[str, Any]:
         """Statistics at which the model is evaluated without noise, of some globals of some entries alone."""

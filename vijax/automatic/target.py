@@ -43,9 +43,9 @@ class Target:
         return np.where(bad, -np.inf, values), np.where(bad[:, None], 0.0, slopes)
 
     def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Values alone; NaN counts as -inf."""
+        """Values alone; what is no number, or +inf, counts as -inf."""
         (values,) = self._over(_values, x)
-        return np.where(np.isnan(values), -np.inf, values)
+        return np.where(values < np.inf, values, -np.inf)
 
     def _over(self, ask: Callable, x: np.ndarray) -> list[np.ndarray]:
         program = kept(self._model, ask, lambda model: step_jit(ask(model)))

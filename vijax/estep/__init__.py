@@ -1,5 +1,7 @@
 """E-steps: how a model's local variables are treated. Every one serves every message."""
 
+from vijax.estep.amortised import Amortised as Amortised
+from vijax.estep.amortised import amortised as amortised
 from vijax.estep.base import EStep as EStep
 from vijax.estep.base import Locals as Locals
 from vijax.estep.base import MixedMembership as MixedMembership

@@ -126,7 +126,7 @@ def place(
 
 def num_draws(estimators: Mapping[str, Estimator]) -> int:
     """The largest number that any asks for."""
-    return max(rule.num_samples for rule in estimators.values())
+    return max((rule.num_samples for rule in estimators.values()), default=1)
 
 
 def _averaged(draws: Message) -> Message:

@@ -64,6 +64,11 @@ class Product(Family, Mapping[str, Family]):
         shapes = {name: q.batch_shape for name, q in self.items()}
         require(ok, "factors", f"batch shapes that agree in their first {self.batch_ndim} axes", shapes)
 
+    @classmethod
+    def empty(cls) -> Self:
+        """No factor at all: the globals of a model of which only points are sought."""
+        return _rebuild(cls, {}, 0)
+
     # --- the mapping and the pytree ---------------------------------------------------------------------------
     def __getitem__(self, name: str) -> Family:
         if name not in self.factors:
@@ -137,7 +142,7 @@ class Product(Family, Mapping[str, Family]):
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The shared leading batch axes."""
-        return next(iter(self.values())).batch_shape[: self.batch_ndim]
+        return next(iter(self.values())).batch_shape[: self.batch_ndim] if self.factors else ()
 
     def as_stats(self, leaves: PyTree) -> dict[str, tuple]:
         """Any tree with one leaf per natural parameter, as a dictionary of statistics."""
@@ -223,7 +228,8 @@ class Product(Family, Mapping[str, Family]):
         """Sum over factors of a term per batch element, each summed over the batch axes that are not shared."""
         terms = self._map(f, **trees)
         extra = {name: len(q.batch_shape) - self.batch_ndim for name, q in self.items()}
-        return functools.reduce(jnp.add, [jnp.sum(terms[name], tuple(range(-n, 0))) for name, n in extra.items()])
+        sums = [jnp.sum(terms[name], tuple(range(-n, 0))) for name, n in extra.items()]
+        return functools.reduce(jnp.add, sums) if sums else jnp.zeros(())
 
     def _like(self, factors: dict[str, Family]) -> Self:
         return _rebuild(type(self), factors, self.batch_ndim)

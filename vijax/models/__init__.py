@@ -1,6 +1,7 @@
 """Ready models: each a function that returns a `vijax.Model`."""
 
-from vijax.models import emission
+from vijax.models import emission, observed
+from vijax.models.autoencoder import vae
 from vijax.models.ctm import ctm
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.factor_analysis import factor_analysis
@@ -46,6 +47,7 @@ __all__ = [
     "logistic_regression",
     "mixture",
     "multilevel_logistic_regression",
+    "observed",
     "pad",
     "plsa",
     "plsa_entries",
@@ -53,4 +55,5 @@ __all__ = [
     "rates_matrix",
     "simple_mixture",
     "stochastic_block_model",
+    "vae",
 ]
