@@ -100,7 +100,33 @@ def test_heavy_tails_are_told():
     """A Cauchy density has no variance at all: the importance ratios of any normal have a tail that says so."""
     fit = vi.auto(vi.density({"x": vi.free(5)}, lambda v: -jnp.sum(jnp.log1p(v["x"] ** 2))), key=KEY)
     assert fit.khat > 0.7
-    assert "tails" in fit.verdict
+    assert "can be used" not in fit.verdict
+
+
+def test_a_shape_that_no_normal_has_is_told_whatever_the_tails_say():
+    """A funnel: q follows its neck, where ratios are tame (k-hat below .7), and its sds are far off. The gap is at most
+    the true divergence: log evidence 0 less the bound."""
+
+    def funnel(v):
+        return norm.logpdf(v["s"], 0, 1.5) + norm.logpdf(v["x"], 0, jnp.exp(v["s"]))
+
+    fit = vi.auto(vi.density({"x": vi.free(), "s": vi.free()}, funnel), key=KEY)
+    assert 0.3 < fit.report.gap < -fit.elbo.value + 3 * fit.elbo.standard_error
+    assert "sds, and perhaps means, are wrong" in fit.verdict
+
+
+def test_light_tails_of_a_good_fit_are_told_apart():
+    """Logistic regression: means and sds are right, and yet the k-hat is large."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    y = np.where(rng.uniform(size=60) < 1 / (1 + np.exp(-(0.5 + 2 * x))), 1.0, -1.0)
+    model = vi.density(
+        {"w": vi.free(2, log_prior=lambda w: norm.logpdf(w, 0, 3))},
+        log_lik=lambda v, r: jax.nn.log_sigmoid(r["y"] * (v["w"][0] + v["w"][1] * r["x"])),
+    )
+    fit = vi.auto(model, {"x": x, "y": y}, key=KEY)
+    assert fit.report.gap < 0.05
+    assert "means and sds can be used" in fit.verdict
 
 
 def test_a_limit_of_gradients_holds_and_is_told():

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from scipy import special
 
 from vijax import guides, keys
 from vijax.algorithm import Algorithm, State
@@ -161,10 +162,10 @@ def _report(
     ratios = target.values(draws) - log_q
     means = ratios.reshape(SCRAMBLES, -1).mean(1)
     elbo = Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(SCRAMBLES)))
-    khat = float(psis(ratios).khat)
+    khat, gap = float(psis(ratios).khat), float(special.logsumexp(ratios) - np.log(len(ratios)) - elbo.value)
     shown = _shown(model, q, places, elbos)
-    words = verdict(q, khat, shown)
-    return Report(elbo, shown, khat, str(q.ended), words, target.num_gradients, ratios, draws)
+    words = verdict(q, gap, khat, shown)
+    return Report(elbo, shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws)
 
 
 def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:

@@ -170,8 +170,8 @@ def test_networks_that_are_none_are_refused():
     observed = vi.models.observed.gaussian(sd=1.0)
     with pytest.raises(ValueError, match=r"encoder: expected a pair \(apply, params\)"):
         vi.models.vae(lambda x: x, (linear, W), observed, latent_dim=1)
+    m = vi.models.vae((exact_encoder, jnp.zeros(1)), (linear, np.ones((2, 3), np.float32)), observed, latent_dim=2)
     with pytest.raises(ValueError, match=r"encoder: expected outputs of shape \(2,\)"):
-        m = vi.models.vae((exact_encoder, jnp.zeros(1)), (linear, np.ones((2, 3), np.float32)), observed, latent_dim=2)
         vi.fit(vi.aevb(m), data(), num_steps=1, key=KEY)
     with pytest.raises(ValueError, match="model: expected one with points"):
         vi.aevb(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))

@@ -67,7 +67,9 @@ def _reported(done: Fit, num_starts: int, words: str) -> Fit:
         same = int((ends >= ends.max() - SAME * abs(ends.max())).sum())
         doubt = "" if same > 1 else ": there may be a better one"
         said.append(f"{same} of {num_starts} starts reached the best bound{doubt}.")
-    return done._replace(report=Report(elbo, (), float("nan"), str(done.status), " ".join([*said, words])))
+    return done._replace(
+        report=Report(elbo, (), float("nan"), float("nan"), str(done.status), " ".join([*said, words]))
+    )
 
 
 def _is_flat(bounds: np.ndarray) -> bool:

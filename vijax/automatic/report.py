@@ -42,6 +42,8 @@ class Report(NamedTuple):
     Attributes:
       elbo: on draws that the fit has not seen, with its standard error.
       modes: that the starts found, best first.
+      gap: a lower bound on KL(q || p), in nats: log of the mean importance ratio, less the mean of its logarithm. Small
+        where q is the posterior; an unknown mode is not in it.
       khat: shape of the tail of the importance ratios p / q (Vehtari et al. 2024).
       ended: why the fit stopped, in words.
       verdict: whether to trust it, in plain words.
@@ -52,6 +54,7 @@ class Report(NamedTuple):
 
     elbo: Estimate
     modes: Sequence[Place]
+    gap: float
     khat: float
     ended: str
     verdict: str

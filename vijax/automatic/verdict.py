@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Place
 
@@ -13,16 +11,22 @@ RIVAL = 5.0
 """Nats below the best within which another mode holds a share of the posterior."""
 
 
-def verdict(q: Gaussian, khat: float, modes: Sequence[Place]) -> str:
-    """A few sentences: how it ended, what the tails say, whether there were other modes.
+def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place]) -> str:
+    """A few sentences: how it ended, how near q is to the posterior, whether there were other modes.
 
-    >>> verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.2, [])
-    'Converged. q is close to the posterior in shape (k-hat 0.20): means and sds can be used.'
+    Args:
+      q: the fit.
+      gap: a lower bound on KL(q || p), nats (`vijax.automatic.report.Report`).
+      khat: tail of the importance ratios.
+      modes: that the starts found.
+
+    >>> verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.01, 0.2, [])
+    'Converged. q is close to the posterior (at least 0.01 nats from it, k-hat 0.20): means and sds can be used.'
     """
     said = [ENDS[q.ended].format(error=q.error)]
     if q.ended is Ended.UNBOUNDED:
         return said[0]
-    said += [_of_tails(khat), *_of_rivals(modes)]
+    said += [*_of_shape(gap, khat), *_of_rivals(modes)]
     if not q.is_full:
         said.append("Variables are independent under q: its sds are too small where they are correlated.")
     return " ".join(said)
@@ -42,17 +46,27 @@ ENDS = {
 }
 
 
-def _of_tails(khat: float) -> str:
-    if khat < 0.5:
-        return f"q is close to the posterior in shape (k-hat {khat:.2f}): means and sds can be used."
-    if khat < 0.7:
-        return f"q is near the posterior (k-hat {khat:.2f}): means and sds can be used; tail probabilities with care."
-    if np.isfinite(khat):
-        return (
-            f"The posterior has tails or bends that a normal has not (k-hat {khat:.2f}). Means and sds are often still "
-            "right to a tenth of an sd; do not rely on tails, and check what matters with a sampler."
-        )
-    return "How well q fits in the tails could not be judged (k-hat is infinite): check with a sampler."
+CLOSE, FAR = 0.05, 0.3
+"""Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
+
+
+def _of_shape(gap: float, khat: float) -> list[str]:
+    """How far q is from the posterior by the importance ratios, and what their tail adds."""
+    judged = f"(at least {max(gap, 0.0):.2f} nats from it, k-hat {khat:.2f})"
+    if gap < CLOSE:
+        said = [f"q is close to the posterior {judged}: means and sds can be used."]
+    elif gap < FAR:
+        said = [f"q is near the posterior {judged}: means and sds are right to some tenths of an sd."]
+    else:
+        remedy = "Write the density in other coordinates, or use a sampler."
+        said = [f"The posterior has not the shape of q {judged}: sds, and perhaps means, are wrong. {remedy}"]
+    if khat > LIGHT and gap < FAR:
+        said.append("The tails of the posterior are heavier than those of q: do not rely on tail probabilities.")
+    return said
+
+
+LIGHT = 0.7
+"""k-hat above which importance ratios say that tails are missed (Vehtari et al. 2024)."""
 
 
 def _of_rivals(modes: Sequence[Place]) -> list[str]:
