@@ -20,6 +20,7 @@ def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place]) -> str
       khat: tail of the importance ratios.
       modes: that the starts found.
 
+    >>> import numpy as np
     >>> verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.01, 0.2, [])
     'Converged. q is close to the posterior (at least 0.01 nats from it, k-hat 0.20): means and sds can be used.'
     """
