@@ -11,6 +11,7 @@ from jax.scipy.stats import norm
 import vijax as vi
 from vijax.automatic.ascent import modes
 from vijax.automatic.gaussian import Gaussian, noise_of, step
+from vijax.automatic.stochastic import by_passes
 
 KEY = jax.random.key(0)
 
@@ -147,6 +148,39 @@ def test_many_variables_are_fitted_as_independent(monkeypatch):
     np.testing.assert_allclose(draws.mean(0), target, atol=0.1)
     np.testing.assert_allclose(draws.var(0), 1 / np.diag(precision), rtol=0.1)
     assert "independent" in fit.verdict
+
+
+def test_minibatches_end_where_all_the_data_do():
+    """Logistic regression in batches of 64 of 1,000 rows, beginning at a fit to 200 of them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 4)).astype(np.float32)
+    y = np.where(rng.uniform(size=1000) < 1 / (1 + np.exp(-x @ [1.0, -1.0, 0.5, 0.0])), 1.0, -1.0).astype(np.float32)
+    model = vi.density(
+        {"w": vi.free(4, log_prior=norm.logpdf)}, log_lik=lambda v, r: jax.nn.log_sigmoid(r["y"] * (r["x"] @ v["w"]))
+    )
+    whole = vi.auto(model, {"x": x, "y": y}, key=KEY)
+    parts = vi.auto(model, {"x": x, "y": y}, key=KEY, batch_size=64)
+    assert parts.alg.spec.name == "ngvi"
+    assert parts.elbo.value == pytest.approx(whole.elbo.value, abs=0.02)
+    assert parts.verdict.startswith("Converged")
+    draws = [np.asarray(fit.sample(jax.random.key(1), 5000)["w"], np.float64) for fit in (whole, parts)]
+    assert np.abs((draws[0].mean(0) - draws[1].mean(0)) / draws[0].std(0)).max() < 0.06
+    np.testing.assert_allclose(draws[0].std(0), draws[1].std(0), rtol=0.04)
+
+
+def test_every_batch_of_a_pass_counts_alike():
+    """After a pass: (c before + mean of the messages) / (c + 1)."""
+    schedule, values, state = by_passes(5), np.arange(5.0) + 3, 10.0
+    for t, value in enumerate(values):
+        state = (1 - float(schedule(t))) * state + float(schedule(t)) * value
+    c = 1 / float(schedule(0)) / 5 - 1 / 5
+    assert state == pytest.approx((c * 10.0 + values.mean()) / (c + 1), rel=1e-6)
+
+
+def test_batches_that_cannot_be_are_refused():
+    model = vi.density({"x": vi.free()}, lambda v: -(v["x"] ** 2))
+    with pytest.raises(ValueError, match="batch_size: expected none"):
+        vi.auto(model, key=KEY, batch_size=10)
 
 
 def test_conjugate_models_get_the_exact_rows():

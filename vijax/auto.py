@@ -13,7 +13,7 @@ from scipy import special
 from vijax import guides, keys
 from vijax.algorithm import Algorithm, State
 from vijax.algorithms import ngvi
-from vijax.automatic import diagonal, gaussian
+from vijax.automatic import diagonal, gaussian, stochastic
 from vijax.automatic.ascent import Mode, modes
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.gaussian import Ended, Gaussian
@@ -46,6 +46,7 @@ def auto(
     num_starts: int = 8,
     max_draws: int = 2048,
     max_gradients: int | None = None,
+    batch_size: int | None = None,
 ) -> Fit:
     """Fits a model with no choice to make, and says whether to trust the result.
 
@@ -63,6 +64,8 @@ def auto(
       max_draws: fixed draws are never more. More of them help where the end is "limited by the noise of its draws".
       max_gradients: of a log density, in all; None is 3,000, or 40 a variable of a full covariance
         where that is more.
+      batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
+        at a fit to a sample. None does so from 50,000 groups on.
 
     Returns:
       A `Fit`. Beside what every fit has: `fit.verdict`, a sentence in plain words; `fit.elbo`, with its standard error;
@@ -90,24 +93,53 @@ def auto(
     groups = jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data)
     target, seed = Target(model, groups), int(jax.random.randint(key, (), 0, 2**31 - 1))
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
-    return _fitted(model, target, key, seed, num_starts, max_draws, budget)
+    size = _batch_size(model, batch_size, loader.num_groups, target.dim)
+    if size is None:
+        return _fitted(model, target, key, seed, num_starts, max_draws, budget)
+    sample = stochastic.sample_of(groups, target.dim, seed)
+    q, places, elbos = _gaussian(Target(model, *sample), seed, num_starts, max_draws, budget)
+    if q.ended is not Ended.UNBOUNDED:
+        q = stochastic.fit_all(model, groups, q, sample, size, key)
+    return _as_fit(model, q, _report(model, target, q, places, elbos, seed), key)
+
+
+def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) -> int | None:
+    """Groups at a step; None where all of them are taken."""
+    if asked is not None:
+        require(model.log_lik is not None and not model.is_whole, "batch_size", "none: the density is a whole", asked)
+        require_integers(batch_size=asked)
+        require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
+        require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
+        return asked
+    return stochastic.BATCH if num_groups >= stochastic.LARGE and dim <= MOST_FULL else None
 
 
 def _fitted(
     model: Density, target: Target, key: PRNGKeyArray, seed: int, num_starts: int, max_draws: int, budget: int
 ) -> Fit:
+    if target.dim > MOST_FULL:
+        places = _places(target, seed, num_starts)
+        q, elbos = diagonal.fit(target, places[0][0], seed, budget), _unjudged(places)
+    else:
+        q, places, elbos = _gaussian(target, seed, num_starts, max_draws, budget)
+    return _as_fit(model, q, _report(model, target, q, places, elbos, seed), key)
+
+
+def _gaussian(
+    target: Target, seed: int, num_starts: int, max_draws: int, budget: int
+) -> tuple[Gaussian, list[tuple[Mode, int]], list[float | None]]:
+    """A normal of full covariance, the modes that were found, and their rough bounds."""
+    places = _places(target, seed, num_starts)
+    start, elbos = _best_start(target, places, seed)
+    return gaussian.fit(target, start, seed, max_draws, budget), places, elbos
+
+
+def _places(target: Target, seed: int, num_starts: int) -> list[tuple[Mode, int]]:
     rng = np.random.default_rng(seed)
     found = modes(target, rng.uniform(-2, 2, (num_starts, target.dim)))
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
     require(bool(found), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
-    places = _distinct(found)
-    if target.dim > MOST_FULL:
-        q, starts = diagonal.fit(target, found[0], seed, budget), _unjudged(places)
-    else:
-        q, starts = _best_start(target, places, seed)
-        q = gaussian.fit(target, q, seed, max_draws, budget)
-    report = _report(model, target, q, places, starts, seed)
-    return _as_fit(model, q, report, key)
+    return _distinct(found)
 
 
 def _unjudged(places: list[Any]) -> list[float | None]:

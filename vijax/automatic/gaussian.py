@@ -39,6 +39,7 @@ class Ended(enum.StrEnum):
     CONVERGED = "converged"
     LIMITED = "limited by the noise of its draws"
     SPENT = "stopped at its limit of gradients"
+    PASSES = "stopped at its limit of passes over the data"
     UNBOUNDED = "unbounded"
 
 

@@ -19,7 +19,7 @@ AT_ONCE = 8
 
 
 class Target:
-    """log p of free coordinates.
+    """log p of free coordinates; of some of the groups, their likelihood times `scale`.
 
     Attributes:
       dim: D.
@@ -27,11 +27,11 @@ class Target:
       epsilon: relative rounding of its values.
     """
 
-    def __init__(self, model: Density, data: PyTree):
+    def __init__(self, model: Density, data: PyTree, scale: float = 1.0):
         self.dim = model.variables.dim
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
-        self._model, self._data = model, jax.tree.map(jnp.asarray, data)
+        self._model, self._data = model, (jnp.asarray(scale), jax.tree.map(jnp.asarray, data))
 
     def slopes(
         self, x: Float[np.ndarray, "points D"]
@@ -67,6 +67,7 @@ def _values(of: weakref.ref[Density]) -> Callable[..., Any]:
     return lambda x, data: (jax.vmap(lambda z: _total(of, z, data))(x),)
 
 
-def _total(of: weakref.ref[Density], z: Array, data: PyTree) -> Float[Array, ""]:
+def _total(of: weakref.ref[Density], z: Array, scaled: tuple[Array, PyTree]) -> Float[Array, ""]:
     model: Any = of()
-    return model.log_prior_at(z) + jnp.sum(model.log_liks_at(z, data))
+    scale, data = scaled
+    return model.log_prior_at(z) + scale * jnp.sum(model.log_liks_at(z, data))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Place
 
@@ -27,7 +29,7 @@ def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place]) -> str
     said = [ENDS[q.ended].format(error=q.error)]
     if q.ended is Ended.UNBOUNDED:
         return said[0]
-    said += [*_of_shape(gap, khat), *_of_rivals(modes)]
+    said += [*_of_shape(gap, khat, len(q.mean)), *_of_rivals(modes)]
     if not q.is_full:
         said.append("Variables are independent under q: its sds are too small where they are correlated.")
     return " ".join(said)
@@ -40,6 +42,7 @@ ENDS = {
         "less, raise max_gradients or max_draws."
     ),
     Ended.SPENT: "Not converged: it stopped at its limit of gradients. Raise max_gradients.",
+    Ended.PASSES: "Not quite converged: the last pass over the data still changed q a little.",
     Ended.UNBOUNDED: (
         "Do not use this fit: the bound grows without limit as q gets wider. The density is improper. Give every "
         "variable a proper prior."
@@ -51,13 +54,15 @@ CLOSE, FAR = 0.05, 0.3
 """Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
 
 
-def _of_shape(gap: float, khat: float) -> list[str]:
+def _of_shape(gap: float, khat: float, dim: int) -> list[str]:
     """How far q is from the posterior by the importance ratios, and what their tail adds."""
     judged = f"(at least {max(gap, 0.0):.2f} nats from it, k-hat {khat:.2f})"
     if gap < CLOSE:
         said = [f"q is close to the posterior {judged}: means and sds can be used."]
     elif gap < FAR:
-        said = [f"q is near the posterior {judged}: means and sds are right to some tenths of an sd."]
+        typical = f"{np.sqrt(2 * gap / dim):.2f} sd"
+        worst = "some tenths of one at worst"
+        said = [f"q is near the posterior {judged}: means are right to {typical} over all variables, to {worst}."]
     else:
         remedy = "Write the density in other coordinates, or use a sampler."
         said = [f"The posterior has not the shape of q {judged}: sds, and perhaps means, are wrong. {remedy}"]
