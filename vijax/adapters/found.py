@@ -63,9 +63,7 @@ def _check(argument: str, seen: Sequence[Found]) -> None:
     remedy = "Transform a variable of one of these."
     require(all(one.support for one in seen), argument, f"a support of {KNOWN}", first.said, remedy)
     got = " and ".join(dict.fromkeys(str(one.support) for one in seen))
-    remedy = (
-        "Write it as a transformation of a variable whose support is fixed: a * u with u in (0, 1), for u in (0, a)."
-    )
+    remedy = "Write it as a function of a variable whose support is fixed: a * u with u in (0, 1) is in (0, a)."
     require(all(one.support == first.support for one in seen), argument, "the same support in every run", got, remedy)
     require(all(one.shape == first.shape for one in seen), argument, "the same shape in every run", first.shape)
 

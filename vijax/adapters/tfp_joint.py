@@ -98,9 +98,8 @@ def _run(joint: Any, seen: Mapping[str, Array], key: PRNGKeyArray) -> dict[str, 
     distributions, values = (_parts(joint, x) for x in joint.sample_distributions(seed=key, **seen))
     for name, part in distributions.items():
         nested = isinstance(part, tfd.JointDistribution)
-        require(
-            not nested, f"joint: {name!r}", "a distribution of one array", type(part).__name__, "Name its parts here."
-        )
+        remedy = "Name its parts in the joint itself."
+        require(not nested, f"joint: {name!r}", "a distribution of one array", type(part).__name__, remedy)
     return {name: _found(distributions[name], value) for name, value in values.items() if name not in seen}
 
 
