@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from vijax.compiler import kept, step_jit
+from vijax.loader import as_loader
 from vijax.models.density import Density
 
 AT_ONCE = 8
@@ -32,6 +33,17 @@ class Target:
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
         self._model, self._data = model, jax.tree.map(jnp.asarray, data)
+
+    @classmethod
+    def of(cls, model: Density, data: Any) -> Target:
+        """With data as `vijax.fit` takes them, all in one batch without padding.
+
+        Raises:
+          ValueError: they are none that the model reads.
+        """
+        loader = as_loader(data, model, None, 0)
+        (batch,) = loader.batches(0, 1)
+        return cls(model, jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data))
 
     def slopes(
         self, x: Float[np.ndarray, "points D"]
