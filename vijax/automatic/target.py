@@ -24,6 +24,7 @@ class Target:
 
     Attributes:
       dim: D.
+      groups: the data, groups leading.
       num_gradients: points at which a gradient was evaluated so far.
       epsilon: relative rounding of its values.
     """
@@ -32,7 +33,7 @@ class Target:
         self.dim = model.variables.dim
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
-        self._model, self._data = model, jax.tree.map(jnp.asarray, data)
+        self._model, self.groups = model, jax.tree.map(jnp.asarray, data)
 
     @classmethod
     def of(cls, model: Density, data: Any) -> Target:
@@ -65,7 +66,7 @@ class Target:
         for start in range(0, len(x), AT_ONCE):
             some = x[start : start + AT_ONCE]
             padded = np.concatenate([some, np.repeat(some[:1], AT_ONCE - len(some), 0)])
-            parts.append(program(jnp.asarray(padded, jnp.result_type(float)), self._data))
+            parts.append(program(jnp.asarray(padded, jnp.result_type(float)), self.groups))
         return [
             np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x)] for i in range(len(parts[0]))
         ]
