@@ -198,6 +198,14 @@ def test_draws_are_of_the_variables():
         fit.sample(KEY, 0)
 
 
+def test_derived_values_are_drawn_with_the_variables():
+    derived = lambda v: {"total": jnp.sum(v["x"]), "first": {"square": v["x"][0] ** 2}}
+    model = vi.density({"x": vi.free(3)}, lambda v: -0.5 * jnp.sum(v["x"] ** 2), derived=derived)
+    draws = vi.fit(vi.ngvi(model), num_steps=5, key=KEY).sample(jax.random.key(1), 50)
+    np.testing.assert_allclose(draws["total"], draws["x"].sum(1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(draws["first"]["square"], draws["x"][:, 0] ** 2, rtol=1e-6)
+
+
 def test_draws_of_conjugate_fits_of_points_and_of_locals():
     y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (20, 1)) for m in (-4.0, 4.0)]).astype(np.float32)
     model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
@@ -223,6 +231,10 @@ def test_densities_that_are_none_are_refused():
         vi.density(free)
     with pytest.raises(ValueError, match="one form of the density, got both"):
         vi.density(free, lambda v: 0.0, log_prior=lambda v: 0.0)
+    with pytest.raises(ValueError, match=r"derived: expected names other than .*, got \['x'\]"):
+        vi.density(free, lambda v: 0.0 * v["x"][0], derived=lambda v: {"x": v["x"]})
+    with pytest.raises(ValueError, match="derived: expected a mapping of names to values, got"):
+        vi.density(free, lambda v: 0.0 * v["x"][0], derived=lambda v: v["x"])
     with pytest.raises(ValueError, match="log_prior: expected a function"):
         vi.density(free, log_lik=lambda v, y: 0.0)
 

@@ -23,6 +23,7 @@ from vijax import (
     step_size,
     update,
 )
+from vijax.adapters import from_numpyro, from_tfp
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import advi, aevb, bbvi, cavi, em, map, memoized, ngvi, pg_svi, ssvi, ssvi_a, svi
 from vijax.auto import auto
@@ -122,6 +123,8 @@ __all__ = [
     "families",
     "fit",
     "free",
+    "from_numpyro",
+    "from_tfp",
     "guides",
     "implicit",
     "init",

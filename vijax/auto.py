@@ -23,7 +23,6 @@ from vijax.automatic.verdict import verdict
 from vijax.checks import require, require_integers
 from vijax.choices import check_model
 from vijax.fit_arguments import check_key, check_not_forked
-from vijax.loader import as_loader
 from vijax.model import Model
 from vijax.models.density import Density, Frame
 from vijax.result import Fit
@@ -88,18 +87,15 @@ def auto(
     if not isinstance(model, Density):
         require(not model.free, "model", "a density, or a model in conjugate form", "a mixed one", "Use vijax.svi.")
         return of_conjugate(model, data, key=key, num_starts=num_starts)
-    loader = as_loader(data, model, None, 0)
-    (batch,) = loader.batches(0, 1)
-    groups = jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data)
-    target, seed = Target(model, groups), int(jax.random.randint(key, (), 0, 2**31 - 1))
+    target, seed = Target.of(model, data), int(jax.random.randint(key, (), 0, 2**31 - 1))
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
-    size = _batch_size(model, batch_size, loader.num_groups, target.dim)
+    size = _batch_size(model, batch_size, target.num_groups, target.dim)
     if size is None:
         return _fitted(model, target, key, seed, num_starts, max_draws, budget)
-    sample = stochastic.sample_of(groups, target.dim, seed)
+    sample = stochastic.sample_of(target.groups, target.dim, seed)
     q, places, elbos = _gaussian(Target(model, *sample), seed, num_starts, max_draws, budget)
     if q.ended is not Ended.UNBOUNDED:
-        q = stochastic.fit_all(model, groups, q, sample, size, key)
+        q = stochastic.fit_all(model, target.groups, q, sample, size, key)
     return _as_fit(model, q, _report(model, target, q, places, elbos, seed), key)
 
 

@@ -116,6 +116,38 @@ class Fit(NamedTuple):
             return draws
         return draws | draws_of.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
 
+    def to_arviz(self, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None) -> Any:
+        """Independent draws from what was fitted, for ArviZ: plots, summaries, files (Kumar et al. 2019).
+
+        They are draws of q, so that diagnostics of Markov chains (R-hat, effective sample sizes) are always good, and
+        say nothing of q.
+
+        Args:
+          key: of the draws.
+          num_draws: how many, as one chain.
+          data: that a density was fitted to, where it reads any: without them its `lp` is not known.
+
+        Returns:
+          `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
+          (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. Of a density there is a
+          group `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's
+          `lp__`). Attributes name version and algorithm, and of fits by `vijax.auto` bound, k-hat and verdict.
+
+        Raises:
+          ValueError: no draw is asked for; data for a model that is no density.
+          ImportError: ArviZ is not installed.
+
+        >>> import jax, jax.numpy as jnp, pytest, vijax as vi
+        >>> arviz = pytest.importorskip("arviz")
+        >>> fit = vi.auto(vi.density({"x": vi.free(3)}, lambda v: -jnp.sum(v["x"] ** 2)), key=jax.random.key(0))
+        >>> tree = fit.to_arviz(jax.random.key(1), 100)
+        >>> tree["posterior"]["x"].shape, tree["sample_stats"]["lp"].shape
+        ((1, 100, 3), (1, 100))
+        """
+        from vijax.to_arviz import to_arviz
+
+        return to_arviz(self, key, num_draws, data=data)
+
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
         """The most probable words of each topic, best first.
 

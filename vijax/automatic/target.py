@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from vijax.compiler import kept, step_jit
+from vijax.loader import as_loader
 from vijax.models.density import Density
 
 AT_ONCE = 8
@@ -23,6 +24,7 @@ class Target:
 
     Attributes:
       dim: D.
+      groups: the data, groups leading.
       num_gradients: points at which a gradient was evaluated so far.
       epsilon: relative rounding of its values.
     """
@@ -31,7 +33,24 @@ class Target:
         self.dim = model.variables.dim
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
-        self._model, self._data = model, (jnp.asarray(scale), jax.tree.map(jnp.asarray, data))
+        self.groups = jax.tree.map(jnp.asarray, data)
+        self._model, self._data = model, (jnp.asarray(scale), self.groups)
+
+    @classmethod
+    def of(cls, model: Density, data: Any) -> Target:
+        """With data as `vijax.fit` takes them, all in one batch without padding.
+
+        Raises:
+          ValueError: they are none that the model reads.
+        """
+        loader = as_loader(data, model, None, 0)
+        (batch,) = loader.batches(0, 1)
+        return cls(model, jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data))
+
+    @property
+    def num_groups(self) -> int:
+        """N."""
+        return int(np.shape(jax.tree.leaves(self.groups)[0])[0])
 
     def slopes(
         self, x: Float[np.ndarray, "points D"]
@@ -53,7 +72,7 @@ class Target:
         for start in range(0, len(x), AT_ONCE):
             some = x[start : start + AT_ONCE]
             padded = np.concatenate([some, np.repeat(some[:1], AT_ONCE - len(some), 0)])
-            parts.append(program(jnp.asarray(padded, jnp.result_type(float)), self._data))
+            parts.append(program(jnp.asarray(padded, jnp.result_type(float)), self.groups))
         return [
             np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x)] for i in range(len(parts[0]))
         ]

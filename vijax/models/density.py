@@ -61,6 +61,7 @@ class Density(Model):
       is_whole: the data are one group, whatever they are.
       guide: the family of q.
       frame: of its coordinates; None is the free coordinates themselves.
+      derived: values -> further values by name, for draws; None where there are none.
     """
 
     variables: Variables
@@ -69,6 +70,7 @@ class Density(Model):
     is_whole: bool
     guide: Guide
     frame: Frame | None = None
+    derived: Callable[[Values], Mapping[str, Any]] | None = None
 
     def values_at(self, z: Float[Array, " D"]) -> dict[str, Any]:
         """The variables' values at coordinates of the guide."""
@@ -120,6 +122,7 @@ def density(
     log_prior: Callable[[Values], Any] | None = None,
     log_lik: Callable[[Values, PyTree], Any] | None = None,
     guide: Guide | None = None,
+    derived: Callable[[Values], Mapping[str, Any]] | None = None,
 ) -> Density:
     """A model from a log density of free variables.
 
@@ -132,13 +135,16 @@ def density(
       log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
         groups of a minibatch and scaled by N / S; the prior is not.
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
+      derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
+        non-centred hierarchy. `fit.sample` has them beside the variables.
 
     Returns:
       A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`.
 
     Raises:
       ValueError: variables that are none, neither or both forms of a density, one that returns an array or an integer,
-        that reads a name that is no variable; when used, one that is not finite anywhere.
+        that reads a name that is no variable; a derived value of a variable's name; when used, one that is not finite
+        anywhere.
 
     A normal mean with a scale of half-normal prior:
 
@@ -167,7 +173,8 @@ def density(
     else:
         parts = {"log_prior": log_density, "log_lik": None, "is_whole": True}
     _check_prior(known, parts["log_prior"], "log_prior" if log_density is None else "log_density")
-    return _bound_to(_unbound(variables=known, guide=guide or full_rank(), **parts))
+    _check_derived(known, derived)
+    return _bound_to(_unbound(variables=known, guide=guide or full_rank(), derived=derived, **parts))
 
 
 def _given(log_density: Any, both: bool) -> str:
@@ -212,7 +219,11 @@ def _bound_to(density: Density) -> Density:
 
 
 def _values(density: Density, z: Float[Array, "draws D"]) -> dict[str, Any]:
-    return jax.vmap(density.values_at)(z)
+    def at(z: Float[Array, " D"]) -> dict[str, Any]:
+        values = density.values_at(z)
+        return values if density.derived is None else {**values, **density.derived(values)}
+
+    return jax.vmap(at)(z)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------
@@ -234,6 +245,17 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
         jax.eval_shape(lambda x: _scalar(log_prior(variables.values(x)[0]), argument), x)
     except KeyError as error:
         require(False, argument, f"a function of the variables {variables.names}", f"one that reads {error}")
+
+
+def _check_derived(variables: Variables, derived: Callable | None) -> None:
+    """ValueError where what is derived is no mapping of other names."""
+    if derived is None:
+        return
+    x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
+    found = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
+    require(isinstance(found, Mapping), "derived", "a mapping of names to values", type(found).__name__)
+    twice = sorted(set(found) & set(variables.names))
+    require(not twice, "derived", f"names other than those of the variables {variables.names}", twice)
 
 
 def _check_data(density: Density, data: PyTree) -> None:

@@ -1,0 +1,102 @@
+"""`vijax.auto` on nine posteriors of posteriordb: one setting, held against long NUTS runs.
+
+    python benchmarks/quality/posteriors.py [--float32] [--seeds 3] [--only eight_schools hmm]
+    python benchmarks/quality/posteriors.py --peer numpyro
+
+Reads data and reference numbers from the folder posteriordb of the one named by VIJAX_DATA. Errors are of the means and
+sds of 40,000 draws, the worst over all of a posterior's numbers; those of the reference are near 0.01 sd. CPU seconds
+are of one fit with all that it compiles, and of one more. The peer is stochastic gradients by Adam, 10,000 steps of one
+draw, on the same density of the same coordinates, from its own start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from posterior_models import POSTERIORS, Posterior, errors, load
+
+import vijax as vi
+from vijax.automatic.target import Target
+
+DRAWS, STEPS, RATE = 40_000, 10_000, 0.01
+OURS = ["posterior", "D", "ended", "gradients", "ELBO", "mean error / sd", "at", "log sd ratio", "k-hat", "CPU s"]
+PEERS = ["posterior", "D", "guide", "gradients", "ELBO", "mean error / sd", "at", "log sd ratio", "CPU s"]
+
+
+def timed(go: Callable[[], Any]) -> tuple[Any, float]:
+    """A result, and the CPU seconds that it took."""
+    started = time.process_time()
+    result = go()
+    return result, time.process_time() - started
+
+
+def ours(name: str, seed: int) -> Iterator[list[str]]:
+    posterior = load(name)
+    run = lambda: vi.auto(posterior.model, posterior.data, key=jax.random.key(seed))
+    (fit, cold), (_, warm) = timed(run), timed(run)
+    off = errors(posterior, fit.sample(jax.random.key(100 + seed), DRAWS))
+    yield [
+        name, str(posterior.model.variables.dim), fit.outcome, str(fit.report.num_gradients), str(fit.elbo),
+        f"{off.mean:.3f}", off.at, f"{off.log_sd:.3f}", f"{fit.khat:.2f}", f"{cold:.1f}; {warm:.1f}",
+    ]  # fmt: skip
+
+
+def peers(name: str, seed: int) -> Iterator[list[str]]:
+    from numpyro.infer import SVI, Trace_ELBO, autoguide
+    from numpyro.optim import Adam
+
+    posterior = load(name)
+    model = in_numpyro(posterior)
+    for kind in ("AutoNormal", "AutoMultivariateNormal"):
+        guide = getattr(autoguide, kind)(model)
+        svi = SVI(model, guide, Adam(RATE), Trace_ELBO())
+        run = lambda: svi.run(jax.random.key(seed), STEPS, progress_bar=False)  # noqa: B023
+        result, seconds = timed(lambda: jax.block_until_ready(run().params))  # noqa: B023
+        elbo = -Trace_ELBO(num_particles=4096).loss(jax.random.key(1), result, model, guide)
+        x = guide.sample_posterior(jax.random.key(2), result, sample_shape=(DRAWS,))["x"]
+        off = errors(posterior, posterior.model.values({"free": x}))
+        yield [
+            name, str(posterior.model.variables.dim), kind, str(STEPS), f"{float(elbo):.3f}",
+            f"{off.mean:.3f}", off.at, f"{off.log_sd:.3f}", f"{seconds:.1f}",
+        ]  # fmt: skip
+
+
+def in_numpyro(posterior: Posterior) -> Callable[[], None]:
+    """The same density of the same free coordinates, as NumPyro's models are written."""
+    import numpyro
+    from numpyro.distributions import ImproperUniform, constraints
+
+    density = posterior.model
+    groups = jax.tree.map(jnp.asarray, Target.of(density, posterior.data).groups)
+
+    def model() -> None:
+        x = numpyro.sample("x", ImproperUniform(constraints.real, (), (density.variables.dim,)))
+        numpyro.factor("log_density", density.log_prior_at(x) + jnp.sum(density.log_liks_at(x, groups)))
+
+    return model
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--float32", action="store_true", help="in place of float64")
+    p.add_argument("--seeds", type=int, default=1)
+    p.add_argument("--only", nargs="+", choices=POSTERIORS, default=list(POSTERIORS))
+    p.add_argument("--peer", choices=["numpyro"])
+    a = p.parse_args()
+    jax.config.update("jax_enable_x64", not a.float32)
+    rows, head = (peers, PEERS) if a.peer else (ours, OURS)
+    print(f"jax {jax.__version__}, {np.dtype(jnp.result_type(float))}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for name in a.only:
+        for seed in range(a.seeds):
+            for row in rows(name, seed):
+                print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""`vijax.auto` on nine posteriors against long NUTS runs: one setting, no step size."""
+
+import jax
+import pytest
+
+import vijax as vi
+from benchmarks.quality.posterior_models import DATA, POSTERIORS, errors, load
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not DATA.is_dir(), reason="no posteriors: set VIJAX_DATA to a folder that has posteriordb"),
+]
+DRAWS = 40_000
+NEAR = 0.06 + 3 / DRAWS**0.5
+"""In posterior sds, the noise of the draws included."""
+
+
+def fitted(name):
+    with jax.enable_x64(True):
+        posterior = load(name)
+        fit = vi.auto(posterior.model, posterior.data, key=jax.random.key(0))
+        return fit, errors(posterior, fit.sample(jax.random.key(1), DRAWS))
+
+
+@pytest.mark.parametrize("name", [name for name in POSTERIORS if name != "eight_schools"])
+def test_means_and_sds_are_those_of_nuts(name):
+    fit, off = fitted(name)
+    assert fit.status is vi.Status.CONVERGED
+    assert off.mean < NEAR
+    assert off.log_sd < 0.1
+    assert fit.report.num_gradients <= 3000
+    assert "Converged" in fit.verdict
+
+
+def test_eight_schools_are_the_best_normal():
+    """Its tails are not normal: no normal has these means. The best bound of one is -31.52."""
+    fit, off = fitted("eight_schools")
+    assert fit.elbo.value == pytest.approx(-31.52, abs=0.05)
+    assert off.mean < 0.25
+    assert fit.report.num_gradients <= 3000
+    assert "Stopped where the noise of its draws is all that is left" in fit.verdict
