@@ -40,6 +40,7 @@ class Ended(enum.StrEnum):
     LIMITED = "limited by the noise of its draws"
     SPENT = "stopped at its limit of gradients"
     UNBOUNDED = "unbounded"
+    UNSOLVED = "stopped before an optimum"
 
 
 class Gaussian(NamedTuple):

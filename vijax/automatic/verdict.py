@@ -35,6 +35,10 @@ ENDS = {
         "less, raise max_gradients or max_draws."
     ),
     Ended.SPENT: "Not converged: it stopped at its limit of gradients. Raise max_gradients.",
+    Ended.UNSOLVED: (
+        "Not converged: Newton's steps on the fixed draws found no maximum. Variances may be without bound, or "
+        "rounding is in the way: rescale the variables."
+    ),
     Ended.UNBOUNDED: (
         "Do not use this fit: the bound grows without limit as q gets wider. The density is improper. Give every "
         "variable a proper prior."
