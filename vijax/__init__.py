@@ -28,6 +28,7 @@ from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import advi, aevb, bbvi, cavi, em, map, memoized, ngvi, pg_svi, ssvi, ssvi_a, svi
 from vijax.auto import auto
 from vijax.batch import Documents, Minibatch
+from vijax.dadvi import dadvi
 from vijax.evaluated import at
 from vijax.families import (
     Bernoulli,
@@ -54,6 +55,7 @@ from vijax.families import (
     implicit,
 )
 from vijax.fit import Progress, fit
+from vijax.linear_response import linear_response
 from vijax.model import LocalElbo, Model, model
 from vijax.models.density import density
 from vijax.models.energy import conditional, energy_model
@@ -111,6 +113,7 @@ __all__ = [
     "compose",
     "conditional",
     "constrain",
+    "dadvi",
     "data",
     "density",
     "em",
@@ -129,6 +132,7 @@ __all__ = [
     "implicit",
     "init",
     "likelihood",
+    "linear_response",
     "map",
     "memoized",
     "model",

@@ -312,7 +312,8 @@ def advi(
 
     Args:
       model: with free variables (`vijax.density`).
-      guide: family of q; None is `vijax.guides.mean_field()`.
+      guide: family of q; None is `vijax.guides.mean_field()`. With `vijax.guides.low_rank(rank)` thousands of variables
+        keep their strongest dependences.
       num_samples: draws a step.
       optimizer: None is Adam at rate 0.01. What rate is right depends on the scales of the posterior.
       **choices: the other arguments of `compose`.

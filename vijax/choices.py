@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import jax
+import optax
 
 from vijax import tree
 from vijax.checks import require, require_integers
@@ -17,7 +18,7 @@ from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable
 from vijax.step_size import backtracking
-from vijax.update import Update, kl, within
+from vijax.update import Update, descend, kl, within
 
 
 def check_model(model: Any) -> None:
@@ -79,6 +80,8 @@ def of_free(
     Raises:
       ValueError: a point is sought of free variables, or an estimator given for them that reads mean statistics.
     """
+    if model.free:
+        estimators, updates = _of_no_exponential_family(model, estimators, updates)
     for name in model.free:
         sought = estimands.of(name)
         remedy = "Free variables have no conjugate prior: vijax.auto, vijax.ngvi and vijax.advi find a distribution."
@@ -92,6 +95,32 @@ def of_free(
         if name not in dict(updates.named) and updates.default == kl():
             updates = updates.replaced(name, within(1.0))
     return estimands, estimators, updates
+
+
+def _of_no_exponential_family(
+    model: Model, estimators: PerVariable[Any], updates: PerVariable[Update]
+) -> tuple[PerVariable[Any], PerVariable[Update]]:
+    """The choices for guides that have no natural parameters: pathwise gradients, and an optimiser.
+
+    Raises:
+      ValueError: another estimator or update.
+    """
+    families = jax.eval_shape(model.prior, dict(model.hyper))
+    for name in model.free:
+        if (q := families[name]).exponential:
+            continue
+        remedy = f"A {type(q).__name__} is no exponential family: vijax.advi fits it, by pathwise gradients."
+        estimator, update = estimators.of(name), updates.of(name)
+        if name not in dict(estimators.named) and estimator == mean_field():
+            estimators = estimators.replaced(name, estimator := reparameterised())
+        if name not in dict(updates.named) and update == kl():
+            updates = updates.replaced(name, update := descend(optax.adam(0.01)))
+        expected = f"vijax.estimator.reparameterised() for {name!r}"
+        require(isinstance(estimator, reparameterised), "estimator", expected, repr(estimator), remedy)
+        expected = f"vijax.update.descend(optimizer) for {name!r}"
+        moves = update.update if isinstance(update, within) else update
+        require(isinstance(moves, descend), "update", expected, repr(update), remedy)
+    return estimators, updates
 
 
 SERVE_FREE = (least_squares, reparameterised, score_function)

@@ -1,7 +1,7 @@
 """Guides: the densities that free variables are fitted with, in free coordinates.
 
-A guide names a family. Both of these are exponential families, so that every estimator and update of the engine serves
-them, natural gradients above all.
+A guide names a family. `mean_field` and `full_rank` are exponential families, so that every estimator and update of the
+engine serves them, natural gradients above all. `low_rank` is none, and an optimiser moves it (`vijax.advi`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vijax.checks import require, require_integers
 from vijax.families import Family, MultivariateNormal, Normal
+from vijax.families.low_rank_normal import LowRankNormal
 
 Z = "free"
 """The name of the free coordinates among the globals."""
@@ -44,3 +46,35 @@ class full_rank(Guide):
         """See `Guide`."""
         precision = jnp.eye(mean.shape[0], dtype=mean.dtype) / sd**2
         return MultivariateNormal(precision @ mean, -0.5 * precision)
+
+
+@dataclasses.dataclass(frozen=True)
+class low_rank(Guide):
+    """A normal of covariance diag(sd^2) + U U' with U of `rank` columns (Ong, Nott and Smith 2018): D (rank + 2)
+    numbers and O(D rank^2) operations a step, for thousands of variables with a few directions of strong dependence.
+
+    Its variances are right along those directions alone. It is no exponential family, so that natural gradients do not
+    apply: `vijax.advi(model, guide=vijax.guides.low_rank(10))` moves mean, log sd and U by an optimiser.
+
+    Args:
+      rank: columns of U.
+
+    Raises:
+      ValueError: a rank below one; when used, one above the number of coordinates.
+
+    >>> low_rank(2).at(jnp.zeros(1000), 1.0).factor.shape
+    (1000, 2)
+    """
+
+    rank: int
+
+    def __post_init__(self) -> None:
+        require_integers(rank=self.rank)
+
+    def at(self, mean: Float[Array, " D"], sd: float) -> LowRankNormal:
+        """See `Guide`; the columns of U are cosines of a tenth of that size, for at zero they would not move."""
+        remedy = "Use vijax.guides.full_rank()."
+        require(self.rank <= mean.size, "rank", f"at most {mean.size}, the coordinates", self.rank, remedy)
+        phases = jnp.pi * (jnp.arange(mean.size)[:, None] + 0.5) * (jnp.arange(self.rank) + 1) / mean.size
+        factor = 0.1 * sd / self.rank**0.5 * jnp.cos(phases).astype(mean.dtype)
+        return LowRankNormal(mean, jnp.full_like(mean, jnp.log(sd)), factor)

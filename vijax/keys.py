@@ -24,3 +24,8 @@ def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""
     """Keys of a run's start and of its steps, and the seed of the order of its batches."""
     key_init, key_run, key_order = jax.random.split(key, 3)
     return key_init, key_run, jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max)
+
+
+def seed(key: PRNGKeyArray) -> int:
+    """Of a generator on the host."""
+    return int(jax.random.randint(key, (), 0, 2**31 - 1))

@@ -166,6 +166,13 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
     return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None)
 
 
+def all_groups(data: Any, model: Model) -> PyTree:
+    """All data of a model as one batch, without padding. Raises as `as_loader` does."""
+    loader = as_loader(data, model, None, 0)
+    (batch,) = loader.batches(0, 1)
+    return jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data)
+
+
 def padded_size(total: int) -> int:
     """Rows of a batch of all the data, some of them padding, so that sets of nearly one size share a program: at most
     a sixteenth more, and none below 32.

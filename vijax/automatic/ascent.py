@@ -39,9 +39,12 @@ class Mode(NamedTuple):
     sds: Float[np.ndarray, " D"]
 
 
-def modes(target: HasSlopes, starts: Float[np.ndarray, "starts D"], max_steps: int = 200) -> list[Mode]:
-    """Where the searches from these starts end, best first; those that began where the density is zero are left out."""
-    searches = {i: _search(x, max_steps) for i, x in enumerate(starts)}
+def modes(
+    target: HasSlopes, starts: Float[np.ndarray, "starts D"], max_steps: int = 200, enough: float = ENOUGH
+) -> list[Mode]:
+    """Where the searches from these starts end, best first; those that began where the density is zero are left out.
+    A search ends where it promises less than `enough` nats."""
+    searches = {i: _search(x, max_steps, enough) for i, x in enumerate(starts)}
     points = {i: next(search) for i, search in searches.items()}
     found = []
     while points:
@@ -56,14 +59,14 @@ def modes(target: HasSlopes, starts: Float[np.ndarray, "starts D"], max_steps: i
     return sorted(found, key=lambda mode: -mode.value)
 
 
-def _search(x: np.ndarray, max_steps: int) -> Asks:
+def _search(x: np.ndarray, max_steps: int, enough: float) -> Asks:
     """One search, upwards."""
     value, slope = yield x
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(max_steps if np.isfinite(value) else 0):
         direction = _applied(pairs, slope)
         promised = slope @ direction
-        if promised < 2 * ENOUGH and pairs:
+        if promised < 2 * enough and pairs:
             break
         size = 1.0 if pairs else min(1.0, 1.0 / max(float(np.linalg.norm(slope)), 1e-30))
         for _ in range(30):

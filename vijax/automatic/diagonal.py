@@ -6,42 +6,49 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.ascent import Mode, modes
+from vijax.automatic.ascent import ENOUGH, Mode, modes
 from vijax.automatic.gaussian import SDS, Ended, Gaussian, noise_of
+from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.target import Target
+from vijax.checks import require
 from vijax.estimator.least_squares import regression
-
-
-class _OnDraws:
-    """The ELBO on fixed draws as a function of means and log standard deviations, up to a constant."""
-
-    def __init__(self, target: Target, noise: np.ndarray):
-        self._target, self._noise = target, noise
-
-    def slopes(self, points: Float[np.ndarray, "points 2D"]) -> tuple[np.ndarray, np.ndarray]:
-        """Values and gradients."""
-        pairs = [self._at(*np.split(point, 2)) for point in points]
-        return np.array([value for value, _ in pairs]), np.stack([slope for _, slope in pairs])
-
-    def _at(self, mean: np.ndarray, log_sd: np.ndarray) -> tuple[float, np.ndarray]:
-        sd = np.exp(log_sd)
-        values, slopes = self._target.slopes(mean + sd * self._noise)
-        bad = not np.isfinite(values).all()
-        of_sd = (slopes * self._noise).mean(0) * sd + 1
-        return -np.inf if bad else values.mean() + log_sd.sum(), np.concatenate([slopes.mean(0), of_sd])
 
 
 def fit(target: Target, start: Mode, seed: int, max_gradients: int, num_draws: int = 32) -> Gaussian:
     """Means and standard deviations (as the diagonal `scale`): the best on fixed draws, for half of the gradients at
     most; then the running mean of messages on fresh ones, whose noise falls with all draws taken."""
-    dim, noise = target.dim, noise_of(num_draws, target.dim, [seed, 0])
-    noise = noise / np.sqrt((noise**2).mean(0))
-    first = np.concatenate([start.x, np.log(np.clip(start.sds, 1e-6, 1.0))])
+    noise = unit_noise(num_draws, target.dim, seed)
     left = max_gradients - target.num_gradients
-    (best,) = modes(_OnDraws(target, noise), first[None], max(left // (2 * num_draws), 10))
-    mean, log_sd = np.split(best.x, 2)
-    elbo = float(best.value + 0.5 * dim * np.log(2 * np.pi * np.e))
-    return _polished(target, Gaussian(mean, np.exp(log_sd), elbo, Ended.SPENT, (elbo,)), seed, num_draws, max_gradients)
+    q = on_draws(OnDraws(target, noise), start, max(left // (2 * num_draws), 10))
+    return _polished(target, q, seed, num_draws, max_gradients)
+
+
+def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws D"]:
+    """Fixed noise of which every coordinate has mean zero and variance one exactly."""
+    noise = noise_of(num_draws, dim, [seed, 0])
+    return noise / np.sqrt((noise**2).mean(0))
+
+
+def on_draws(objective: OnDraws, start: Mode, max_steps: int, enough: float = ENOUGH) -> Gaussian:
+    """The best independent normals on fixed draws, by L-BFGS."""
+    first = np.concatenate([start.x, np.log(np.clip(start.sds, 1e-6, 1.0))])
+    found = modes(objective, first[None], max_steps, enough)
+    remedy = "Give variables narrower priors, or supports that exclude what is impossible."
+    expected = "a finite one at draws around its mode"
+    require(bool(found), "log_density", expected, "one that is not", remedy)
+    return as_gaussian(found[0].x, found[0].value)
+
+
+def as_gaussian(point: Float[np.ndarray, " 2D"], value: float, ended: Ended = Ended.SPENT) -> Gaussian:
+    """The normals of means and log standard deviations; the ELBO with its constant."""
+    mean, log_sd = np.split(point, 2)
+    elbo = float(value + 0.5 * len(mean) * np.log(2 * np.pi * np.e))
+    return Gaussian(mean, np.exp(log_sd), elbo, ended, (elbo,))
+
+
+def point_of(q: Gaussian) -> Float[np.ndarray, " 2D"]:
+    """Means and log standard deviations."""
+    return np.concatenate([q.mean, np.log(q.scale)])
 
 
 def _polished(target: Target, q: Gaussian, seed: int, size: int, max_gradients: int) -> Gaussian:

@@ -41,6 +41,7 @@ class Ended(enum.StrEnum):
     SPENT = "stopped at its limit of gradients"
     PASSES = "stopped at its limit of passes over the data"
     UNBOUNDED = "unbounded"
+    UNSOLVED = "stopped before an optimum"
 
 
 class Gaussian(NamedTuple):

@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Report(NamedTuple):
-    """See `vijax.auto`.
+    """See `vijax.auto`, `vijax.dadvi`.
 
     Attributes:
       elbo: on draws that the fit has not seen, with its standard error.
@@ -50,6 +50,7 @@ class Report(NamedTuple):
       num_gradients: points at which the gradient was evaluated, starts included.
       log_ratios: log p - log q at draws, which weight them.
       coordinates: those draws, in free coordinates.
+      noise: of the fixed draws of `vijax.dadvi`.
     """
 
     elbo: Estimate
@@ -61,3 +62,4 @@ class Report(NamedTuple):
     num_gradients: int = 0
     log_ratios: Float[np.ndarray, " draws"] = np.zeros(0)
     coordinates: Float[np.ndarray, "draws D"] = np.zeros((0, 0))
+    noise: Float[np.ndarray, "fixed D"] = np.zeros((0, 0))

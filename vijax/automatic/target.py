@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from vijax.compiler import kept, step_jit
-from vijax.loader import as_loader
+from vijax.loader import all_groups
 from vijax.models.density import Density
 
 AT_ONCE = 8
@@ -43,9 +43,7 @@ class Target:
         Raises:
           ValueError: they are none that the model reads.
         """
-        loader = as_loader(data, model, None, 0)
-        (batch,) = loader.batches(0, 1)
-        return cls(model, jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data))
+        return cls(model, all_groups(data, model))
 
     @property
     def num_groups(self) -> int:
@@ -66,15 +64,29 @@ class Target:
         (values,) = self._over(_values, x)
         return np.where(values < np.inf, values, -np.inf)
 
-    def _over(self, ask: Callable, x: np.ndarray) -> list[np.ndarray]:
+    def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
+        """Second derivatives."""
+        (found,) = self._over(_hessians, x)
+        return found
+
+    def products(
+        self, x: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
+    ) -> Float[np.ndarray, "points D"]:
+        """Hessians times vectors: two gradients' work each."""
+        self.num_gradients += 2 * len(x)
+        (found,) = self._over(_products, x, v)
+        return found
+
+    def _over(self, ask: Callable, *x: np.ndarray) -> list[np.ndarray]:
         program = kept(self._model, ask, lambda model: step_jit(ask(model)))
         parts = []
-        for start in range(0, len(x), AT_ONCE):
-            some = x[start : start + AT_ONCE]
-            padded = np.concatenate([some, np.repeat(some[:1], AT_ONCE - len(some), 0)])
-            parts.append(program(jnp.asarray(padded, jnp.result_type(float)), self.groups))
+        for start in range(0, len(x[0]), AT_ONCE):
+            some = [a[start : start + AT_ONCE] for a in x]
+            padded = [np.concatenate([a, np.repeat(a[:1], AT_ONCE - len(a), 0)]) for a in some]
+            parts.append(program(*(jnp.asarray(a, jnp.result_type(float)) for a in padded), self._data))
         return [
-            np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x)] for i in range(len(parts[0]))
+            np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x[0])]
+            for i in range(len(parts[0]))
         ]
 
 
@@ -84,6 +96,17 @@ def _slopes(of: weakref.ref[Density]) -> Callable[..., Any]:
 
 def _values(of: weakref.ref[Density]) -> Callable[..., Any]:
     return lambda x, data: (jax.vmap(lambda z: _total(of, z, data))(x),)
+
+
+def _hessians(of: weakref.ref[Density]) -> Callable[..., Any]:
+    return lambda x, data: (jax.vmap(jax.hessian(lambda z: _total(of, z, data)))(x),)
+
+
+def _products(of: weakref.ref[Density]) -> Callable[..., Any]:
+    def product(z: Array, v: Array, data: PyTree) -> Array:
+        return jax.jvp(jax.grad(lambda z: _total(of, z, data)), (z,), (v,))[1]
+
+    return lambda x, v, data: (jax.vmap(product, (0, 0, None))(x, v, data),)
 
 
 def _total(of: weakref.ref[Density], z: Array, scaled: tuple[Array, PyTree]) -> Float[Array, ""]:

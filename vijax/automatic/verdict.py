@@ -43,6 +43,10 @@ ENDS = {
     ),
     Ended.SPENT: "Not converged: it stopped at its limit of gradients. Raise max_gradients.",
     Ended.PASSES: "Not quite converged: the last pass over the data still changed q a little.",
+    Ended.UNSOLVED: (
+        "Not converged: Newton's steps on the fixed draws found no maximum. Variances may be without bound, or "
+        "rounding is in the way: rescale the variables."
+    ),
     Ended.UNBOUNDED: (
         "Do not use this fit: the bound grows without limit as q gets wider. The density is improper. Give every "
         "variable a proper prior."

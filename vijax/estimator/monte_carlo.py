@@ -28,12 +28,17 @@ class reparameterised(Estimator):
 
     Args:
       num_samples: draws of the globals a step.
+      sticking: "sticking the landing" (Roeder, Wu and Duvenaud 2017, eq. 8): the divergence from the prior is
+        differentiated at the same draws as the bound, through the draws alone, in the place of its exact gradient. The
+        expectation is the same. The noise vanishes as q comes to be the posterior, where that is in its family;
+        elsewhere it may be more.
 
     Raises:
       ValueError: no draw.
     """
 
     num_samples: int = 8
+    sticking: bool = False
 
     def __post_init__(self) -> None:
         require_integers(num_samples=self.num_samples)
@@ -43,7 +48,11 @@ class reparameterised(Estimator):
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
         """See `Estimator`."""
         stats, v = q.pathwise_sample(key)
-        return stats, lambda eta_hat: v(q.as_stats(eta_hat))
+        if not self.sticking:
+            return stats, lambda eta_hat: v(q.as_stats(eta_hat))
+        # A step adds prior - lambda to the message, exactly: that is taken out again, and put in at the draw.
+        own, exact = q.slope(stats, prior), tree.subtract(q.stationary(), prior)
+        return stats, lambda eta_hat: tree.add(v(tree.subtract(q.as_stats(eta_hat), own)), exact)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,6 +76,9 @@ class Family(abc.ABC):
     """Number of trailing event axes of each natural parameter, in field order."""
     discrete: ClassVar[bool] = False
     """Whether x is discrete, so that no pathwise derivative exists."""
+    exponential: ClassVar[bool] = True
+    """Whether the leaves are natural parameters; one whose leaves are not is moved by an optimiser alone
+    (`stationary`)."""
 
     # --- what a family must say -------------------------------------------------------------------------------
     @abc.abstractmethod
@@ -194,6 +197,16 @@ class Family(abc.ABC):
         """F(lambda) v: the change of the mean parameters when lambda moves by v (one forward derivative)."""
         means = lambda naturals: self.with_naturals(naturals).expected_stats()
         return jax.jvp(means, (tree.parameters(self),), (tree.parameters(tangent),))[1]
+
+    def stationary(self) -> Self:
+        """The target of a step at which the ELBO is level: grad ELBO = F (target - stationary). Of an exponential
+        family the natural parameters themselves, for -F lambda is the gradient of the entropy."""
+        return self
+
+    def slope(self, stats: Statistics, prior: Self) -> Statistics:
+        """Gradient of log q - log prior in the statistics of a draw: lambda - eta, wherever that is."""
+        del stats
+        return self.as_stats(tree.subtract(self, prior))
 
     def fisher_solve(self, cotangent: Statistics) -> Self:
         """F(lambda)^-1 g: a natural-parameter direction from a gradient in lambda. Dense, by event: override it

@@ -21,6 +21,9 @@ class descend(Update):
 
         grad_phi ELBO = (d lambda / d phi)' F(lambda) (target - lambda)
 
+    Of a family that is no exponential one (`vijax.guides.low_rank`) the target is the gradient of the bound in its
+    parameters, to which that of the entropy is added (`Family.stationary`).
+
     The optimiser has a learning rate of its own; the schedule of step sizes is not read.
 
     Args:
@@ -54,7 +57,7 @@ class descend(Update):
         chart = self._chart(q)
         phi = chart.to(q)
         _, pull = jax.vjp(lambda phi: chart.of(phi, q), phi)
-        slope = q.with_naturals(q.fisher_product(tree.subtract(target, q)))
+        slope = q.with_naturals(q.fisher_product(tree.subtract(target, q.stationary())))
         (ascent,) = pull(slope)
         moved, memory = self.optimizer.update(tree.scale(-1.0, ascent), memory, phi)
         return chart.of(optax.apply_updates(phi, moved), q), memory

@@ -1,0 +1,79 @@
+"""What a fit of a log density ends as: judged on draws that it has not seen, and made a `Fit` like any other."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+from scipy import special
+
+from vijax import guides, keys
+from vijax.algorithm import Algorithm, State
+from vijax.algorithms import ngvi
+from vijax.automatic import gaussian
+from vijax.automatic.ascent import Mode
+from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.report import Estimate, Place, Report
+from vijax.automatic.target import Target
+from vijax.automatic.verdict import verdict
+from vijax.models.density import Density, Frame
+from vijax.result import Fit
+from vijax.status import Status
+from vijax.trust import psis
+
+CHECKS, SCRAMBLES = 1024, 8
+"""Fresh draws on which a fit is judged, and of how many independent scrambles of a Sobol sequence they are."""
+
+
+def report(
+    model: Density,
+    target: Target,
+    q: Gaussian,
+    places: list[tuple[Mode, int]],
+    elbos: list[float | None],
+    seed: int,
+) -> Report:
+    """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs."""
+    noise = np.concatenate([gaussian.noise_of(CHECKS // SCRAMBLES, target.dim, [seed, 7, i]) for i in range(SCRAMBLES)])
+    draws = q.at(noise)
+    log_q = -0.5 * ((noise**2).sum(1) + target.dim) + target.dim / 2 - q.entropy() + 0.5 * target.dim
+    ratios = target.values(draws) - log_q
+    means = ratios.reshape(SCRAMBLES, -1).mean(1)
+    elbo = Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(SCRAMBLES)))
+    khat, gap = float(psis(ratios).khat), float(special.logsumexp(ratios) - np.log(len(ratios)) - elbo.value)
+    shown = _shown(model, q, places, elbos)
+    words = verdict(q, gap, khat, shown)
+    return Report(elbo, shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws)
+
+
+def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:
+    """The modes as places; those that lie where q does are one, however far their searches got."""
+    inside = lambda mode: q.distance(mode.x) < _distance(len(mode.x))
+    at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
+    known = list(zip(places, elbos, strict=True))
+    own = [((mode, n), elbo) for (mode, n), elbo in known if inside(mode)]
+    others = [((mode, n), elbo) for (mode, n), elbo in known if not inside(mode)]
+    shown = [Place(at(mode), mode.value, elbo, n) for (mode, n), elbo in others if elbo is not None]
+    if own:  # they lead, also where another's curvature promised more
+        (best, _), elbo = own[0]
+        shown = [Place(at(best), best.value, elbo, sum(n for (_, n), _ in own)), *shown]
+    return shown
+
+
+def _distance(dim: int) -> float:
+    """Squared distance from the mean of a normal, in standard deviations, within which its draws lie."""
+    return dim + 6 * float(np.sqrt(2 * dim))
+
+
+def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
+    dtype = jnp.result_type(float)
+    guide = guides.full_rank() if q.is_full else guides.mean_field()
+    framed = model.with_guide(guide, Frame(jnp.asarray(q.mean, dtype), jnp.asarray(q.scale, dtype)))
+    alg: Algorithm = ngvi(framed)
+    key_init, _, _ = keys.of_run(key)
+    state: State = alg.init(key_init)
+    trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
+    status = Status.CONVERGED if q.ended is Ended.CONVERGED else Status.FINISHED
+    return Fit(alg, state, trace, status, report)

@@ -1,0 +1,76 @@
+"""Deterministic automatic differentiation variational inference, to convergence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from vijax import keys
+from vijax.automatic.concluded import as_fit, report
+from vijax.automatic.diagonal import as_gaussian, on_draws, point_of, unit_noise
+from vijax.automatic.gaussian import Ended
+from vijax.automatic.newton import SETTLED, climbed
+from vijax.automatic.on_draws import OnDraws
+from vijax.automatic.places import places, unjudged
+from vijax.automatic.target import Target
+from vijax.checks import require, require_integers
+from vijax.choices import check_model
+from vijax.fit_arguments import check_key, check_not_forked
+from vijax.model import Model
+from vijax.models.density import Density
+from vijax.result import Fit
+
+NUM_STARTS = 8
+MAX_STEPS = 1000
+
+
+def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int = 30) -> Fit:
+    """Independent normals in free coordinates, fitted to a log density on draws whose noise is fixed: a deterministic
+    problem, climbed from the best of several modes by L-BFGS and then by Newton's steps until it is solved (Giordano,
+    Ingram and Broderick 2024, "Black box variational inference with a deterministic objective", eq. 4). There is no
+    learning rate, and the end is an optimum, so that `vijax.linear_response(fit, data)` can correct its variances.
+
+    How many draws? The error of the means by the draws falls as 1 / sqrt(num_draws), and does not grow with the number
+    of variables, for every coordinate has noise of its own: tens serve thousands of variables (their section 4). That
+    is so of independent normals alone: a full covariance on fewer draws than variables has an unbounded objective
+    (their proposition 2), and is not offered here. The price is num_draws gradients of all the data a step. `fit.elbo`
+    is on fresh draws; where it is far below `fit.trace["elbo"][-1]`, the bound on the fixed ones, take more of them.
+
+    Args:
+      model: a log density (`vijax.density`), whatever its guide.
+      data: what it reads; None for a density that reads none.
+      key: of starts and draws.
+      num_draws: fixed draws, scrambled Sobol points with their mirror images: the next power of two is taken.
+
+    Returns:
+      A `Fit`, with `fit.report`, `fit.verdict` and `fit.khat` as `vijax.auto` gives them.
+
+    Raises:
+      ValueError: another model, fewer than two draws, a density that is finite at no start.
+
+    Means and variances of a correlated normal; those of the fit are conditional, the corrected ones are right:
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> precision = jnp.array([[2.0, 1.2], [1.2, 1.0]])
+    >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * (v["x"] - 3) @ precision @ (v["x"] - 3))
+    >>> fit = vi.dadvi(model, key=jax.random.key(0))
+    >>> draws = fit.sample(jax.random.key(1), 4000)["x"]
+    >>> print(draws.mean(0).round(1), draws.std(0).round(1), vi.linear_response(fit).sds["x"].round(1))
+    [3. 3.] [0.7 1. ] [1.3 1.9]
+    """
+    check_model(model)
+    check_not_forked()
+    check_key(key)
+    require_integers(2, num_draws=num_draws)
+    require(isinstance(model, Density), "model", "a log density (vijax.density)", "another model", "Use vijax.auto.")
+    assert isinstance(model, Density)
+    target, seed = Target.of(model, data), keys.seed(key)
+    found = places(target, seed, NUM_STARTS)
+    noise = unit_noise(num_draws, target.dim, seed)
+    objective = OnDraws(target, noise)
+    top = climbed(objective, point_of(on_draws(objective, found[0][0], MAX_STEPS)))
+    ended = Ended.CONVERGED if top.promised < SETTLED else Ended.UNSOLVED
+    q = as_gaussian(top.point, top.value, ended)
+    said = report(model, target, q, found, unjudged(found), seed)
+    return as_fit(model, q, said._replace(noise=noise), key)

@@ -1,0 +1,1 @@
+"""The parts of `vijax.linear_response`."""

@@ -1,0 +1,81 @@
+"""Linear response of independent normals on fixed draws (Giordano, Ingram and Broderick 2024, eq. 8).
+
+With eta = (means, log standard deviations) at the maximum of f, the ELBO on draws x_k(eta), and G the derivative of
+mean_k g(values at x_k) in eta,
+
+    Cov[g] = G (-hess f)^-1 G'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import keys
+from vijax.automatic.diagonal import unit_noise
+from vijax.automatic.newton import SETTLED, NotATop, climbed, solver
+from vijax.automatic.on_draws import OnDraws
+from vijax.automatic.target import Target
+from vijax.checks import require
+from vijax.compiler import quick_jit
+from vijax.families import Normal
+from vijax.guides import Z
+from vijax.models.density import Density
+from vijax.response.covariances import Covariances, covariances
+from vijax.result import Fit
+
+
+def of_draws(
+    fit: Fit, model: Density, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
+) -> Covariances:
+    """See `vijax.linear_response`."""
+    q: Any = fit.posterior[Z]
+    remedy = "A full covariance is q's own: fit.sample, or fit.posterior['free'].cov."
+    require(isinstance(q, Normal), "fit", "one with the guide vijax.guides.mean_field()", type(q).__name__, remedy)
+    noise = _noise(fit, q, key, num_draws)
+    objective = OnDraws(Target.of(model, data), noise)
+    start = np.concatenate([np.asarray(q.mean()), 0.5 * np.log(np.asarray(q.variance))]).astype(np.float64)
+    top = climbed(objective, start)
+    remedy = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."
+    got = f"one from which a step still promises {top.promised:.2g} nats on fixed draws"
+    require(top.promised < SETTLED, "fit", "one at a maximum of its bound", got, remedy)
+    means, pushed = _expectations(model, of or (lambda values: values), top.point, noise)
+    try:
+        solve = solver(objective, top.point)
+        solved = np.stack([solve(row) for row in pushed])
+    except NotATop as error:
+        require(False, "fit", "one at a maximum of its bound", f"one at which it is none: {error}", remedy)
+    return covariances(means, pushed @ solved.T)
+
+
+def _noise(fit: Fit, q: Normal, key: PRNGKeyArray | None, num_draws: int) -> Float[np.ndarray, "draws D"]:
+    """Of the fit where it was on fixed draws, else fresh."""
+    own = getattr(fit.report, "noise", np.zeros((0, 0)))
+    if len(own):
+        return own
+    remedy = "Fits by vijax.dadvi have draws of their own; of others give linear_response(fit, data, key=...)."
+    require(key is not None, "key", "a key of fixed draws", "none", remedy)
+    assert key is not None
+    return unit_noise(num_draws, q.batch_shape[0], keys.seed(key))
+
+
+def _expectations(
+    model: Density, of: Callable, point: np.ndarray, noise: np.ndarray
+) -> tuple[PyTree, Float[np.ndarray, "M 2D"]]:
+    """Means of the quantities over the draws, and their derivatives in the means and log standard deviations."""
+
+    def mean(eta: Array, noise: Array) -> PyTree:
+        center, log_sd = jnp.split(eta, 2)
+        draws = center + jnp.exp(log_sd) * noise
+        return jax.tree.map(lambda x: jnp.mean(x, 0), jax.vmap(lambda z: of(model.values_at(z)))(draws))
+
+    at = jnp.asarray(point, jnp.result_type(float)), jnp.asarray(noise, jnp.result_type(float))
+    slopes = jax.jacrev(lambda eta, noise: ravel_pytree(mean(eta, noise))[0])
+    found, pushed = quick_jit(lambda eta, noise: (mean(eta, noise), slopes(eta, noise)))(*at)
+    return found, np.asarray(pushed, np.float64)
