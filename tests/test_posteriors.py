@@ -33,9 +33,9 @@ def test_means_and_sds_are_those_of_nuts(name):
 
 
 def test_eight_schools_are_the_best_normal():
-    """Its tails are not normal: no normal has these means. The best bound of one is -31.52."""
+    """It is not normal: no normal has its means. The best bound of one is -31.52."""
     fit, off = fitted("eight_schools")
     assert fit.elbo.value == pytest.approx(-31.52, abs=0.05)
     assert off.mean < 0.25
     assert fit.report.num_gradients <= 3000
-    assert "Stopped where the noise of its draws is all that is left" in fit.verdict
+    assert "q is near the posterior" in fit.verdict

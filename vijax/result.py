@@ -131,7 +131,8 @@ class Fit(NamedTuple):
           `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
           (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. Of a density there is a
           group `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's
-          `lp__`). Attributes name version and algorithm, and of fits by `vijax.auto` bound, k-hat and verdict.
+          `lp__`). Attributes name version and algorithm, and of fits by `vijax.auto` bound, gap, k-hat and
+          verdict.
 
         Raises:
           ValueError: no draw is asked for; data for a model that is no density.

@@ -84,5 +84,6 @@ def _attributes(fit: Fit) -> dict[str, Any]:
     said = {"inference_library": "vijax", "inference_library_version": __version__, "algorithm": fit.alg.spec.name}
     if fit.report is None:
         return said
-    bound = {"elbo": fit.report.elbo.value, "elbo_standard_error": fit.report.elbo.standard_error, "khat": fit.khat}
-    return {**said, "fitted_by": "vijax.auto", "verdict": fit.verdict, **bound}
+    report = fit.report
+    bound = {"elbo": report.elbo.value, "elbo_standard_error": report.elbo.standard_error, "gap": report.gap}
+    return {**said, "fitted_by": "vijax.auto", "verdict": report.verdict, "khat": report.khat, **bound}
