@@ -86,4 +86,4 @@ def _attributes(fit: Fit) -> dict[str, Any]:
         return said
     report = fit.report
     bound = {"elbo": report.elbo.value, "elbo_standard_error": report.elbo.standard_error, "gap": report.gap}
-    return {**said, "fitted_by": "vijax.auto", "verdict": report.verdict, "khat": report.khat, **bound}
+    return {**said, "verdict": report.verdict, "khat": report.khat, **bound}
