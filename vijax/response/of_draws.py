@@ -31,6 +31,9 @@ from vijax.models.density import Density
 from vijax.response.covariances import Covariances, covariances
 from vijax.result import Fit
 
+FAR = 1.0
+"""Standard deviations of q between its means and those at the maximum on fixed draws, at most."""
+
 
 def of_draws(
     fit: Fit, model: Density, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
@@ -46,6 +49,9 @@ def of_draws(
     remedy = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."
     got = f"one from which a step still promises {top.promised:.2g} nats on fixed draws"
     require(top.promised < SETTLED, "fit", "one at a maximum of its bound", got, remedy)
+    moved = float(np.max(np.abs(top.point - start)[: objective.dim] / np.exp(start[objective.dim :])))
+    got = f"one from which that of these data and draws is {moved:.2g} sd away"
+    require(moved < FAR, "fit", "one near the maximum of its bound", got, "Give the data that were fitted.")
     means, pushed = _expectations(model, of or (lambda values: values), top.point, noise)
     try:
         solve = solver(objective, top.point)
