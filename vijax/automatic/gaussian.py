@@ -41,6 +41,7 @@ class Ended(enum.StrEnum):
     SPENT = "stopped at its limit of gradients"
     UNBOUNDED = "unbounded"
     UNSOLVED = "stopped before an optimum"
+    TOO_FEW = "fitted to too few draws"
 
 
 class Gaussian(NamedTuple):

@@ -1,4 +1,4 @@
-"""Linear response of independent normals on fixed draws (Giordano, Ingram and Broderick 2024, eq. 8).
+"""Linear response of independent normals on fixed draws (Giordano, Ingram and Broderick 2024).
 
 With eta = (means, log standard deviations) at the maximum of f, the ELBO on draws x_k(eta), and G the derivative of
 mean_k g(values at x_k) in eta,
