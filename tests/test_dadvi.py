@@ -120,6 +120,19 @@ def test_what_it_does_not_fit_is_refused():
         vi.dadvi(normal_target(), key=KEY, num_draws=1)
 
 
+def test_too_few_draws_are_told():
+    """Forty variables with one strong common factor: on eight draws the sds adapt to the noise."""
+    common = lambda v: -0.5 * jnp.sum(v["x"] ** 2) - 0.5 * 10 * jnp.sum(v["x"]) ** 2
+    model = vi.density({"x": vi.free(40)}, common)
+    few, enough = (vi.dadvi(model, key=KEY, num_draws=n) for n in (8, 256))
+    assert few.verdict.startswith("Its fixed draws were too few")
+    assert few.status is not vi.Status.CONVERGED
+    assert enough.verdict.startswith("Converged")
+    sds = [np.asarray(fit.alg.spec.model.frame.scale).mean() * 11**0.5 for fit in (few, enough)]
+    assert sds[0] > 1.4
+    assert sds[1] == pytest.approx(1, abs=0.1)
+
+
 def test_an_improper_density_is_not_converged():
     fit = vi.dadvi(vi.density({"x": vi.free()}, lambda v: 0.0 * v["x"]), key=KEY)
     assert fit.verdict.startswith("Not converged")

@@ -1,5 +1,7 @@
 """Linear response against exact covariances, and against quadrature."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +27,7 @@ def pairs():
     return x.astype(np.float32), (x @ [1.0, -1.0] + rng.normal(size=20)).astype(np.float32)
 
 
+@functools.lru_cache
 def split_regression():
     """Known noise, and a mean-field factor for each coefficient: their correlation is all in what q leaves out."""
 
@@ -185,13 +188,24 @@ def test_fits_that_are_no_fixed_points_are_refused():
 
 
 def test_models_that_are_not_served_are_refused():
-    full = vi.fit(vi.ngvi(normal_target()), num_steps=2, key=KEY)
+    of_density = vi.ngvi(normal_target())
+    full = vi.Fit(of_density, of_density.init(KEY), {}, None)
     with pytest.raises(ValueError, match=r"guide vijax\.guides\.mean_field"):
         vi.linear_response(full, key=KEY)
     of_topics = vi.cavi(vi.models.lda(num_topics=2, vocab_size=3))
     with pytest.raises(ValueError, match="a model of documents"):
         vi.linear_response(full._replace(alg=of_topics))
-    x, y = pairs()
-    points = vi.fit(vi.cavi(split_regression(), points=["a"]), (x, y), num_steps=2, key=KEY)
+    points = vi.cavi(split_regression(), points=["a"])
     with pytest.raises(ValueError, match="a distribution of every global"):
-        vi.linear_response(points, (x, y))
+        vi.linear_response(full._replace(alg=points, state=points.init(KEY)), pairs())
+
+
+def test_data_that_were_not_fitted_are_refused():
+    model = vi.density(
+        {"m": vi.free()}, log_prior=lambda v: norm.logpdf(v["m"], 0, 9), log_lik=lambda v, y: norm.logpdf(y, v["m"])
+    )
+    y = np.linspace(-1, 1, 8).astype(np.float32)
+    fit = vi.dadvi(model, y, key=KEY)
+    assert vi.linear_response(fit, y).sds["m"] == pytest.approx((8 + 1 / 81) ** -0.5, rel=1e-3)
+    with pytest.raises(ValueError, match="fit: expected one near the maximum"):
+        vi.linear_response(fit, y + 3)

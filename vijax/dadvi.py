@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from vijax import keys
-from vijax.automatic.concluded import as_fit, report
+from vijax.automatic.concluded import as_fit, judged_again, report
 from vijax.automatic.diagonal import as_gaussian, on_draws, point_of, unit_noise
 from vijax.automatic.gaussian import Ended
 from vijax.automatic.newton import SETTLED, climbed
@@ -23,19 +23,23 @@ from vijax.result import Fit
 
 NUM_STARTS = 8
 MAX_STEPS = 1000
+FAR = 2.0
+"""Nats between the bounds on fixed and on fresh draws, beside the error of the latter, that are told."""
 
 
 def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int = 30) -> Fit:
     """Independent normals in free coordinates, fitted to a log density on draws whose noise is fixed: a deterministic
     problem, climbed from the best of several modes by L-BFGS and then by Newton's steps until it is solved (Giordano,
-    Ingram and Broderick 2024, "Black box variational inference with a deterministic objective", eq. 4). There is no
+    Ingram and Broderick 2024, "Black box variational inference with a deterministic objective"). There is no
     learning rate, and the end is an optimum, so that `vijax.linear_response(fit, data)` can correct its variances.
 
-    How many draws? The error of the means by the draws falls as 1 / sqrt(num_draws), and does not grow with the number
-    of variables, for every coordinate has noise of its own: tens serve thousands of variables (their section 4). That
-    is so of independent normals alone: a full covariance on fewer draws than variables has an unbounded objective
-    (their proposition 2), and is not offered here. The price is num_draws gradients of all the data a step. `fit.elbo`
-    is on fresh draws; where it is far below `fit.trace["elbo"][-1]`, the bound on the fixed ones, take more of them.
+    How many draws? Where variables are weakly correlated tens serve any number of them: on a logistic
+    regression of 100 independent features 32 draws moved sds by 8 %, means by at most .17 sd. Where they are strongly
+    correlated there must be more draws than variables, for the sds adapt to correlations that the noise has by chance:
+    with one common factor in the 100 features sds were half too large with 32 draws, a third with 128, right with 512.
+    The bound on the fixed draws is then far above `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. A full
+    covariance on fewer draws than variables has no bound at all (the same paper), and is not offered here. The
+    covariances of `vijax.linear_response` suffer less: in that example they were right to 4 % with 32 draws.
 
     Args:
       model: a log density (`vijax.density`), whatever its guide.
@@ -72,5 +76,8 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
     top = climbed(objective, point_of(on_draws(objective, found[0][0], MAX_STEPS)))
     ended = Ended.CONVERGED if top.promised < SETTLED else Ended.UNSOLVED
     q = as_gaussian(top.point, top.value, ended)
-    said = report(model, target, q, found, unjudged(found), seed)
-    return as_fit(model, q, said._replace(noise=noise), key)
+    said = report(model, target, q, found, unjudged(found), seed)._replace(noise=noise)
+    if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > FAR + 3 * said.elbo.standard_error:
+        q = q._replace(ended=Ended.TOO_FEW)
+        said = judged_again(said, q)
+    return as_fit(model, q, said, key)

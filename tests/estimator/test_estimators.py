@@ -17,6 +17,7 @@ ESTIMATORS = {
     "ssvi_plain": (vi.estimator.ssvi(damping=1.0, control_variate=False), True),
     "ssvi_damped": (vi.estimator.ssvi(damping=0.5), False),
     "reparameterised": (vi.estimator.reparameterised(4), True),
+    "sticking": (vi.estimator.reparameterised(4, sticking=True), True),
     "score_function": (vi.estimator.score_function(4), True),
 }
 """A new estimator is one row: itself, and whether it is unbiased for bounds that are not linear."""

@@ -47,6 +47,11 @@ def report(
     return Report(elbo, shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws)
 
 
+def judged_again(said: Report, q: Gaussian) -> Report:
+    """With how q ended, where the report itself says more of that."""
+    return said._replace(ended=str(q.ended), verdict=verdict(q, said.khat, said.modes))
+
+
 def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:
     """The modes as places; those that lie where q does are one, however far their searches got."""
     inside = lambda mode: q.distance(mode.x) < _distance(len(mode.x))

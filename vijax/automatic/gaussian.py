@@ -42,6 +42,7 @@ class Ended(enum.StrEnum):
     PASSES = "stopped at its limit of passes over the data"
     UNBOUNDED = "unbounded"
     UNSOLVED = "stopped before an optimum"
+    TOO_FEW = "fitted to too few draws"
 
 
 class Gaussian(NamedTuple):

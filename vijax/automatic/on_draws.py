@@ -1,5 +1,5 @@
 """The ELBO of independent normals on fixed draws, a smooth function of means and log standard deviations, with its
-Hessian (deterministic ADVI, Giordano, Ingram and Broderick 2024, eq. 4; its Hessian as in their section 2.3).
+Hessian (deterministic ADVI, Giordano, Ingram and Broderick 2024).
 
 With draws x_k = m + s e_k of fixed noise e_k, and l = log s,
 

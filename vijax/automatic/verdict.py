@@ -47,6 +47,10 @@ ENDS = {
         "Not converged: Newton's steps on the fixed draws found no maximum. Variances may be without bound, or "
         "rounding is in the way: rescale the variables."
     ),
+    Ended.TOO_FEW: (
+        "Its fixed draws were too few: the bound on them is far above that on fresh ones, and its sds may be off by "
+        "half. Raise num_draws, above the number of variables if need be."
+    ),
     Ended.UNBOUNDED: (
         "Do not use this fit: the bound grows without limit as q gets wider. The density is improper. Give every "
         "variable a proper prior."

@@ -28,7 +28,7 @@ class reparameterised(Estimator):
 
     Args:
       num_samples: draws of the globals a step.
-      sticking: "sticking the landing" (Roeder, Wu and Duvenaud 2017, eq. 8): the divergence from the prior is
+      sticking: "sticking the landing" (Roeder, Wu and Duvenaud 2017): the divergence from the prior is
         differentiated at the same draws as the bound, through the draws alone, in the place of its exact gradient. The
         expectation is the same. The noise vanishes as q comes to be the posterior, where that is in its family;
         elsewhere it may be more.

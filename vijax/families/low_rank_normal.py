@@ -3,7 +3,7 @@
 Its parameters (mean, log s, U) are its leaves, and its "Fisher product" is the identity, so that the target of a step
 is a gradient and not a natural parameter: `Family.stationary`. Whatever needs natural parameters is refused. With
 W = S^-1 U, S = diag(s), and C = I + W' W = L L', everything costs O(D r^2) operations and O(D r) numbers (Woodbury;
-Ong, Nott and Smith 2018, section 3):
+Ong, Nott and Smith 2018):
 
     Sigma^-1 v = S^-1 (v~ - W C^-1 W' v~),  v~ = S^-1 v,       log |Sigma| = 2 sum log s + 2 sum log L_ii.
 """

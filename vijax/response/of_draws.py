@@ -1,4 +1,4 @@
-"""Linear response of independent normals on fixed draws (Giordano, Ingram and Broderick 2024, eq. 8).
+"""Linear response of independent normals on fixed draws (Giordano, Ingram and Broderick 2024).
 
 With eta = (means, log standard deviations) at the maximum of f, the ELBO on draws x_k(eta), and G the derivative of
 mean_k g(values at x_k) in eta,
@@ -30,6 +30,9 @@ from vijax.models.density import Density
 from vijax.response.covariances import Covariances, covariances
 from vijax.result import Fit
 
+FAR = 1.0
+"""Standard deviations of q between its means and those at the maximum on fixed draws, at most."""
+
 
 def of_draws(
     fit: Fit, model: Density, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
@@ -45,6 +48,9 @@ def of_draws(
     remedy = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."
     got = f"one from which a step still promises {top.promised:.2g} nats on fixed draws"
     require(top.promised < SETTLED, "fit", "one at a maximum of its bound", got, remedy)
+    moved = float(np.max(np.abs(top.point - start)[: objective.dim] / np.exp(start[objective.dim :])))
+    got = f"one from which that of these data and draws is {moved:.2g} sd away"
+    require(moved < FAR, "fit", "one near the maximum of its bound", got, "Give the data that were fitted.")
     means, pushed = _expectations(model, of or (lambda values: values), top.point, noise)
     try:
         solve = solver(objective, top.point)

@@ -14,7 +14,8 @@ Q = TypeVar("Q", bound=Family)
 
 class Update(abc.ABC):
     """target = prior + message is where an exact coordinate update would land, so that -grad ELBO = F(lambda) (lambda -
-    target).
+    target). Of a family that is no exponential one it is the gradient of the bound (`Family.stationary`), which
+    `vijax.update.descend` alone can read.
 
     Attributes:
       size: what the step size of the schedule is to this update: "rho", at most 1; "beta", any positive number; "none",
