@@ -4,10 +4,14 @@ import os
 
 import pytest
 
-from tests import dear
+from tests import dear, first_cases
 from tests.compilation import XLA_FLAGS, keep_programs
 from tests.cost import Meter
 from tests.memory import Memory
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--first-cases", action="store_true", help="of each test function only the first and last case")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -19,6 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Meter(config))
     config.pluginmanager.register(Memory())
     config.pluginmanager.register(dear)
+    config.pluginmanager.register(first_cases)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
