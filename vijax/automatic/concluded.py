@@ -37,11 +37,12 @@ def report(
     """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs."""
     noise = np.concatenate([gaussian.noise_of(CHECKS // SCRAMBLES, target.dim, [seed, 7, i]) for i in range(SCRAMBLES)])
     draws = q.at(noise)
-    log_q = -0.5 * ((noise**2).sum(1) + target.dim) + target.dim / 2 - q.entropy() + 0.5 * target.dim
+    log_q = 0.5 * (target.dim - (noise**2).sum(1)) - q.entropy()
     ratios = target.values(draws) - log_q
     means = ratios.reshape(SCRAMBLES, -1).mean(1)
     elbo = Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(SCRAMBLES)))
-    khat, gap = float(psis(ratios).khat), float(special.logsumexp(ratios) - np.log(len(ratios)) - elbo.value)
+    khat = float(psis(ratios).khat) if np.isfinite(ratios).any() else float("inf")
+    gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - elbo.value)
     shown = _shown(model, q, places, elbos)
     words = verdict(q, gap, khat, shown)
     return Report(elbo, shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws)
@@ -49,7 +50,7 @@ def report(
 
 def judged_again(said: Report, q: Gaussian) -> Report:
     """With how q ended, where the report itself says more of that."""
-    return said._replace(ended=str(q.ended), verdict=verdict(q, said.khat, said.modes))
+    return said._replace(ended=str(q.ended), verdict=verdict(q, said.gap, said.khat, said.modes))
 
 
 def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:
