@@ -9,6 +9,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from vijax.automatic import ascent
 from vijax.automatic.ascent import modes
 from vijax.automatic.gaussian import Gaussian, noise_of, step
 from vijax.automatic.stochastic import by_passes
@@ -262,3 +263,13 @@ def test_searches_arrive_side_by_side():
     np.testing.assert_allclose(found[0].x, [1, 1], atol=0.1)
     assert all(mode.value > -0.1 for mode in found)
     assert valley.calls < 150
+
+
+def test_the_diagonal_of_what_a_search_knows_is_that_of_its_matrix():
+    """By the two loops on every unit vector."""
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(7, 7))
+    hessian = half @ half.T + np.eye(7)
+    pairs = [(step, hessian @ step) for step in rng.normal(size=(4, 7))]
+    slow = np.array([ascent._applied(pairs, row)[i] for i, row in enumerate(np.eye(7))])
+    np.testing.assert_allclose(ascent._diagonal(pairs, 7), slow, rtol=1e-9)

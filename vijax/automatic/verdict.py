@@ -29,8 +29,8 @@ def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place]) -> str
     said = [ENDS[q.ended].format(error=q.error)]
     if q.ended is Ended.UNBOUNDED:
         return said[0]
-    said += [*_of_shape(gap, khat, len(q.mean)), *_of_rivals(modes)]
-    if not q.is_full:
+    said += [*_of_shape(gap, khat, q), *_of_rivals(modes)]
+    if not q.is_full and gap < FAR:
         said.append("Variables are independent under q: its sds are too small where they are correlated.")
     return " ".join(said)
 
@@ -62,15 +62,18 @@ CLOSE, FAR = 0.05, 0.3
 """Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
 
 
-def _of_shape(gap: float, khat: float, dim: int) -> list[str]:
+def _of_shape(gap: float, khat: float, q: Gaussian) -> list[str]:
     """How far q is from the posterior by the importance ratios, and what their tail adds."""
     judged = f"(at least {max(gap, 0.0):.2f} nats from it, k-hat {khat:.2f})"
     if gap < CLOSE:
         said = [f"q is close to the posterior {judged}: means and sds can be used."]
     elif gap < FAR:
-        typical = f"{np.sqrt(2 * gap / dim):.2f} sd"
+        typical = f"{np.sqrt(2 * gap / len(q.mean)):.2f} sd"
         worst = "some tenths of one at worst"
         said = [f"q is near the posterior {judged}: means are right to {typical} over all variables, to {worst}."]
+    elif not q.is_full:
+        remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
+        said = [f"Independent normals do not describe the posterior {judged}: sds are too small. {remedy}"]
     else:
         remedy = "Write the density in other coordinates, or use a sampler."
         said = [f"The posterior has not the shape of q {judged}: sds, and perhaps means, are wrong. {remedy}"]
