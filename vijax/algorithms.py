@@ -327,6 +327,7 @@ def advi(
     >>> print(fit.posterior["free"].mean().round(0), fit.posterior["free"].variance.round(0))
     [3. 3.] [1. 1.]
     """
+    guide = guides.triangular() if guide == guides.full_rank() else guide
     model = _guided(model, guide, guides.mean_field())
     choices["estimator"] = _estimator(choices, reparameterised(num_samples=num_samples))
     row = {"name": "advi", "update": descend(optimizer or ADAM), "step_size": constant(), **choices}

@@ -1,9 +1,7 @@
 """The normal distribution with covariance diag(s^2) + U U': no exponential family in its parameters.
 
-Its parameters (mean, log s, U) are its leaves, and its "Fisher product" is the identity, so that the target of a step
-is a gradient and not a natural parameter: `Family.stationary`. Whatever needs natural parameters is refused. With
-W = S^-1 U, S = diag(s), and C = I + W' W = L L', everything costs O(D r^2) operations and O(D r) numbers (Woodbury;
-Ong, Nott and Smith 2018):
+Its parameters (mean, log s, U) are its leaves (`vijax.families.by_optimiser`). With W = S^-1 U, S = diag(s), and C = I
++ W' W = L L', everything costs O(D r^2) operations and O(D r) numbers (Woodbury; Ong, Nott and Smith 2018):
 
     Sigma^-1 v = S^-1 (v~ - W C^-1 W' v~),  v~ = S^-1 v,       log |Sigma| = 2 sum log s + 2 sum log L_ii.
 """
@@ -11,30 +9,19 @@ Ong, Nott and Smith 2018):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, family
-
-NO_NATURALS = (
-    "LowRankNormal is no exponential family: it has no natural parameters. Move it by "
-    "vijax.update.descend on draws (vijax.estimator.reparameterised), as vijax.advi does."
-)
-
-
-class Value(NamedTuple):
-    """What a density reads of a draw: x."""
-
-    value: Float[Array, " D"]
+from vijax.families.base import family
+from vijax.families.by_optimiser import ByOptimiser, Value
 
 
 @family
-class LowRankNormal(Family):
+class LowRankNormal(ByOptimiser):
     """N(mean, diag(exp(2 log_sd)) + factor factor'), of a vector.
 
     >>> q = LowRankNormal(jnp.zeros(3), jnp.zeros(3), jnp.array([[1.0], [2.0], [0.0]]))
@@ -46,30 +33,12 @@ class LowRankNormal(Family):
     log_sd: Float[Array, " D"]
     factor: Float[Array, "D r"]
 
-    Stats: ClassVar = Value
     event_ndims: ClassVar = (1, 1, 2)
-    exponential: ClassVar = False
 
     @property
     def variance(self) -> Float[Array, " D"]:
         """Of each coordinate."""
         return jnp.exp(2 * self.log_sd) + jnp.sum(self.factor**2, -1)
-
-    def log_normalizer(self) -> NoReturn:
-        """Refused."""
-        raise NotImplementedError(NO_NATURALS)
-
-    def expected_stats(self) -> Value:
-        """E_q[x]: all that it has statistics of."""
-        return Value(self.center)
-
-    def fisher_solve(self, cotangent: Any) -> NoReturn:
-        """Refused."""
-        raise NotImplementedError(NO_NATURALS)
-
-    def stats(self, x: Any) -> Value:
-        """x itself."""
-        return Value(x)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
         """mean + s e + U f, e and f standard normal: pathwise differentiable."""
@@ -78,22 +47,6 @@ class LowRankNormal(Family):
         e = jax.random.normal(own, (*shape, dim), self.center.dtype)
         f = jax.random.normal(shared, (*shape, rank), self.center.dtype)
         return self.center + jnp.exp(self.log_sd) * e + f @ self.factor.T
-
-    def mean(self) -> Float[Array, " D"]:
-        """E_q[x]."""
-        return self.center
-
-    def mode(self) -> Float[Array, " D"]:
-        """The mean."""
-        return self.center
-
-    def in_domain(self) -> Self:
-        """Wherever they are finite."""
-        return jax.tree.map(jnp.isfinite, self)
-
-    def flat(self) -> Self:
-        """Zeros: what a step adds to its message where the prior is a term of the energy."""
-        return jax.tree.map(jnp.zeros_like, self)
 
     def entropy(self) -> Float[Array, ""]:
         """D log(2 pi e) / 2 + log |Sigma| / 2."""
@@ -116,23 +69,10 @@ class LowRankNormal(Family):
         gap = self.center - other.center
         return 0.5 * (trace + gap @ other._solved(gap) - gap.size) + other.entropy() - self.entropy()
 
-    def fisher_product(self, tangent: Self) -> Self:
-        """The tangent itself: targets are gradients."""
-        return tangent
-
-    def stationary(self) -> Self:
-        """Minus the gradient of the entropy: the message at which the ELBO is level."""
-        return jax.tree.map(jnp.negative, jax.grad(lambda q: q.entropy())(self))
-
     def slope(self, stats: Any, prior: Self) -> Value:
         """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the energy."""
         del prior
         return Value(-self._solved(stats.value - self.center))
-
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Value, Callable[[Value], Self]]:
-        """A draw, and (slope there) -> gradient in the parameters."""
-        x, pull = jax.vjp(lambda q: q.sample(key), self)
-        return Value(x), lambda eta: pull(eta.value)[0]
 
     def _core(self) -> Float[Array, "r r"]:
         """L."""

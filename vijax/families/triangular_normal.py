@@ -1,0 +1,77 @@
+"""The multivariate normal by its mean and the lower factor of its covariance: for optimisers, whose gradient there
+takes no factorisation at all (Kucukelbir et al. 2017, section 2.4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.families.base import family
+from vijax.families.by_optimiser import ByOptimiser, Value
+
+
+@family
+class TriangularNormal(ByOptimiser):
+    """N(center, L L'), L the lower triangle of `triangle` with exponentials of its diagonal.
+
+    >>> q = TriangularNormal(jnp.zeros(2), jnp.array([[0.0, 9.0], [1.0, 0.0]]))
+    >>> print(q.cov, round(float(q.entropy()), 3))
+    [[1. 1.]
+     [1. 2.]] 2.838
+    """
+
+    center: Float[Array, " D"]
+    triangle: Float[Array, "D D"]
+
+    event_ndims: ClassVar = (1, 2)
+
+    @property
+    def factor(self) -> Float[Array, "D D"]:
+        """L."""
+        return jnp.tril(self.triangle, -1) + jnp.diag(jnp.exp(jnp.diagonal(self.triangle)))
+
+    @property
+    def cov(self) -> Float[Array, "D D"]:
+        """Cov_q[x]."""
+        return self.factor @ self.factor.T
+
+    @property
+    def variance(self) -> Float[Array, " D"]:
+        """Of each coordinate."""
+        return jnp.sum(self.factor**2, -1)
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
+        """mean + L e, e standard normal: pathwise differentiable."""
+        noise = jax.random.normal(key, (*shape, self.center.size), self.center.dtype)
+        return self.center + noise @ self.factor.T
+
+    def entropy(self) -> Float[Array, ""]:
+        """D log(2 pi e) / 2 + sum log L_ii."""
+        return 0.5 * self.center.size * (1 + math.log(2 * math.pi)) + jnp.trace(self.triangle)
+
+    def log_prob(self, x: Any) -> Float[Array, "*shape"]:
+        """log q(x)."""
+        noise = self._whitened(jnp.asarray(x) - self.center)
+        return 0.5 * (self.center.size - jnp.sum(noise**2, -1)) - self.entropy()
+
+    def kl(self, other: Self) -> Float[Array, ""]:
+        """KL(self || other)."""
+        ratio = solve_triangular(other.factor, self.factor, lower=True)
+        shift = other._whitened(self.center - other.center)
+        return 0.5 * (jnp.sum(ratio**2) + shift @ shift - shift.size) + other.entropy() - self.entropy()
+
+    def slope(self, stats: Any, prior: Self) -> Value:
+        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the energy."""
+        del prior
+        noise = self._whitened(stats.value - self.center)
+        return Value(-solve_triangular(self.factor, noise, trans=1, lower=True))
+
+    def _whitened(self, gap: Float[Array, "*shape D"]) -> Float[Array, "*shape D"]:
+        """L^-1 gap."""
+        flat = jnp.reshape(gap, (-1, gap.shape[-1]))
+        return solve_triangular(self.factor, flat.T, lower=True).T.reshape(gap.shape)
