@@ -380,10 +380,12 @@ def aevb(
     10)^-0.6.
 
     Args:
-      model: `vijax.models.vae`, or any model with points; all of its points are learnt, unless `learn` says which.
+      model: `vijax.models.vae`, `vijax.models.svae`, or any model with points; all of its points are learnt, unless
+        `learn` says which.
       learning_rate: of Adam.
       optimizer: in its place.
-      estep: `vijax.estep.amortised(num_samples, closed_kl, refinements)`; None is the model's.
+      estep: `vijax.estep.amortised(num_samples, closed_kl, refinements)` of `vae`, `vijax.estep.structured(num_sweeps,
+        num_samples)` of `svae`; None is the model's.
       **choices: the other arguments of `compose`.
 
     Raises:

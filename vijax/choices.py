@@ -11,7 +11,7 @@ import optax
 
 from vijax import tree
 from vijax.checks import require, require_integers
-from vijax.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient
+from vijax.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient, Structured
 from vijax.estimand import Estimand, free_form
 from vijax.estimator import least_squares, mean_field, reparameterised, score_function
 from vijax.families.domain import is_proper
@@ -150,6 +150,7 @@ ESTEPS = {
     "cvb0": CVB0,
     "gibbs": Gibbs,
     "proximal_gradient": ProximalGradient,
+    "structured": Structured,
 }
 """By the functions that make them."""
 

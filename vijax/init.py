@@ -57,6 +57,12 @@ class Context(NamedTuple):
         """The local families of one group."""
         return self.energy.locals(jax.tree.map(lambda x: jnp.asarray(x[0]), self.data().data))
 
+    def start_stats(self) -> PyTree:
+        """Mean statistics of the locals of every group where E-steps start."""
+        begin = self.energy.start or self.energy.locals
+        means = lambda group: {name: q.expected_stats() for name, q in begin(group).items()}
+        return jax.vmap(means)(jax.tree.map(jnp.asarray, self.data().data))
+
     def implied_by(self, local_stats: PyTree) -> Product:
         """The globals' conditional at given statistics of the locals of every group. Under maximum likelihood, which
         has no opinion of an empty class, the proper prior stands in where it must."""
@@ -95,10 +101,7 @@ def implied() -> Init:
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
         del key
-        energy = context.energy
-        groups = jax.tree.map(jnp.asarray, context.data().data)
-        means = lambda group: {n: q.expected_stats() for n, q in (energy.start or energy.locals)(group).items()}
-        return context.implied_by(jax.vmap(means)(groups))
+        return context.implied_by(context.start_stats())
 
     return start
 
@@ -161,8 +164,7 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
         points = jax.vmap(read)(jax.tree.map(jnp.asarray, batch.data)).astype(jnp.result_type(float))
         weights = jnp.ones(len(points)) if batch.weights is None else jnp.asarray(batch.weights)
         labels = nearest_labels(key, points, weights, jax.tree.leaves(templates[name])[0].shape[-1], num_iters)
-        local = {n: _repeated(q.expected_stats(), len(points)) for n, q in templates.items()}
-        return context.implied_by({**local, name: templates[name].stats(labels)})
+        return context.implied_by({**context.start_stats(), name: templates[name].stats(labels)})
 
     return start
 

@@ -91,6 +91,19 @@ def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Infe
     return _at_means(factors)
 
 
+def fixed_sweeps(problem: Conditionals, num_sweeps: int) -> Inferred:
+    """Mean field by blocks, a fixed number of sweeps, so that derivatives pass through them."""
+    if not problem.coupled:
+        num_sweeps = 1
+
+    def body(carry: tuple[Factors, Stats], _: None) -> tuple[tuple[Factors, Stats], None]:
+        return _sweep(problem, *carry), None
+
+    start = dict(problem.start), _means(problem.start)
+    (factors, _), _ = jax.lax.scan(body, start, length=num_sweeps)
+    return _at_means(factors)
+
+
 def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> Inferred:
     """Draws of the locals, block after block from their complete conditionals.
 

@@ -26,6 +26,7 @@ from vijax.models.sequences import pad
 from vijax.models.simple_mixture import simple_mixture
 from vijax.models.state_space import linear_gaussian_state_space
 from vijax.models.stochastic_block_model import rates_matrix, stochastic_block_model
+from vijax.models.structured_autoencoder import svae
 
 __all__ = [
     "Predictors",
@@ -55,5 +56,6 @@ __all__ = [
     "rates_matrix",
     "simple_mixture",
     "stochastic_block_model",
+    "svae",
     "vae",
 ]

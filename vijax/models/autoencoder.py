@@ -142,7 +142,7 @@ def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int,
     True
     """
     require_integers(latent_dim=latent_dim)
-    (encode, encoder_params), (decode, decoder_params) = _network("encoder", encoder), _network("decoder", decoder)
+    (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
     shapes = jax.eval_shape(decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float)))
     del shapes  # it can be called
     weights = _weights(decoder_params) if bayesian else None
@@ -224,7 +224,8 @@ def _bound(
     return at(mean, log_sd, noise[0]), {"z": Normal(precision * mean, -0.5 * precision)}
 
 
-def _network(argument: str, network: Any) -> Network:
+def as_network(argument: str, network: Any) -> Network:
+    """The pair (apply, params), the parameters as arrays; ValueError of what is no such pair."""
     pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
     remedy = "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
     require(pair, argument, "a pair (apply, params)", type(network).__name__, remedy)

@@ -1,0 +1,43 @@
+"""The E-step of structured autoencoders: coordinate ascent that derivatives pass through (Johnson et al. 2016)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from vijax.checks import require, require_integers
+from vijax.estep.base import EStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Structured(EStep):
+    """See `structured`."""
+
+    num_sweeps: int = 10
+    num_samples: int = 1
+    through_globals: bool = False
+
+    def __post_init__(self) -> None:
+        require_integers(num_sweeps=self.num_sweeps, num_samples=self.num_samples)
+        through = self.through_globals
+        require(isinstance(through, bool), "through_globals", "True or False", repr(through))
+
+
+def structured(num_sweeps: int = 10, num_samples: int = 1, through_globals: bool = False) -> Structured:
+    """Locals by so many sweeps of mean-field coordinate ascent on a conjugate surrogate, the encoder's potentials in
+    the place of the likelihood (Johnson et al. 2016, section 4); the likelihood itself at draws of the latent.
+
+    Args:
+      num_sweeps: of coordinate ascent. All of them are differentiated. Locals that are not coupled need one, and get
+        one.
+      num_samples: draws of each observation's latent.
+      through_globals: whether the message of the globals counts how they move the locals too (Johnson et al. 2016,
+        proposition 4.1, its second term). Without it the message is an expected statistic, which never leaves the
+        domain and has no noise of draws; where the encoder has found the best locals, both have one mean.
+
+    Raises:
+      ValueError: no sweep, or no draw.
+
+    >>> structured(num_samples=5)
+    Structured(num_sweeps=10, num_samples=5, through_globals=False)
+    """
+    return Structured(num_sweeps, num_samples, through_globals)
