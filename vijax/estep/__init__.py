@@ -19,5 +19,5 @@ from vijax.estep.mean_field import MeanField as MeanField
 from vijax.estep.mean_field import mean_field as mean_field
 from vijax.estep.proximal_gradient import ProximalGradient as ProximalGradient
 from vijax.estep.proximal_gradient import proximal_gradient as proximal_gradient
-from vijax.estep.structured import Structured as Structured
-from vijax.estep.structured import structured as structured
+from vijax.estep.unrolled import Structured as Structured
+from vijax.estep.unrolled import structured as structured

@@ -29,7 +29,7 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.compiler import step_jit
 from vijax.estep.conditionals import Conditionals, fixed_sweeps
-from vijax.estep.structured import Structured, structured
+from vijax.estep.unrolled import Structured, structured
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
 from vijax.inferred import bounds_of, inferred
 from vijax.model import Hyper, LocalElbo, Model
