@@ -1,5 +1,6 @@
 """The default method against posteriors that are known: in closed form, or by quadrature."""
 
+import pickle
 import sys
 
 import jax
@@ -9,6 +10,8 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from tests.programs import compiled
+from vijax import checkpoint
 from vijax.automatic import ascent
 from vijax.automatic.ascent import modes
 from vijax.automatic.gaussian import Gaussian, noise_of, step
@@ -208,6 +211,50 @@ def test_a_fit_goes_on_and_is_repeatable():
     np.testing.assert_array_equal(*(f.sample(jax.random.key(1), 5)["x"] for f in (one, two)))
     on = vi.fit(one.alg, num_steps=50, key=KEY, state=one.state)
     np.testing.assert_allclose(on.sample(jax.random.key(1), 4000)["x"].mean(0), 1.0, atol=0.05)
+
+
+def scaled(v):
+    return norm.logpdf(v["x"], jnp.array([100.0, -3.0]), jnp.array([5.0, 0.1])).sum()
+
+
+def test_the_frame_is_of_the_state_so_that_a_saved_fit_means_the_same(tmp_path):
+    """The state of a fit says N(0, I): read without its frame it would be a normal around zero."""
+    model = vi.density({"x": vi.free(2)}, scaled)
+    fit = vi.auto(model, key=KEY)
+    checkpoint.save(tmp_path, 1, fit.state)
+    alone = vi.ngvi(model)
+    with pytest.raises(checkpoint.OtherTreeError, match="frame"):
+        checkpoint.latest(tmp_path, like=alone.init(KEY))
+    alg = vi.ngvi(model.with_guide(vi.guides.full_rank(), is_framed=True))
+    assert alg.step == fit.alg.step
+    read = vi.Fit(alg, checkpoint.latest(tmp_path, like=jax.eval_shape(alg.init, KEY)).tree, fit.trace, fit.status)
+    draws = read.sample(jax.random.key(1), 2000)["x"]
+    np.testing.assert_array_equal(draws, fit.sample(jax.random.key(1), 2000)["x"])
+    np.testing.assert_allclose(draws.mean(0), [100.0, -3.0], rtol=1e-2)
+
+
+@pytest.mark.parametrize("make", [vi.advi, lambda model: vi.auto(model, key=KEY).alg], ids=["advi", "auto"])
+def test_algorithms_of_densities_pickle(make):
+    alg = make(vi.density({"x": vi.free(2)}, scaled))
+    again = pickle.loads(pickle.dumps(alg))
+    states = [vi.fit(one, num_steps=2, key=KEY).posterior["free"] for one in (alg, again)]
+    np.testing.assert_array_equal(*(q.mean() for q in states))
+
+
+def test_a_second_fit_compiles_nothing():
+    model = vi.density(
+        {"x": vi.free(3)}, log_prior=lambda v: norm.logpdf(v["x"]).sum(), log_lik=lambda v, y: -((y - v["x"][0]) ** 2)
+    )
+
+    def run(seed):
+        y = np.random.default_rng(seed).normal(size=12).astype(np.float32)
+        vi.auto(model, y, key=jax.random.key(seed)).sample(KEY, 10)
+        vi.fit(vi.advi(model), y, num_steps=2, key=KEY)
+
+    run(0)
+    before = compiled()
+    run(1)
+    assert compiled() == before
 
 
 # --- the parts --------------------------------------------------------------------------------------------------

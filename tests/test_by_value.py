@@ -13,27 +13,12 @@ import optax
 import pytest
 
 import vijax as vi
+from tests.programs import compiled
 from vijax.data import synthetic
 
 KEY = jax.random.key(0)
 Y = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
 CORPUS = synthetic.lda_corpus(num_documents=20, num_topics=2, vocab_size=12, seed=0)[0]
-
-
-def programs():
-    """How many programs JAX has compiled (or found in its cache on disk) in this process so far."""
-    return len(COMPILED)
-
-
-COMPILED: list[str] = []
-
-
-def listen(event, duration, **_):
-    if event == "/jax/core/compile/backend_compile_duration":
-        COMPILED.append(event)
-
-
-jax.monitoring.register_event_duration_secs_listener(listen)
 
 
 def mixture():
@@ -63,10 +48,10 @@ def glm():
 def test_a_rebuilt_model_compiles_nothing(name):
     make, algorithm, data, arguments = CASES[name]
     run = lambda: vi.fit(algorithm(make()), data, num_steps=3, key=KEY, **arguments)
-    first, before = run(), programs()
+    first, before = run(), compiled()
     assert before > 0
     again = run()
-    assert programs() == before
+    assert compiled() == before
     assert again.alg.step is first.alg.step
     for a, b in zip(jax.tree.leaves(first.state), jax.tree.leaves(again.state), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -76,9 +61,9 @@ def test_sets_of_nearly_one_size_share_a_program():
     """61 rows of 64; the padding changes nothing but the rounding of sums."""
     y = np.random.default_rng(1).normal(size=(62, 2)).astype(np.float32)
     run = lambda size: vi.fit(vi.cavi(mixture()), y[:size], num_steps=4, key=KEY)
-    one, before = run(61), programs()
+    one, before = run(61), compiled()
     two = run(62)
-    assert programs() == before
+    assert compiled() == before
     assert one.trace["num_groups"].tolist() == [61.0] * 4
     assert two.trace["num_groups"].tolist() == [62.0] * 4
     alg = vi.cavi(mixture())

@@ -37,7 +37,7 @@ def draws_of(fit):
 def test_on_a_normal_target_means_are_exact_and_variances_conditional():
     """log q of the optimum: m = M, 1 / s_i^2 = A_ii up to what 64 draws make of E[e e']."""
     fit = vi.dadvi(normal_target(), key=KEY, num_draws=64)
-    frame = fit.alg.spec.model.frame
+    frame = fit.state.hyper["frame"]
     np.testing.assert_allclose(frame.shift, M, atol=1e-4)
     np.testing.assert_allclose(np.asarray(frame.scale) ** 2, 1 / np.diag(A), rtol=0.05)
     assert fit.status is vi.Status.CONVERGED
@@ -55,7 +55,7 @@ def test_logistic_regression_against_quadrature():
     log_p = lambda w: -(w**2) / 8 - np.log1p(np.exp(-np.outer(np.atleast_1d(w), X * Y))).sum(-1)
     loss = lambda p: -(weights / weights.sum()) @ log_p(p[0] + np.exp(p[1]) * nodes) - p[1]
     best = minimize(loss, [0.0, 0.0], method="BFGS").x
-    frame = fit.alg.spec.model.frame
+    frame = fit.state.hyper["frame"]
     assert float(frame.shift[0]) == pytest.approx(best[0], abs=0.01)
     assert float(jnp.log(frame.scale[0])) == pytest.approx(best[1], abs=0.02)
     grid = np.linspace(-6, 12, 6001)
@@ -70,7 +70,7 @@ def test_it_is_at_the_top_of_its_own_draws():
     """The gradient on the draws that the report holds, by differences in float64 of the density in NumPy."""
     model, data = logistic()
     fit = vi.dadvi(model, data, key=KEY)
-    frame, noise = fit.alg.spec.model.frame, fit.report.noise
+    frame, noise = fit.state.hyper["frame"], fit.report.noise
     log_p = lambda w: -(w**2) / 8 - np.log1p(np.exp(-np.outer(w, X * Y))).sum(-1)
     f = lambda p: log_p(p[0] + np.exp(p[1]) * noise[:, 0]).mean() + p[1]
     at = np.array([float(frame.shift[0]), float(jnp.log(frame.scale[0]))])
@@ -128,7 +128,7 @@ def test_too_few_draws_are_told():
     assert few.verdict.startswith("Its fixed draws were too few")
     assert few.status is not vi.Status.CONVERGED
     assert enough.verdict.startswith("Converged")
-    sds = [np.asarray(fit.alg.spec.model.frame.scale).mean() * 11**0.5 for fit in (few, enough)]
+    sds = [np.asarray(fit.state.hyper["frame"].scale).mean() * 11**0.5 for fit in (few, enough)]
     assert sds[0] > 1.4
     assert sds[1] == pytest.approx(1, abs=0.1)
 

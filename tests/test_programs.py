@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 import vijax as vi
+from tests.programs import compiled
 from vijax import compiler
 from vijax.restarts import many
 
@@ -81,21 +82,6 @@ def test_a_start_that_computes_in_numpy_is_run_as_it_is():
     )
     start = vi.fit(vi.svi(known, step_size=lambda t: 0.0), Y, num_steps=1, key=jax.random.key(0), batch_size=4)
     assert float(start.posterior["bias"].alpha) == 2.0
-
-
-def compiled() -> int:
-    """Programs compiled by this process so far."""
-    return COMPILED[0]
-
-
-COMPILED = [0]
-
-
-def _count(event: str, seconds: float, **more: object) -> None:
-    COMPILED[0] += event == "/jax/core/compile/backend_compile_duration"
-
-
-jax.monitoring.register_event_duration_secs_listener(_count)
 
 
 def test_the_trace_owns_its_numbers():

@@ -27,7 +27,7 @@ def test_log_densities_of_the_draws_are_scipys():
     x, said = values(tree)["x"], values(tree, "sample_stats")
     assert x.shape == (1, 400)
     np.testing.assert_allclose(said["lp"], 3 * np.log(x) - x, rtol=1e-4, atol=1e-4)
-    frame = fit.alg.spec.model.frame
+    frame = fit.state.hyper["frame"]
     q = stats.norm(float(frame.shift[0]), float(frame.scale[0, 0]))
     np.testing.assert_allclose(said["lq"], q.logpdf(np.log(x)), rtol=1e-3, atol=1e-3)
     mean, error = np.mean(said["lp"] - said["lq"]), np.std(said["lp"] - said["lq"]) / 20

@@ -46,6 +46,7 @@ from vijax.spec import Spec, StepSize
 from vijax.state import Info, Result, State, check_state, counted, fresh_counts
 from vijax.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
 from vijax.update import Update, kl
+from vijax.update.descend import ADAM
 
 ByName = Mapping[str, Any] | PerVariable[Any]
 
@@ -168,10 +169,6 @@ def compose(
     check_axis(spec)
     init, step = (_of_choices(kind, spec, hyper_optimizer) for kind in (_Init, _Step))
     return Algorithm(init, step, spec)
-
-
-ADAM = optax.adam(0.01)
-"""The default optimiser of hyperparameters."""
 
 
 def _check_variables(model: Model, **chosen: PerVariable) -> None:

@@ -29,7 +29,7 @@ import jax
 import optax
 
 from vijax import guides
-from vijax.algorithm import ADAM, Algorithm, compose
+from vijax.algorithm import Algorithm, compose
 from vijax.checks import require
 from vijax.choices import check_memory, check_model, check_no_sites, check_sites, sites_of
 from vijax.estimand import Estimand, distribution, maximum_likelihood, mode
@@ -330,7 +330,7 @@ def advi(
     guide = guides.triangular() if guide == guides.full_rank() else guide
     model = _guided(model, guide, guides.mean_field())
     choices["estimator"] = _estimator(choices, reparameterised(num_samples=num_samples))
-    row = {"name": "advi", "update": descend(optimizer or ADAM), "step_size": constant(), **choices}
+    row = {"name": "advi", "update": descend(optimizer), "step_size": constant(), **choices}
     return compose(model, **row)
 
 
@@ -363,7 +363,7 @@ def bbvi(
     """
     model = _guided(model, guide, guides.mean_field())
     choices["estimator"] = _estimator(choices, score_function(num_samples=num_samples))
-    row = {"name": "bbvi", "update": descend(optimizer or ADAM), "step_size": constant(), **choices}
+    row = {"name": "bbvi", "update": descend(optimizer), "step_size": constant(), **choices}
     return compose(model, **row)
 
 

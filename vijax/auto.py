@@ -86,7 +86,7 @@ def auto(
     sample = stochastic.sample_of(target.groups, target.dim, seed)
     q, found, elbos = _gaussian(Target(model, *sample), seed, num_starts, max_draws, budget)
     if q.ended is not Ended.UNBOUNDED:
-        q = stochastic.fit_all(model, target.groups, q, sample, size, key)
+        q = stochastic.fit_all(model, target.groups, q, size, key)
     return as_fit(model, q, report(model, target, q, found, elbos, seed), key)
 
 

@@ -71,6 +71,11 @@ def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
     return result
 
 
+def remade_by(result: T, make: Callable, *args: Any) -> T:
+    """`result`, which pickles as this call."""
+    return _with_recipe(result, make, args, {})
+
+
 class Remade:
     """Pickled as the call that made it, where a function of `by_value` did."""
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import jax
-import optax
 
 from vijax import tree
 from vijax.checks import require, require_integers
@@ -114,7 +113,7 @@ def _of_no_exponential_family(
         if name not in dict(estimators.named) and estimator == mean_field():
             estimators = estimators.replaced(name, estimator := reparameterised())
         if name not in dict(updates.named) and update == kl():
-            updates = updates.replaced(name, update := descend(optax.adam(0.01)))
+            updates = updates.replaced(name, update := descend())
         expected = f"vijax.estimator.reparameterised() for {name!r}"
         require(isinstance(estimator, reparameterised), "estimator", expected, repr(estimator), remedy)
         expected = f"vijax.update.descend(optimizer) for {name!r}"

@@ -12,25 +12,27 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.compiler import kept, quick_jit
 from vijax.families import Family, Product
-from vijax.model import Model
+from vijax.model import Hyper, Model
 from vijax.spec import Spec
 
 
-def of_globals(spec: Spec, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
+def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
     """Values of the globals by name, draws leading; of points the same value each time."""
     points = tuple(name for name in posterior if spec.is_point(name))
     program = kept(spec.model, "draws", lambda model: quick_jit(_bind(model), static_argnums=(0, 1)))
-    return program(points, num_draws, posterior, key)
+    return program(points, num_draws, hyper, posterior, key)
 
 
 def _bind(of: weakref.ref[Model]) -> Callable[..., Any]:
-    def draw(points: tuple[str, ...], num_draws: int, posterior: Product, key: PRNGKeyArray) -> dict[str, Any]:
+    def draw(
+        points: tuple[str, ...], num_draws: int, hyper: Hyper, posterior: Product, key: PRNGKeyArray
+    ) -> dict[str, Any]:
         model: Any = of()
         keys = dict(zip(posterior, jax.random.split(key, len(posterior)), strict=True))
         repeated = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
         one = lambda name, q: jax.tree.map(repeated, q.mode()) if name in points else q.sample(keys[name], (num_draws,))
         drawn = {name: one(name, q) for name, q in posterior.items()}
-        return drawn if model.values is None else model.values(drawn)
+        return drawn if model.values is None else model.values(hyper, drawn)
 
     return draw
 

@@ -95,7 +95,7 @@ class Model(Remade):
       free: names of globals without a prior of their family: all of their density is in the bound, which reads the
         value among their statistics and need not be linear in it (`vijax.density`).
       one_group: the data, whatever they are, are one group.
-      values: (draws of the globals by name) -> what the user calls them, where that is something else.
+      values: (hyper, draws of the globals by name) -> what the user calls them, where that is something else.
     """
 
     hyper: Hyper
@@ -121,7 +121,7 @@ class Model(Remade):
     constraints: Mapping[str, Constraint] | None = None
     free: tuple[str, ...] = ()
     one_group: bool = False
-    values: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    values: Callable[[Hyper, Mapping[str, Any]], dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return describe.of_model(self)

@@ -111,7 +111,7 @@ class Fit(NamedTuple):
         """
         require_integers(num_draws=num_draws)
         key_globals, key_found, key_locals = jax.random.split(key, 3)
-        draws = draws_of.of_globals(self.alg.spec, self.posterior, key_globals, num_draws)
+        draws = draws_of.of_globals(self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws)
         if locals_of is None:
             return draws
         return draws | draws_of.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)

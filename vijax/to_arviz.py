@@ -15,7 +15,7 @@ from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
 from vijax.extras import require_extra
 from vijax.guides import Z
-from vijax.models.density import Density
+from vijax.models.density import Density, frame_of, point
 from vijax.result import Fit
 
 Named = dict[str, np.ndarray]
@@ -53,14 +53,14 @@ def _is_refactored(arviz: Any) -> bool:
 
 def _of_density(fit: Fit, model: Density, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
     """Draws of the variables, with what is known of log p and log q at their free coordinates."""
-    q = fit.posterior[Z]
-    z = q.sample(key, (num_draws,))
+    q, hyper = fit.posterior[Z], fit.state.hyper
+    z, frame = q.sample(key, (num_draws,)), frame_of(hyper)
     assert model.values is not None
-    wide = 0.0 if model.frame is None else float(model.frame.log_det())
+    wide = 0.0 if frame is None else float(frame.log_det())
     stats = {"lq": np.asarray(_summed(q.log_prob(z)), np.float64) - wide}
     if model.log_lik is None or data is not None:
-        stats["lp"] = Target.of(model, data).values(np.asarray(z)) - wide
-    return model.values({Z: z}), stats
+        stats["lp"] = Target.of(model, data).values(np.asarray(jax.vmap(lambda z: point(hyper, z))(z)))
+    return model.values(hyper, {Z: z}), stats
 
 
 def _summed(log_q: Float[Array, draws * D]) -> Float[Array, " draws"]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.programs import compiled
 from vijax.batch import Minibatch
 
 KEY = jax.random.key(0)
@@ -72,6 +73,23 @@ def test_importance_weights_tighten_the_bound():
     loose, tight = (m.bound(fit, data(), key=KEY, num_samples=n).mean() for n in (1, 500))
     assert loose < exact - 0.5
     assert abs(tight - exact) < 0.02
+
+
+def test_what_is_asked_again_compiles_nothing():
+    m = model()
+    fit = vi.fit(vi.aevb(m), data(), num_steps=1, key=KEY)
+
+    def ask(seed):
+        m.reconstruct(fit, data())
+        m.generate(fit, jax.random.key(seed), 5)
+        m.bound(fit, data(), key=jax.random.key(seed), num_samples=3)
+
+    ask(1)
+    before = compiled()
+    ask(2)
+    assert compiled() == before
+    with pytest.raises(ValueError, match="num_draws"):
+        m.generate(fit, KEY, 0)
 
 
 def test_refinement_helps_a_poor_encoder():

@@ -17,7 +17,7 @@ from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import verdict
-from vijax.models.density import Density, Frame
+from vijax.models.density import Density
 from vijax.result import Fit
 from vijax.status import Status
 from vijax.trust import psis
@@ -74,12 +74,10 @@ def _distance(dim: int) -> float:
 
 def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
-    dtype = jnp.result_type(float)
     guide = guides.full_rank() if q.is_full else guides.mean_field()
-    framed = model.with_guide(guide, Frame(jnp.asarray(q.mean, dtype), jnp.asarray(q.scale, dtype)))
-    alg: Algorithm = ngvi(framed)
+    alg: Algorithm = ngvi(model.with_guide(guide, is_framed=True))
     key_init, _, _ = keys.of_run(key)
-    state: State = alg.init(key_init)
+    state: State = alg.init(key_init)._replace(hyper={"frame": q.frame()})
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
     status = Status.CONVERGED if q.ended is Ended.CONVERGED else Status.FINISHED
     return Fit(alg, state, trace, status, report)

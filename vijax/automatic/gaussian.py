@@ -9,9 +9,9 @@ deterministic optimiser, with a stopping rule in the user's units.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
@@ -20,6 +20,7 @@ from scipy.stats import qmc
 from vijax.automatic.ascent import Mode
 from vijax.automatic.target import Target
 from vijax.estimator.least_squares import regression
+from vijax.models.density import Frame
 
 NATS, SDS = 2e-3, 0.02
 """What the noise of draws may make of a step where a fit ends: nats, and standard deviations of the mean."""
@@ -72,6 +73,11 @@ class Gaussian(NamedTuple):
     def at(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
         """Draws, from standard normal noise."""
         return self.mean + (noise @ self.scale.T if self.is_full else noise * self.scale)
+
+    def frame(self) -> Frame:
+        """In which it is N(0, I)."""
+        dtype = jnp.result_type(float)
+        return Frame(jnp.asarray(self.mean, dtype), jnp.asarray(self.scale, dtype))
 
     def entropy(self) -> float:
         """In nats."""
@@ -168,7 +174,6 @@ def fit(
     seed: int,
     max_draws: int,
     max_gradients: int,
-    watch: Callable[[int, float], None] | None = None,
 ) -> Gaussian:
     """The normal nearest to the target, by the ELBO.
 
@@ -178,7 +183,6 @@ def fit(
       seed: of the draws.
       max_draws: fixed draws are never more.
       max_gradients: no set of draws is begun that would need more, those of the target so far included.
-      watch: told gradients and ELBO after each step.
     """
     dim, level, radius, refused = len(start.mean), 0, 1.0, 0
     noise = noise_of(max(32, 4 * dim), dim, [seed, level])
@@ -196,8 +200,6 @@ def fit(
                 radius = min(2 * radius, WIDEST) if not trial.is_whole or trial.nats > 0.25 * radius else radius
                 now, refused = then, 0
                 trace.append(now.elbo)
-                if watch is not None:
-                    watch(target.num_gradients, now.elbo)
                 if _unbounded(now.at, start):
                     return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
                 continue

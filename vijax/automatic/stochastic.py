@@ -19,13 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax import guides
+from vijax import guides, keys
+from vijax.algorithm import Algorithm
 from vijax.algorithms import ngvi
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.families import MultivariateNormal
 from vijax.fit import Progress, fit
 from vijax.guides import Z
-from vijax.models.density import Density, Frame
+from vijax.models.density import Density
 
 LARGE = 50_000
 """Groups from which on minibatches are taken unasked."""
@@ -56,22 +57,22 @@ def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
     return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
 
 
-def fit_all(
-    model: Density, data: PyTree, start: Gaussian, sample: Sample, batch_size: int, key: PRNGKeyArray
-) -> Gaussian:
+def fit_all(model: Density, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
     """From a fit to a sample to one to all groups, in passes over them, until a pass changes q by next to nothing."""
-    dim, dtype = model.variables.dim, jnp.result_type(float)
-    frame = Frame(jnp.asarray(start.mean, dtype), jnp.asarray(start.scale, dtype))
-    framed = model.with_guide(guides.full_rank(), frame)
+    dim = model.variables.dim
+    framed = model.with_guide(guides.full_rank(), is_framed=True)
     groups = int(np.shape(jax.tree.leaves(data)[0])[0])
     size, steps, chunk = even_batches(groups, batch_size)
     schedule = by_passes(steps)
-    alg = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
+    alg: Algorithm = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
+    key_init, _, _ = keys.of_run(key)
+    begin = alg.init(key_init)._replace(hyper={"frame": start.frame()})
     watch = _Watch()
     done = fit(
         alg,
         data,
         key=key,
+        state=begin,
         num_epochs=MOST_PASSES,
         batch_size=size,
         steps_per_chunk=chunk,

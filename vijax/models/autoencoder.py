@@ -9,6 +9,7 @@ posterior of their own (appendix F of the paper, fully Bayesian).
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from vijax import constrain
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers
-from vijax.compiler import step_jit
+from vijax.compiler import kept, step_jit
 from vijax.estep.amortised import Amortised, amortised
 from vijax.families import Normal, Product
 from vijax.guides import Z, mean_field
@@ -59,47 +60,65 @@ class Autoencoder(Model):
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(z))] of each observation, at the weights' posterior mean."""
-        encoder, decoder = self._networks(fit)
-
-        def one(x: Array) -> Array:
-            return self.observed.mean(self.decode(decoder, self.encode(encoder, x)[0]))
-
-        return step_jit(jax.vmap(one))(jnp.asarray(data))
+        return kept(self, "reconstruct", _reconstructing)(*self._networks(fit), jnp.asarray(data))
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
         """E[x | decoder(z)] at draws z ~ N(0, I)."""
-        _, decoder = self._networks(fit)
+        require_integers(num_draws=num_draws)
         z = jax.random.normal(key, (num_draws, self.latent_dim))
-        return step_jit(jax.vmap(lambda z: self.observed.mean(self.decode(decoder, z))))(z)
+        return kept(self, "decode", _decoding)(self._networks(fit)[1], z)
 
     def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
         """The bound on log p(x) of each observation, nats; with several draws the tighter importance-weighted one
         (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log p(x)."""
         require_integers(num_samples=num_samples)
-        encoder, decoder = self._networks(fit)
-
-        def one(key: PRNGKeyArray, x: Array) -> Float[Array, ""]:
-            mean, log_sd = self.encode(encoder, x)
-            if num_samples == 1:
-                z = mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
-                return self.observed.log_prob(self.decode(decoder, z), x) - _kl(mean, log_sd)
-
-            def ratio(key: PRNGKeyArray) -> Float[Array, ""]:
-                z = mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
-                return self.observed.log_prob(self.decode(decoder, z), x) + _log_ratio(z, mean, log_sd)
-
-            ratios = jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16)
-            return jax.nn.logsumexp(ratios) - jnp.log(num_samples)
-
         x = jnp.asarray(data)
-        keys = jax.random.split(key, len(x))
-        return np.asarray(step_jit(lambda keys, x: jax.lax.map(lambda a: one(*a), (keys, x), batch_size=64))(keys, x))
+        program = kept(self, ("bound", num_samples), lambda of: _bounding(of, num_samples))
+        return np.asarray(program(*self._networks(fit), jax.random.split(key, len(x)), x))
 
     def _networks(self, fit: Any) -> tuple[PyTree, PyTree]:
         encoder = fit.state.hyper["encoder"]
         if self.weights is None:
             return encoder, fit.state.hyper["decoder"]
         return encoder, self.weights.variables.values(fit.posterior[Z].mean())[0]["decoder"]
+
+
+def _reconstructing(of: weakref.ref[Autoencoder]) -> Callable[..., Array]:
+    def one(encoder: PyTree, decoder: PyTree, x: Array) -> Array:
+        model: Any = of()
+        return model.observed.mean(model.decode(decoder, model.encode(encoder, x)[0]))
+
+    return step_jit(jax.vmap(one, (None, None, 0)))
+
+
+def _decoding(of: weakref.ref[Autoencoder]) -> Callable[..., Array]:
+    def one(decoder: PyTree, z: Array) -> Array:
+        model: Any = of()
+        return model.observed.mean(model.decode(decoder, z))
+
+    return step_jit(jax.vmap(one, (None, 0)))
+
+
+def _bounding(of: weakref.ref[Autoencoder], num_samples: int) -> Callable[..., Array]:
+    def one(encoder: PyTree, decoder: PyTree, key: PRNGKeyArray, x: Array) -> Float[Array, ""]:
+        model: Any = of()
+        mean, log_sd = model.encode(encoder, x)
+        drawn = lambda key: mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
+        fits = lambda z: model.observed.log_prob(model.decode(decoder, z), x)
+        if num_samples == 1:
+            return fits(drawn(key)) - _kl(mean, log_sd)
+
+        def ratio(key: PRNGKeyArray) -> Float[Array, ""]:
+            z = drawn(key)
+            return fits(z) + _log_ratio(z, mean, log_sd)
+
+        ratios = jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16)
+        return jax.nn.logsumexp(ratios) - jnp.log(num_samples)
+
+    def each(encoder: PyTree, decoder: PyTree, keys: PRNGKeyArray, x: Array) -> Float[Array, " N"]:
+        return jax.lax.map(lambda a: one(encoder, decoder, *a), (keys, x), batch_size=64)
+
+    return step_jit(each)
 
 
 def _kl(mean: Array, log_sd: Array) -> Float[Array, ""]:

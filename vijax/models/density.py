@@ -8,6 +8,7 @@ is what a guide q(x) is fitted to: ELBO = E_q[that] + H(q) (Kucukelbir et al. 20
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax import by_value
+from vijax import by_value, constrain
 from vijax.arrays import check_finite, check_lengths, check_numbers
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.checks import require
+from vijax.compiler import kept, quick_jit
 from vijax.families import Product
 from vijax.guides import Guide, Z, full_rank
 from vijax.model import Hyper, LocalElbo, Model, num_arguments
@@ -37,12 +39,12 @@ class Frame(NamedTuple):
       scale: lower triangle (D, D), or standard deviations (D,).
     """
 
-    shift: Float[Array, " D"]
-    scale: Float[Array, "D D"] | Float[Array, " D"]
+    shift: Float[Array | np.ndarray, " D"]
+    scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """x."""
-        return self.shift + (self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z)
+        return jnp.asarray(self.shift) + (self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z)
 
     def log_det(self) -> Float[Array, ""]:
         """log |d x / d z|."""
@@ -60,7 +62,7 @@ class Density(Model):
       log_lik: (values, group) -> scalar; None where the prior is all there is.
       is_whole: the data are one group, whatever they are.
       guide: the family of q.
-      frame: of its coordinates; None is the free coordinates themselves.
+      is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
       derived: values -> further values by name, for draws; None where there are none.
     """
 
@@ -69,37 +71,44 @@ class Density(Model):
     log_lik: Callable[[Values, PyTree], Array] | None
     is_whole: bool
     guide: Guide
-    frame: Frame | None = None
+    is_framed: bool = False
     derived: Callable[[Values], Mapping[str, Any]] | None = None
 
-    def values_at(self, z: Float[Array, " D"]) -> dict[str, Any]:
-        """The variables' values at coordinates of the guide."""
-        return self.variables.values(z if self.frame is None else self.frame.point(z))[0]
+    def values_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
+        """The variables' values at free coordinates."""
+        return self.variables.values(x)[0]
 
-    def log_prior_at(self, z: Float[Array, " D"]) -> Float[Array, ""]:
-        """Log prior of the coordinates of the guide."""
-        x = z if self.frame is None else self.frame.point(z)
-        said = _scalar(
-            self.log_prior(self.variables.values(x)[0]), "log_density" if self.log_lik is None else "log_prior"
-        )
-        scale = 0.0 if self.frame is None else self.frame.log_det().astype(z.dtype)
-        return said + self.variables.log_prior(x) + scale
+    def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+        """Log prior of the free coordinates."""
+        argument = "log_density" if self.log_lik is None else "log_prior"
+        return _scalar(self.log_prior(self.values_at(x)), argument) + self.variables.log_prior(x)
 
-    def log_liks_at(self, z: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
+    def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
         """Log likelihood of each group."""
-        values = self.values_at(z)
+        values = self.values_at(x)
         lik = self.log_lik
         if lik is None:
-            return jnp.zeros(jax.tree.leaves(data)[0].shape[0], z.dtype)
+            return jnp.zeros(jax.tree.leaves(data)[0].shape[0], x.dtype)
         name = "log_density" if self.is_whole else "log_lik"
         return jax.vmap(lambda group: _scalar(lik(values, group), name))(data)
 
-    def with_guide(self, guide: Guide, frame: Frame | None = None) -> Density:
-        """The same density, for q of another family or in another frame."""
-        if guide == self.guide and frame is None:
+    def with_guide(self, guide: Guide, is_framed: bool | None = None) -> Density:
+        """The same density, for q of another family; and in a frame, which the state of a fit carries, or not."""
+        framed = self.is_framed if is_framed is None else is_framed
+        if guide == self.guide and framed == self.is_framed:
             return self
-        other = dataclasses.replace(self, guide=guide, frame=frame or self.frame)
-        return _bound_to(other) if frame is not None else by_value.of(self, _Guided(self, guide)).model
+        return by_value.of(self, _Guided(self, guide, framed)).model
+
+
+def frame_of(hyper: Hyper) -> Frame | None:
+    """Of a state's hyperparameters; None where q is of the free coordinates themselves."""
+    return hyper.get("frame")
+
+
+def point(hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
+    """The free coordinates at coordinates of the guide."""
+    frame = frame_of(hyper)
+    return z if frame is None else frame.point(z)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +117,13 @@ class _Guided:
 
     density: Density
     guide: Guide
+    is_framed: bool
     model: Density = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", _bound_to(dataclasses.replace(self.density, guide=self.guide)))
+        density, guide, framed = self.density, self.guide, self.is_framed
+        model = _bound_to(dataclasses.replace(density, guide=guide, is_framed=framed))
+        object.__setattr__(self, "model", by_value.remade_by(model, Density.with_guide, density, guide, framed))
 
 
 @by_value.by_value
@@ -193,34 +205,47 @@ def _bound_to(density: Density) -> Density:
     dim = density.variables.dim
 
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        del hyper, key, estep
+        del key, estep
         data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
-        each = density.log_liks_at(stats[Z].value, jax.tree.map(jnp.asarray, data))
+        each = density.log_liks_at(point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data))
         weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
         return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None)
 
+    def global_elbo(hyper: Hyper, stats: PyTree) -> Float[Array, ""]:
+        z, frame = stats[Z].value, frame_of(hyper)
+        wide = 0.0 if frame is None else frame.log_det().astype(z.dtype)
+        return density.log_prior_at(point(hyper, z)) + wide
+
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         del hyper, batch
-        if density.frame is not None:
+        if density.is_framed:
             return prior
         return start(jax.random.uniform(key, (dim,), dtype, -2.0, 2.0), 0.1)
 
     return dataclasses.replace(
         density,
+        hyper={"frame": _no_frame(density.guide, dim)} if density.is_framed else {},
+        constraints={"frame": constrain.real()} if density.is_framed else None,
         prior=lambda hyper: start(jnp.zeros(dim, dtype), 1.0),
         local_elbo=local_elbo,
         init=init,
-        global_elbo=lambda hyper, stats: density.log_prior_at(stats[Z].value),
+        global_elbo=global_elbo,
         free=(Z,),
         one_group=density.is_whole,
         check_data=lambda data: _check_data(density, data),
-        values=lambda draws: {**{n: x for n, x in draws.items() if n != Z}, **_values(density, draws[Z])},
+        values=lambda hyper, draws: {**{n: x for n, x in draws.items() if n != Z}, **_values(density, hyper, draws[Z])},
     )
 
 
-def _values(density: Density, z: Float[Array, "draws D"]) -> dict[str, Any]:
+def _no_frame(guide: Guide, dim: int) -> Frame:
+    """The one that changes nothing, of the shapes that fit the guide."""
+    dtype = jnp.result_type(float)
+    return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide == full_rank() else np.ones(dim, dtype))
+
+
+def _values(density: Density, hyper: Hyper, z: Float[Array, "draws D"]) -> dict[str, Any]:
     def at(z: Float[Array, " D"]) -> dict[str, Any]:
-        values = density.values_at(z)
+        values = density.values_at(point(hyper, z))
         return values if density.derived is None else {**values, **density.derived(values)}
 
     return jax.vmap(at)(z)
@@ -268,13 +293,18 @@ def _check_data(density: Density, data: PyTree) -> None:
     key = jax.random.key(0)
     starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -2.0, 2.0)
     groups = jax.tree.map(lambda x: jnp.asarray(x)[:64], data)
-
-    def total(z: Array) -> Array:
-        return density.log_prior_at(z) + jnp.sum(density.log_liks_at(z, groups))
-
+    program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
-        at = np.asarray(jax.jit(jax.vmap(total))(starts))
+        at = np.asarray(program(starts, groups))
     except KeyError as error:
         require(False, "log_lik", f"a function of the variables {density.variables.names}", f"one that reads {error}")
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
     require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)
+
+
+def _totals(of: weakref.ref[Density]) -> Callable[..., Any]:
+    def total(x: Array, groups: PyTree) -> Array:
+        density: Any = of()
+        return density.log_prior_at(x) + jnp.sum(density.log_liks_at(x, groups))
+
+    return jax.vmap(total, (0, None))

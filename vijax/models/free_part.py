@@ -58,8 +58,9 @@ class FreePart:
         """Of the coordinates: the variables' own priors, and the Jacobian."""
         return self.variables.log_prior(stats[Z].value)
 
-    def values(self, draws: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
         """Draws by the names that the user gave."""
+        del hyper
         return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
 
 

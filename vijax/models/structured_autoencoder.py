@@ -14,6 +14,7 @@ Here that model is an `energy_model` whose data are the potentials.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ from vijax import init as starts
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers
-from vijax.compiler import step_jit
+from vijax.compiler import kept, step_jit
 from vijax.estep.conditionals import Conditionals, fixed_sweeps
 from vijax.estep.unrolled import Structured, structured
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
@@ -58,8 +59,7 @@ class StructuredAutoencoder(Model):
 
     def decoded(self, fit: Any, latents: Any) -> Array:
         """E[x | decoder(latent)] at each of these latents, one leading axis of them."""
-        decoder, parts = fit.state.hyper["decoder"], self.parts
-        return step_jit(jax.vmap(lambda u: parts.observed.mean(parts.decode(decoder, u))))(jnp.asarray(latents))
+        return kept(self, "decode", _decoding)(fit.state.hyper["decoder"], jnp.asarray(latents))
 
     def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
         """The bound on E_q(beta)[log p(x | beta)] of each observation, nats, by so many draws of its latent. The KL
@@ -69,6 +69,14 @@ class StructuredAutoencoder(Model):
         estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
         batch = Minibatch(jnp.asarray(data), None)
         return np.asarray(inferred(bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key))
+
+
+def _decoding(of: weakref.ref[StructuredAutoencoder]) -> Callable[..., Array]:
+    def one(decoder: PyTree, latent: Array) -> Array:
+        model: Any = of()
+        return model.parts.observed.mean(model.parts.decode(decoder, latent))
+
+    return step_jit(jax.vmap(one, (None, 0)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

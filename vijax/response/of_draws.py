@@ -26,7 +26,7 @@ from vijax.checks import require
 from vijax.compiler import quick_jit
 from vijax.families import Normal
 from vijax.guides import Z
-from vijax.models.density import Density
+from vijax.models.density import Density, Frame, frame_of
 from vijax.response.covariances import Covariances, covariances
 from vijax.result import Fit
 
@@ -43,7 +43,7 @@ def of_draws(
     require(isinstance(q, Normal), "fit", "one with the guide vijax.guides.mean_field()", type(q).__name__, remedy)
     noise = _noise(fit, q, key, num_draws)
     objective = OnDraws(Target.of(model, data), noise)
-    start = np.concatenate([np.asarray(q.mean()), 0.5 * np.log(np.asarray(q.variance))]).astype(np.float64)
+    start = _free(q, frame_of(fit.state.hyper))
     top = climbed(objective, start)
     remedy = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."
     got = f"one from which a step still promises {top.promised:.2g} nats on fixed draws"
@@ -58,6 +58,15 @@ def of_draws(
     except NotATop as error:
         require(False, "fit", "one at a maximum of its bound", f"one at which it is none: {error}", remedy)
     return covariances(means, pushed @ solved.T)
+
+
+def _free(q: Normal, frame: Frame | None) -> Float[np.ndarray, " 2D"]:
+    """Means and log standard deviations of the free coordinates."""
+    mean, log_sd = np.asarray(q.mean(), np.float64), 0.5 * np.log(np.asarray(q.variance, np.float64))
+    if frame is None:
+        return np.concatenate([mean, log_sd])
+    shift, scale = np.asarray(frame.shift, np.float64), np.asarray(frame.scale, np.float64)
+    return np.concatenate([shift + scale * mean, np.log(scale) + log_sd])
 
 
 def _noise(fit: Fit, q: Normal, key: PRNGKeyArray | None, num_draws: int) -> Float[np.ndarray, "draws D"]:

@@ -14,6 +14,9 @@ from vijax.families import Family
 from vijax.update.base import Q, Update
 from vijax.update.chart import Chart, chart_of
 
+ADAM = optax.adam(0.01)
+"""The optimiser where none is named; one for all, so that equal choices share a program, and pickle."""
+
 
 @dataclasses.dataclass(frozen=True)
 class descend(Update):
@@ -27,7 +30,8 @@ class descend(Update):
     The optimiser has a learning rate of its own; the schedule of step sizes is not read.
 
     Args:
-      optimizer: an optax transformation, such as `optax.adam(0.05)`; it remembers what it wants from step to step.
+      optimizer: an optax transformation, such as `optax.adam(0.05)`; it remembers what it wants from step to step. None
+        is Adam at rate 0.01. (Those of optax do not pickle; None does.)
       chart: coordinates (`vijax.update.chart`); None takes the family's own: mean and log standard deviation of a
         normal, mean and triangle of a multivariate one, logarithms of shapes, rates and concentrations, and of other
         families the natural parameters.
@@ -43,13 +47,13 @@ class descend(Update):
     (4.0, 4.0)
     """
 
-    optimizer: optax.GradientTransformation
+    optimizer: optax.GradientTransformation | None = None
     chart: Chart | None = None
     size: ClassVar[str] = "none"
 
     def init(self, q: Family) -> PyTree:
         """The optimiser's state."""
-        return self.optimizer.init(self._chart(q).to(q))
+        return (self.optimizer or ADAM).init(self._chart(q).to(q))
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
         """See `Update`."""
@@ -59,7 +63,7 @@ class descend(Update):
         _, pull = jax.vjp(lambda phi: chart.of(phi, q), phi)
         slope = q.with_naturals(q.fisher_product(tree.subtract(target, q.stationary())))
         (ascent,) = pull(slope)
-        moved, memory = self.optimizer.update(tree.scale(-1.0, ascent), memory, phi)
+        moved, memory = (self.optimizer or ADAM).update(tree.scale(-1.0, ascent), memory, phi)
         return chart.of(optax.apply_updates(phi, moved), q), memory
 
     def _chart(self, q: Family) -> Chart:
