@@ -90,6 +90,38 @@ def test_an_improper_density_is_called_so():
     assert fit.status is not vi.Status.CONVERGED
 
 
+def test_an_improper_density_of_many_variables_is_called_so(monkeypatch):
+    """Nothing depends on one of them; of another the tail is too heavy for any normal. Proper ones of other scales are
+    not called so."""
+    monkeypatch.setattr(sys.modules["vijax.auto"], "MOST_FULL", 4)
+    others = lambda v: norm.logpdf(v["x"]).sum()
+    names = {"x": vi.free(8), "y": vi.free()}
+    for improper in (others, lambda v: others(v) - 0.2 * jnp.log1p(v["y"] ** 2)):
+        fit = vi.auto(vi.density(names, improper), key=KEY)
+        assert "improper" in fit.verdict
+        assert fit.status is not vi.Status.CONVERGED
+    wide = vi.density(names, lambda v: others(v) + norm.logpdf(v["y"], 50.0, 300.0))
+    assert vi.auto(wide, key=KEY).status is vi.Status.CONVERGED
+
+
+@pytest.mark.parametrize(
+    ("edge", "words"),
+    [(0.0, "Do not use this fit: the density is zero"), (-2.9, "The density is zero, or no number, at 0.")],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_density_that_is_zero_where_q_is_not_is_told(edge, words):
+    """A support that no variable declares: the bound is minus infinity, and no number is made up."""
+    fit = vi.auto(
+        vi.density({"x": vi.free()}, lambda v: jnp.where(v["x"] > edge, -0.5 * v["x"] ** 2, -jnp.inf)), key=KEY
+    )
+    assert words in fit.verdict
+    assert "support" in fit.verdict
+    assert fit.elbo.value == -np.inf
+    assert str(fit.elbo) == "-inf"
+    assert fit.report.zero == pytest.approx(np.mean(~np.isfinite(fit.report.log_ratios)))
+    assert np.isfinite(fit.report.gap)
+
+
 def test_other_modes_are_told():
     """Two well separated normals of equal weight: q is one of them, and the verdict says so."""
     log_p = lambda v: jnp.logaddexp(norm.logpdf(v["x"], -1.5, 0.1), norm.logpdf(v["x"], 1.5, 0.1))

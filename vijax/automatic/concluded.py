@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
 from vijax import guides, keys
@@ -39,18 +39,26 @@ def report(
     draws = q.at(noise)
     log_q = 0.5 * (target.dim - (noise**2).sum(1)) - q.entropy()
     ratios = target.values(draws) - log_q
-    means = ratios.reshape(SCRAMBLES, -1).mean(1)
-    elbo = Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(SCRAMBLES)))
-    khat = float(psis(ratios).khat) if np.isfinite(ratios).any() else float("inf")
-    gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - elbo.value)
+    known = ratios[np.isfinite(ratios)]
+    zero = 1 - len(known) / len(ratios)
+    khat = float(psis(ratios).khat) if len(known) else float("inf")
+    gap = float(special.logsumexp(known) - np.log(len(known)) - known.mean()) if len(known) else float("inf")
     shown = _shown(model, q, places, elbos)
-    words = verdict(q, gap, khat, shown)
-    return Report(elbo, shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws)
+    words = verdict(q, gap, khat, shown, zero)
+    return Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
+
+
+def _bound(ratios: Float[np.ndarray, " draws"]) -> Estimate:
+    """ELBO with its standard error, from scramble to scramble."""
+    if not np.isfinite(ratios).all():
+        return Estimate(-np.inf, np.inf)
+    means = ratios.reshape(SCRAMBLES, -1).mean(1)
+    return Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(SCRAMBLES)))
 
 
 def judged_again(said: Report, q: Gaussian) -> Report:
     """With how q ended, where the report itself says more of that."""
-    return said._replace(ended=str(q.ended), verdict=verdict(q, said.gap, said.khat, said.modes))
+    return said._replace(ended=str(q.ended), verdict=verdict(q, said.gap, said.khat, said.modes, said.zero))
 
 
 def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:

@@ -13,6 +13,10 @@ from vijax.automatic.target import Target
 from vijax.checks import require
 from vijax.estimator.least_squares import regression
 
+OFF, FAR = 0.5, 1e6
+"""How far whitened slopes and curvatures may be from those of an optimum, at an end that is called one; and how many
+times as wide as at its start a normal gets whose density is improper."""
+
 
 def fit(target: Target, start: Mode, seed: int, max_gradients: int, num_draws: int = 32) -> Gaussian:
     """Means and standard deviations (as the diagonal `scale`): the best on fixed draws, for half of the gradients at
@@ -20,7 +24,7 @@ def fit(target: Target, start: Mode, seed: int, max_gradients: int, num_draws: i
     noise = unit_noise(num_draws, target.dim, seed)
     left = max_gradients - target.num_gradients
     q = on_draws(OnDraws(target, noise), start, max(left // (2 * num_draws), 10))
-    return _polished(target, q, seed, num_draws, max_gradients)
+    return _polished(target, q, start, seed, num_draws, max_gradients)
 
 
 def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws D"]:
@@ -51,9 +55,9 @@ def point_of(q: Gaussian) -> Float[np.ndarray, " 2D"]:
     return np.concatenate([q.mean, np.log(q.scale)])
 
 
-def _polished(target: Target, q: Gaussian, seed: int, size: int, max_gradients: int) -> Gaussian:
+def _polished(target: Target, q: Gaussian, start: Mode, seed: int, size: int, max_gradients: int) -> Gaussian:
     """Natural-gradient steps of size 1 / t, the fixed draws before counted as the first."""
-    count = 1
+    count, mean_slope, mean_curvature = 1, np.zeros(target.dim), np.ones(target.dim)
     while target.num_gradients + size <= max_gradients:
         count += 1
         noise = noise_of(size, len(q.mean), [seed, count])
@@ -62,8 +66,22 @@ def _polished(target: Target, q: Gaussian, seed: int, size: int, max_gradients: 
         spread = (slopes * q.scale - slope + curvature * noise).std(0)
         wide = np.maximum(1 + (curvature - 1) / count, 0.1)
         q = q._replace(mean=q.mean + q.scale * slope / count / wide, scale=q.scale / np.sqrt(wide))
+        late = 2 / (count + 1)  # later steps count more: they are nearer to where q ends
+        mean_slope += late * (slope - mean_slope)
+        mean_curvature += late * (curvature - mean_curvature)
         error = float(np.sqrt((spread**2).mean() / (count * size)))
         q = q._replace(error=error, ended=Ended.LIMITED)
         if error < SDS:
-            return q._replace(ended=Ended.CONVERGED)
-    return q
+            q = q._replace(ended=Ended.CONVERGED)
+            break
+    noises = 5 * q.error
+    return q._replace(ended=_ended(q, start, mean_slope, mean_curvature, max(OFF, noises)))
+
+
+def _ended(q: Gaussian, start: Mode, slope: np.ndarray, curvature: np.ndarray, off: float) -> Ended:
+    """As q says, if it is at an optimum: where whitened slopes are 0 and curvatures 1. A coordinate of which the
+    density says nothing has none, and its standard deviation grows for ever."""
+    flat = curvature < 1 - off
+    if bool((flat & (q.scale > FAR * np.clip(start.sds, 1e-6, 1.0))).any()):
+        return Ended.UNBOUNDED
+    return Ended.SPENT if max(np.abs(slope).max(), np.abs(curvature - 1).max()) > off else q.ended

@@ -16,6 +16,8 @@ class Estimate(NamedTuple):
     standard_error: float
 
     def __str__(self) -> str:
+        if not np.isfinite(self.value):
+            return str(self.value)
         digits = 3 if self.standard_error < 0.1 else 2
         return f"{self.value:.{digits}f} ± {self.standard_error:.{digits}f}"
 
@@ -51,6 +53,8 @@ class Report(NamedTuple):
       log_ratios: log p - log q at draws, which weight them.
       coordinates: those draws, in free coordinates.
       noise: of the fixed draws of `vijax.dadvi`.
+      zero: share of the draws of q where the density is zero (or no number): then the bound is minus infinity, and gap
+        and khat are of the other draws.
     """
 
     elbo: Estimate
@@ -63,3 +67,4 @@ class Report(NamedTuple):
     log_ratios: Float[np.ndarray, " draws"] = np.zeros(0)
     coordinates: Float[np.ndarray, "draws D"] = np.zeros((0, 0))
     noise: Float[np.ndarray, "fixed D"] = np.zeros((0, 0))
+    zero: float = 0.0

@@ -13,7 +13,7 @@ RIVAL = 5.0
 """Nats below the best within which another mode holds a share of the posterior."""
 
 
-def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place]) -> str:
+def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place], zero: float = 0.0) -> str:
     """A few sentences: how it ended, how near q is to the posterior, whether there were other modes.
 
     Args:
@@ -21,6 +21,7 @@ def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place]) -> str
       gap: a lower bound on KL(q || p), nats (`vijax.automatic.report.Report`).
       khat: tail of the importance ratios.
       modes: that the starts found.
+      zero: share of the draws of q where the density is zero.
 
     >>> import numpy as np
     >>> verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.01, 0.2, [])
@@ -29,6 +30,10 @@ def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place]) -> str
     said = [ENDS[q.ended].format(error=q.error)]
     if q.ended is Ended.UNBOUNDED:
         return said[0]
+    if zero > 0:
+        said = [_of_zeros(zero), *said]
+        if zero > RARE:
+            return said[0]
     said += [*_of_shape(gap, khat, q), *_of_rivals(modes)]
     if not q.is_full and gap < FAR:
         said.append("Variables are independent under q: its sds are too small where they are correlated.")
@@ -56,6 +61,19 @@ ENDS = {
         "variable a proper prior."
     ),
 }
+
+
+RARE = 0.01
+"""Share of zeros up to which the rest of q may serve all the same."""
+
+
+def _of_zeros(share: float) -> str:
+    """That the density is zero where q is not."""
+    use = "Do not use this fit: the" if share > RARE else "The"
+    remedy = "Declare the supports of the variables, vijax.free(support=...), so that no draw is outside."
+    return (
+        f"{use} density is zero, or no number, at {share:.1%} of the draws of q: the bound is minus infinity. {remedy}"
+    )
 
 
 CLOSE, FAR = 0.05, 0.3
