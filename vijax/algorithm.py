@@ -47,6 +47,8 @@ from vijax.state import Info, Result, State, check_state, counted, fresh_counts
 from vijax.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
 from vijax.update import Update, kl
 from vijax.update.descend import ADAM
+from vijax.warm import Visited, check_warm, remembered
+from vijax.warm import unvisited as unvisited_groups
 
 ByName = Mapping[str, Any] | PerVariable[Any]
 
@@ -86,6 +88,7 @@ def compose(
     sequential: bool = False,
     num_parts: int | None = None,
     average_after: int | None = None,
+    warm_starts: bool = False,
     axis: str | None = None,
     name: str = "compose",
     **unknown: Any,
@@ -116,6 +119,10 @@ def compose(
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
       num_parts: remember a message for each of so many parts of the data (`vijax.memoized`, which says more).
       average_after: keep the mean of the posteriors of the steps from this one on, in `state.average`.
+      warm_starts: begin the E-step of each group where it ended when the group was last seen. The state then holds the
+        locals of all N groups, of LDA N x K numbers. For models whose E-step climbs to a fixed point: topics by
+        `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled locals. What it saves
+        is in benchmarks/README.md.
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
         key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
         gradients or messages, and counts over it. What it returns is the same on every device, but for
@@ -163,10 +170,12 @@ def compose(
         sequential=sequential,
         num_parts=num_parts,
         average_after=average_after,
+        warm_starts=warm_starts,
         axis=Axis(axis),
     )
     check_parts(spec)
     check_axis(spec)
+    check_warm(spec)
     init, step = (_of_choices(kind, spec, hyper_optimizer) for kind in (_Init, _Step))
     return Algorithm(init, step, spec)
 
@@ -212,8 +221,7 @@ class _Init(_OfChoices):
         posterior = in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
         dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
         # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.
-        start = model.init_local if spec.full_data and batch is not None else None
-        start = start if start is not None and is_whole(batch) else None
+        whole = spec.full_data and batch is not None and is_whole(batch)
         return State(
             posterior=posterior,
             memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
@@ -221,11 +229,19 @@ class _Init(_OfChoices):
             opt_state=(self.optimizer or ADAM).init(free_points(model, hyper, spec.learn)),
             step_size=jnp.zeros((), dtype),
             penalty=jnp.zeros((), dtype),
-            local=None if start is None else start(hyper, batch),
+            local=_locals(spec, hyper, batch, whole),
             average=None if spec.average_after is None else tree.scale(0.0, posterior),
             parts=None if spec.num_parts is None else unvisited(posterior, spec.num_parts),
             **fresh_counts(dtype),
         )
+
+
+def _locals(spec: Spec, hyper: Hyper, batch: Minibatch | None, is_all: bool) -> PyTree:
+    """What the state keeps of locals."""
+    if spec.warm_starts:
+        return unvisited_groups(spec, hyper, batch)
+    begin = spec.model.init_local if spec.model.keeps_local else None
+    return begin(hyper, batch) if begin is not None and batch is not None and is_all else None
 
 
 class _Step(_OfChoices):
@@ -251,6 +267,8 @@ class _Step(_OfChoices):
         bad_group = first_bad(spec, moved.message.aux, batch, reads_of(spec, state, batch))
         info = _info(moved, penalty, non_finite, ok, bad_group)
         new = _advance(ok, state, moved, hyper, opt_state)
+        if spec.warm_starts:  # row by row: the table of all groups is neither copied nor compared
+            new = new._replace(local=remembered(state.local, batch, moved.local, ok))
         new = new._replace(penalty=penalty, average=_averaged(spec, state, new.posterior))
         return counted(ok, state, new), info
 
@@ -265,16 +283,17 @@ def _averaged(spec: Spec, state: State, posterior: Product) -> Product | None:
 
 def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_state: PyTree) -> State:
     """The new state, or the last good one."""
+    visited = isinstance(state.local, Visited)
     new = state._replace(
         posterior=moved.posterior,
         memory=moved.memory,
         hyper=hyper,
         opt_state=opt_state,
-        local=moved.local,
+        local=None if visited else moved.local,
         parts=moved.parts,
         step_size=moved.next_size,
     )
-    return tree.select(ok, new, state)
+    return tree.select(ok, new, state._replace(local=None) if visited else state)
 
 
 def _info(moved: Moved, penalty: Array, non_finite: Array, ok: Array, bad_group: Array) -> Info:

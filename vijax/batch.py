@@ -23,6 +23,8 @@ class Minibatch(NamedTuple):
         count, or where the data carry their own.
       local: where an iterative E-step starts: the locals that full-data algorithms carry in their state; else None.
       part: which part of the data set this is, where that is cut into parts once for all (`vijax.memoized`).
+      rows: which of the N groups these are, N where a row is padding; of documents a tuple, an array for each of the
+        `Documents`. None where that is not known.
     """
 
     data: PyTree
@@ -30,6 +32,7 @@ class Minibatch(NamedTuple):
     weights: Float[Array, " groups"] | None = None
     local: PyTree = None
     part: Int[Array, ""] | np.integer | int | None = None
+    rows: PyTree = None
 
 
 @register

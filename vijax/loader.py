@@ -76,9 +76,10 @@ class ArrayLoader:
     def _batch(self, order: np.ndarray, i: int) -> Minibatch:
         rows = order[i * self.batch_size : (i + 1) * self.batch_size]
         weights = (np.arange(self.batch_size) < len(rows)).astype(np.float32)
-        rows = np.pad(rows, (0, self.batch_size - len(rows)))
-        data = jax.tree.map(lambda x: np.asarray(x)[rows], self.data)
-        return Minibatch(data, np.float32(self.num_groups), weights)  # type: ignore[arg-type]
+        missing = self.batch_size - len(rows)
+        data = jax.tree.map(lambda x: np.asarray(x)[np.pad(rows, (0, missing))], self.data)
+        rows = np.pad(rows, (0, missing), constant_values=self.num_groups).astype(np.int32)
+        return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +163,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
     _check_batch_size(batch_size, total)
     size = _size_of_parts(total, num_parts, batch_size)
     # Locals that are carried from step to step have a row for each of the batch, and no padding.
-    whole = total if model.init_local is not None else padded_size(total)
+    whole = total if model.keeps_local else padded_size(total)
     return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None)
 
 

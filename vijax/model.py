@@ -72,8 +72,10 @@ class Model(Remade):
       global_elbo: (hyper, stats) -> the part of the objective that couples globals (hierarchical priors), or None.
       blocks: the globals' names in groups that can be updated at once, in the order of coordinate ascent; None: all
         at once.
-      init_local: (hyper, minibatch) -> where the E-step starts on full data, carried in the state from then on, so
-        that coordinate ascent never loses ground; None where locals are found afresh at each step.
+      init_local: (hyper, minibatch) -> where the E-step starts, in the layout of `LocalElbo.local`; None where that is
+        its own matter. `Minibatch.local` has where it is to go on from, of groups that were seen before.
+      keeps_local: full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground;
+        else they are found afresh at each step, but where `compose(warm_starts=True)` asks.
       check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it, once.
         None: every number must be finite. One of your own may let NaN stand for missing values.
       energy: the `vijax.models.energy.Energy` that the model was made from, where it was.
@@ -109,6 +111,7 @@ class Model(Remade):
     global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
     blocks: tuple[tuple[str, ...], ...] | None = None
     init_local: Callable[[Hyper, Minibatch], PyTree] | None = None
+    keeps_local: bool = False
     energy: Any = None
     check_data: Callable[[PyTree], None] | None = None
     shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None

@@ -24,6 +24,7 @@ from vijax.spec import Spec
 from vijax.state import State
 from vijax.step_size import Schedule, backtracking, by_share
 from vijax.update import retract
+from vijax.warm import starts
 
 
 class Moved(NamedTuple):
@@ -55,7 +56,8 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     estimators = spec.estimators(state.posterior)
     rho = _first_size(rule, state)
     damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
-    posterior, memory, local, parts = state.posterior, dict(state.memory), state.local, state.parts
+    posterior, memory, parts = state.posterior, dict(state.memory), state.parts
+    local = starts(spec, state.hyper, state.local, batch) if spec.warm_starts else state.local
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
     non_finite = none
     for block in _blocks(spec, posterior):

@@ -41,6 +41,7 @@ class Spec(NamedTuple):
     sequential: bool
     num_parts: int | None
     average_after: int | None
+    warm_starts: bool
     axis: Axis
 
     def __repr__(self) -> str:

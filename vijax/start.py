@@ -37,20 +37,26 @@ def copied(state: Any) -> Any:
 def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> Any:
     """The state of step 0, to be consumed; the first batch is there for models whose start depends on the data."""
     batch = next(iter(loader.batches(0, 1)))
-    if isinstance(batch, Minibatch) and is_whole(batch):
+    known = None
+    if isinstance(batch, Minibatch) and alg.spec.warm_starts:
+        known, batch = float(batch.num_groups or loader.num_groups), batch._replace(num_groups=None)  # a shape
+    elif isinstance(batch, Minibatch) and is_whole(batch):
         batch = batch._replace(num_groups=None)  # which says that it is, also where it is traced
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(batch))
     compiled = step_jit if size >= LARGE else quick_jit
-    program = kept(alg.init, compiled, lambda init: compiled(_bind(init)))
+    program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
     try:
         return program(key, batch)
     except READS_VALUES:  # a start of the user's own may compute in NumPy
-        return copied(alg.init(key, batch))
+        return copied(alg.init(key, batch if known is None else batch._replace(num_groups=known)))
 
 
-def _bind(of: weakref.ref[Callable]) -> Callable[..., Any]:
+def _bind(of: weakref.ref[Callable], num_groups: float | None) -> Callable[..., Any]:
+    """With N as a constant, where shapes depend on it."""
+
     def begin(key: PRNGKeyArray, batch: Any) -> Any:
         init: Any = of()
+        batch = batch if num_groups is None else batch._replace(num_groups=num_groups)
         return jax.tree.map(jnp.copy, init(key, batch))
 
     return begin

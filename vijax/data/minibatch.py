@@ -185,7 +185,9 @@ def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarr
     from vijax.batch import Minibatch
 
     data = tuple(padded_documents(corpus, hand, b.slots, b.max_tokens) for b, hand in zip(buckets, hands, strict=True))
-    return Minibatch(data, np.float32(corpus.num_documents))  # type: ignore[arg-type]
+    total = corpus.num_documents
+    rows = tuple(np.where(hand == PADDING, total, hand).astype(np.int32) for hand in hands)
+    return Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
 
 
 def padded_documents(corpus: Corpus, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:

@@ -38,9 +38,11 @@ class EStep:
     Attributes:
       is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not
         say so is taken for one whose bound is of something else, as a sampler's is.
+      goes_on: it climbs to a fixed point, and can begin at locals that were found before.
     """
 
     is_ascent: ClassVar[bool] = False
+    goes_on: ClassVar[bool] = False
 
 
 class MixedMembership(EStep, abc.ABC):
@@ -58,6 +60,7 @@ class MixedMembership(EStep, abc.ABC):
         alpha: Float[Array, " topics"],
         key: PRNGKeyArray,
         max_tokens: int,
+        start: Float[Array, "docs topics"] | None = None,
     ) -> Locals:
         """Infers the locals of a chunk of documents.
 
@@ -68,6 +71,7 @@ class MixedMembership(EStep, abc.ABC):
           alpha: Dirichlet concentration of theta, positive.
           key: for E-steps that sample.
           max_tokens: static bound on a row's sum of counts.
+          start: gamma at which to begin, for E-steps that go on; None where nothing is known.
         """
 
 

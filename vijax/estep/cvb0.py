@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -16,6 +16,7 @@ from vijax.gather import docs_per_chunk
 class CVB0(MixedMembership):
     """Zeroth-order collapsed variational Bayes; see `cvb0`."""
 
+    goes_on: ClassVar[bool] = True
     max_iters: int
     tol: float
 
@@ -30,16 +31,17 @@ class CVB0(MixedMembership):
         alpha: Float[Array, " topics"],
         key: PRNGKeyArray,
         max_tokens: int,
+        start: Float[Array, "docs topics"] | None = None,
     ) -> Locals:
         """See `estep.base.MixedMembership`; neither `key` nor `max_tokens` is used."""
         del key, max_tokens
         nothing = jnp.zeros((counts.shape[0], alpha.size), likelihood.dtype)
-        start = weigh(likelihood, counts, alpha, nothing, 0.0)
+        first = weigh(likelihood, counts, alpha, nothing if start is None else start - alpha, 0.0)
 
         def improve(old: _Responsibilities) -> _Responsibilities:
             return weigh(likelihood, counts, alpha, old.topic_counts, old.weights * old.scale[:, :, None])
 
-        last = iterate_by_document(improve, start, lambda r: r.topic_counts, counts, self.max_iters, self.tol)
+        last = iterate_by_document(improve, first, lambda r: r.topic_counts, counts, self.max_iters, self.tol)
         return Locals(alpha + last.topic_counts, last.weights * (counts * last.scale)[:, :, None])
 
 

@@ -45,8 +45,10 @@ class Gibbs(MixedMembership, OfConditionals):
         alpha: Float[Array, " topics"],
         key: PRNGKeyArray,
         max_tokens: int,
+        start: Float[Array, "docs topics"] | None = None,
     ) -> Locals:
-        """See `estep.base.MixedMembership`; exact for whole `counts` of at most `max_tokens` a row."""
+        """See `estep.base.MixedMembership`; exact for whole `counts` of at most `max_tokens` a row. No start."""
+        del start
         docs, slots, _ = likelihood.shape
         slot = token_slots(counts, max_tokens)
         tokens = token_likelihood(likelihood, jnp.minimum(slot, slots - 1))
@@ -62,8 +64,8 @@ class Gibbs(MixedMembership, OfConditionals):
 
         # No topic at first, so that the first sweep has nothing to take out and places the tokens one after the other.
         nowhere = jnp.full((max_tokens, docs), NO_TOPIC, jnp.int32)
-        start = (nowhere, jnp.zeros_like(tokens[0])), jnp.zeros_like(likelihood)
-        _, kept = jax.lax.fori_loop(0, self.burn_in + self.num_sweeps, sweep, start)
+        first = (nowhere, jnp.zeros_like(tokens[0])), jnp.zeros_like(likelihood)
+        _, kept = jax.lax.fori_loop(0, self.burn_in + self.num_sweeps, sweep, first)
         token_topics = kept / self.num_sweeps
         return Locals(alpha + jnp.sum(token_topics, axis=1), token_topics)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,7 @@ _TIGHT = 0.1  # added to the precision for each token, where a document begins
 class ProximalGradient(LogisticNormalEStep):
     """Proximal-gradient steps; see `proximal_gradient`."""
 
+    goes_on: ClassVar[bool] = True
     expectation: VectorExpectation
     covariance: str
     step_size: float

@@ -106,6 +106,7 @@ def ctm(
         init_local=lambda hyper, batch: tuple(
             _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
         ),
+        keeps_local=True,
         shares=lambda stats, local, key: expected_shares(stats["logits"], local, key),
         solved_by=esteps.LogisticNormalEStep,
     )
@@ -140,7 +141,7 @@ def _local_elbo(
 ) -> LocalElbo:
     table, log_scale = likelihood_table(stats["topics"].log)
     num_topics = table.shape[1]
-    key = key if batch.local is None else jax.random.key(seed)
+    key = key if batch.local is None else _same_for(seed, batch.rows)
     starts = batch.local or tuple(_cold(docs, num_topics, table.dtype) for docs in batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
@@ -156,6 +157,12 @@ def _local_elbo(
         sum(jnp.sum(d.counts) for d in batch.data),  # type: ignore[arg-type]
         sum(jnp.sum(jnp.where(w > 0, local.halvings, 0)) for w, (_, local) in zip(weights, merged, strict=True)),  # type: ignore[arg-type]
     )
+
+
+def _same_for(seed: int, rows: Any) -> PRNGKeyArray:
+    """A key that is another for another batch, and the same whenever this one comes."""
+    which = sum((jnp.sum(some) for some in rows or ()), start=jnp.zeros((), jnp.int32))
+    return jax.random.fold_in(jax.random.key(seed), which)
 
 
 def _chunk_bound(

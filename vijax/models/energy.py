@@ -258,6 +258,7 @@ def energy_model(
         global_elbo=None if prior_fn is None else lambda h, stats: prior_fn(stats, h),
         blocks=spec.global_blocks,
         init_local=None if not spec.has_coupled_locals else lambda h, batch: initial_locals(spec, batch),
+        keeps_local=spec.has_coupled_locals,
         energy=spec,
         check_data=check,
         score=score,

@@ -108,6 +108,7 @@ def gap_nmf(
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
         init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
+        keeps_local=True,
         check_data=_checker(num_rows),
         score=_score,
         solved_by=MeanField,

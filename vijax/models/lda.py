@@ -15,7 +15,7 @@ alpha + sum N is still what is reported.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.estep import Locals
+from vijax.estep.mean_field import cold
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float, positive_and_finite
 from vijax.gather import sum_over_rows
@@ -87,6 +88,7 @@ def lda(
         reads_documents=True,
         vocab_size=int(vocab_size),
         score=completion_score,
+        init_local=functools.partial(_cold, num_topics),
         shares=lambda stats, gamma, key: gamma / jnp.sum(gamma, axis=1, keepdims=True),
         is_linear=True,
         solved_by=esteps.MixedMembership,
@@ -128,12 +130,31 @@ def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
     return value
 
 
+class _Chunk(NamedTuple):
+    """Documents and where their E-step starts, in one pytree for `sum_over_rows`."""
+
+    documents: Documents
+    start: Float[Array, "docs K"] | None
+
+    @property
+    def words(self) -> Array:
+        """Word ids, which the rows are looked up by."""
+        return self.documents.words
+
+
+def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array, "docs K"], ...]:
+    alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
+    return tuple(cold(jnp.asarray(docs.counts), alpha) for docs in batch.data)
+
+
 def _local_elbo(
     num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     table, log_scale = likelihood_table(stats["topics"].log)
-    chunks = [split_chunks(docs, estep.docs_per_chunk(docs.words.shape[1], num_topics)) for docs in batch.data]
+    starts = batch.local or (None,) * len(batch.data)
+    size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
+    chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
     total, aux = sum_over_rows(
         functools.partial(_chunk_likelihood, estep), table, jax.lax.stop_gradient(alpha), chunks, key
     )
@@ -157,11 +178,14 @@ def likelihood_table(log_beta: Float[Array, "K V"]) -> tuple[Float[Array, "V K"]
 
 
 def _chunk_likelihood(
-    estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], docs: Documents, key: PRNGKeyArray
+    estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
     """Total expected log likelihood of a chunk of documents, differentiable in rows; that and gamma of each."""
-    fixed = jax.lax.stop_gradient(rows)
-    local = jax.lax.stop_gradient(estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens))
+    docs, fixed = chunk.documents, jax.lax.stop_gradient(rows)
+    # No gamma is below alpha but in the rows of zeros that fill up a chunk.
+    start = None if chunk.start is None else jnp.maximum(chunk.start, alpha)
+    found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, start)
+    local = jax.lax.stop_gradient(found)
     per_doc = expected_log_likelihood(rows if local.token_topics is None else fixed, docs.counts, local.gamma)
     total = jnp.vdot(docs.weights, per_doc) + _own_energy(rows, local, docs.weights)
     return total, (per_doc, local.gamma)

@@ -1,0 +1,163 @@
+"""Warm starts: an E-step that goes on at a group's next visit is one that was never interrupted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vijax as vi
+from vijax.batch import Minibatch
+from vijax.loader import as_loader
+
+KEY = jax.random.key(0)
+CORPUS = vi.data.Corpus.from_counts(np.random.default_rng(2).poisson(0.9, (23, 12)))
+STILL = vi.step_size.constant(1e-30)  # the globals stay where they are
+
+
+def still(model, **choices):
+    return vi.svi(model, step_size=STILL, **choices)
+
+
+def lda(rounds):
+    return vi.models.lda(3, 12, estep=vi.estep.mean_field(rounds, 1e-12))
+
+
+# --- which groups a batch holds ---------------------------------------------------------------------------------
+def test_batches_say_which_rows_they_hold():
+    y = np.arange(10.0)
+    model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+    for batch in as_loader(y[:, None], model, 4, 0).batches(0, 6):
+        real = np.asarray(batch.weights) > 0
+        np.testing.assert_array_equal(np.asarray(batch.data)[real, 0], y[batch.rows[real]])
+        assert np.all(batch.rows[~real] == 10)
+
+
+def test_batches_of_documents_say_which_they_hold():
+    dense = np.asarray(CORPUS.to_scipy().todense())
+    seen = []
+    for batch in as_loader(CORPUS, lda(1), 5, 0).batches(0, 5):
+        for documents, rows in zip(batch.data, batch.rows, strict=True):
+            real = documents.weights > 0
+            counts = np.zeros((len(rows), 12))
+            np.add.at(counts, (np.arange(len(rows))[:, None], documents.words), documents.counts)
+            np.testing.assert_array_equal(counts[real], dense[rows[real]])
+            assert np.all(rows[~real] == 23)
+            seen += list(rows[real])
+    assert sorted(seen) == list(range(23))
+
+
+# --- the law ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", [vi.estep.mean_field, vi.estep.cvb0])
+def test_topics_go_on_to_the_fixed_point(kind):
+    """At still globals later visits end where one long visit does, by whichever road."""
+    topics = vi.fit(vi.cavi(lda(100)), CORPUS, num_steps=30, key=KEY).posterior
+
+    def visited(rounds, epochs):
+        model = vi.models.lda(3, 12, estep=kind(rounds, 1e-14))
+        alg, batches = still(model, warm_starts=True), as_loader(CORPUS, model, 23, 0)
+        state = alg.init(KEY, next(iter(batches.batches(0, 1))))._replace(posterior=topics)
+        for batch in batches.batches(0, epochs):
+            state, _ = alg.step(KEY, state, batch)
+        assert bool(state.local.seen.all())
+        return np.asarray(state.local.local)
+
+    with jax.enable_x64(True):
+        topics = jax.tree.map(lambda x: jnp.asarray(x, float), topics)
+        once = visited(2000, 1)
+        assert np.abs(visited(2, 1) - once).max() > 0.1
+        np.testing.assert_allclose(visited(60, 6), once, atol=1e-4)
+
+
+def sequences():
+    rng = np.random.default_rng(1)
+    states = np.cumsum(rng.random((9, 12, 2)) < 0.3, axis=1) % 2
+    y = (states @ np.array([1.0, 2.0]) + 0.3 * rng.normal(size=(9, 12)))[..., None]
+    return y.astype(np.float32), np.ones((9, 12), bool)
+
+
+def test_sweeps_of_several_visits_add_up():
+    """Two chains behind each sequence: five visits of two sweeps each are one of ten, and the bound climbs."""
+    with jax.enable_x64(True):
+        model = vi.models.factorial_hmm(1, 2, 2)
+        run = lambda sweeps, epochs: vi.fit(
+            still(model, estep=vi.estep.mean_field(sweeps, 1e-14), warm_starts=True),
+            sequences(),
+            num_epochs=epochs,
+            batch_size=4,
+            key=KEY,
+        )
+        visits, once = run(2, 5), run(10, 1)
+        for a, b in zip(jax.tree.leaves(visits.state.local), jax.tree.leaves(once.state.local), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_correlated_topics_go_on():
+    estep = lambda rounds: vi.estep.proximal_gradient(max_iters=rounds, tol=1e-6)
+    run = lambda rounds, epochs: (
+        vi.fit(
+            still(vi.models.ctm(3, 12, estep=estep(rounds)), warm_starts=True),
+            CORPUS,
+            num_epochs=epochs,
+            batch_size=5,
+            key=KEY,
+        ).state.local.local.mean
+    )
+    one, many, once = run(2, 1), run(2, 40), run(80, 1)
+    assert np.linalg.norm(many - once) < 0.15 * np.linalg.norm(one - once)  # the rest is noise of the draws
+
+
+# --- the state --------------------------------------------------------------------------------------------------
+def test_it_learns_and_goes_on_bit_for_bit():
+    alg = vi.svi(lda(4), warm_starts=True)
+    run = lambda steps, **more: vi.fit(alg, CORPUS, num_steps=steps, batch_size=5, key=KEY, **more)
+    whole, half = run(20), run(10)
+    on = run(20, state=half.state)
+    for a, b in zip(jax.tree.leaves(on.state), jax.tree.leaves(whole.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.mean(whole.trace["elbo"][-5:]) > np.mean(whole.trace["elbo"][:5])
+    several = run(10, restarts=2)
+    assert several.trace["restart_elbo"].shape == (10, 2)
+
+
+def test_a_skipped_step_leaves_the_locals_as_they_were():
+    model = vi.models.factorial_hmm(1, 2, 2)
+    alg = vi.svi(model, warm_starts=True)
+    good = Minibatch(sequences(), 9.0, rows=np.arange(9, dtype=np.int32))
+    state = alg.init(KEY, good)
+    bad, info = alg.step(KEY, state, good._replace(data=(good.data[0] * np.nan, good.data[1])))
+    assert int(info.result) == 1
+    assert not bool(bad.local.seen.any())
+    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(bad.local.local))
+    after, _ = alg.step(KEY, state, good._replace(rows=np.array([0, 1, 2, 3, 4, 5, 6, 9, 9], np.int32)))
+    assert np.asarray(after.local.seen).tolist() == [True] * 7 + [False] * 2
+
+
+def test_the_table_of_all_groups_is_not_copied():
+    """A step costs what its batch costs: of the table it reads and writes rows."""
+    alg, total = vi.svi(lda(2), warm_starts=True), 1000
+    batch = next(iter(as_loader(CORPUS, lda(2), 5, 0).batches(0, 1)))._replace(num_groups=float(total))
+    state = alg.init(KEY, batch)
+    jaxpr = jax.make_jaxpr(alg.step)(KEY, state, batch)
+    whole = [
+        str(eqn.primitive) for eqn in jaxpr.eqns for x in eqn.outvars if getattr(x.aval, "shape", ()) == (total, 3)
+    ]
+    assert set(whole) == {"scatter"}
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: vi.svi(lda(2), estep=vi.estep.gibbs(), warm_starts=True), "an E-step that can begin anywhere"),
+        (
+            lambda: vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)), warm_starts=True),
+            "a model whose E-step climbs",
+        ),
+        (lambda: vi.memoized(lda(2), 4, warm_starts=True), "no memory of messages"),
+        (lambda: vi.svi(lda(2), axis="data", warm_starts=True), "one device"),
+        (lambda: vi.svi(lda(2), warm_starts=True).init(KEY), "the first minibatch"),
+    ],
+)
+def test_what_cannot_go_on_is_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
