@@ -230,7 +230,7 @@ class _Init(_OfChoices):
             step_size=jnp.zeros((), dtype),
             penalty=jnp.zeros((), dtype),
             local=_locals(spec, hyper, batch, whole),
-            average=None if spec.average_after is None else tree.scale(0.0, posterior),
+            average=None if spec.average_after is None else tree.scale(0.0, _bare(posterior)),
             parts=None if spec.num_parts is None else unvisited(posterior, spec.num_parts),
             **fresh_counts(dtype),
         )
@@ -278,7 +278,12 @@ def _averaged(spec: Spec, state: State, posterior: Product) -> Product | None:
     if spec.average_after is None:
         return None
     count = jnp.maximum(state.step - spec.average_after + 1, 1).astype(state.step_size.dtype)
-    return tree.mix(1.0 / count, posterior.with_naturals(state.average), posterior)
+    return tree.mix(1.0 / count, state.average, _bare(posterior))
+
+
+def _bare(q: Product) -> Product:
+    """Without its context, of which the posterior's own is enough: a kernel is as large as all else."""
+    return q.with_context(dict.fromkeys(q))
 
 
 def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_state: PyTree) -> State:

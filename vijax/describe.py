@@ -19,9 +19,7 @@ LONGEST = 120
 
 def of_model(model: Any) -> str:
     """Its globals and hyperparameters, one a line."""
-    kind = "Model of documents" if model.reads_documents else "Model"
-    if model.vocab_size is not None:
-        kind += f" over {model.vocab_size} words"
+    kind = "Model" if model.documents is None else f"Model of documents over {model.documents.vocab_size} words"
     return _block(kind, [*_variables(jax.eval_shape(model.prior, dict(model.hyper))), *_hyper(model.hyper)])
 
 

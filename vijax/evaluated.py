@@ -79,7 +79,7 @@ class At:
         """Data as a batch that is all of them; and, of documents that were sorted by length, their rows."""
         if isinstance(data, Minibatch):
             return data._replace(num_groups=None), None
-        if self.model.reads_documents and not _are_batched(data):
+        if self.model.documents is not None and not _are_batched(data):
             from vijax.data import document_batches, read
 
             corpus = read(data)

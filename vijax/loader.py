@@ -146,12 +146,12 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
     """
     if hasattr(data, "batches"):
         return data
-    if model.reads_documents:
+    if model.documents is not None:
         from vijax.data import read
 
         corpus = read(data)
         _check_batch_size(batch_size, corpus.num_documents)
-        _check_words(corpus.vocab_size, model.vocab_size)
+        _check_words(corpus.vocab_size, model.documents.vocab_size)
         size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         return CorpusLoader(corpus, size or corpus.num_documents, seed, is_fixed=num_parts is not None)
     if model.one_group:
@@ -214,14 +214,14 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
         model.reads(Minibatch(data, None))
 
 
-def _check_words(got: int, vocab_size: int | None) -> None:
+def _check_words(got: int, vocab_size: int) -> None:
     """Ids beyond the model's topics would be looked up all the same, and give numbers that mean nothing."""
-    if vocab_size is not None and got > vocab_size:
+    if got > vocab_size:
         raise ValueError(
             f"data: expected word ids below the model's vocab_size={vocab_size}, got a corpus over {got} words. "
             f"Make the model with vocab_size={got}."
         )
-    if vocab_size is not None and got < vocab_size:
+    if got < vocab_size:
         warnings.warn(
             f"data: a corpus over {got} words for a model of vocab_size={vocab_size}: {vocab_size - got} of the "
             f"model's words never occur, and take a share of every topic. If that is not meant: vocab_size={got}.",

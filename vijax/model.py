@@ -24,6 +24,7 @@ from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import Remade
 from vijax.checks import require
 from vijax.constrain import Constraint
+from vijax.documents import OfDocuments
 from vijax.estep.base import EStep
 from vijax.families import Family, Point, Product
 from vijax.families.domain import require_proper
@@ -80,14 +81,12 @@ class Model(Remade):
         None: every number must be finite. One of your own may let NaN stand for missing values.
       energy: the `vijax.models.energy.Energy` that the model was made from, where it was.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
-      reads_documents: its data are bags of words, which any text reader of `vijax.data` supplies.
-      vocab_size: V of a model of documents: the ids of their words are below it.
+      documents: of models of bags of words, what these add; else None.
       score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound.
       is_linear: at fixed locals `local_elbo` is linear in the statistics of globals that are updated at once. Then what
         an E-step of coordinate ascent has found for some globals gives a lower bound for any others, and
         `vijax.memoized` relies on it. False is always safe.
       needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
-      shares: (stats, locals of one length bucket, key) -> expected topic shares of its documents, of topic models.
       context: hyper -> by name, the context of globals whose family has one (a kernel): computed where the state starts
         and where hyperparameters change, and kept in the posterior. Their `prior` is then without it.
       reads: minibatch -> by name, which entries of a global the batch reads. Its statistics are then had of these
@@ -105,8 +104,7 @@ class Model(Remade):
     local_elbo: LocalElboFn
     init: Callable[[Hyper, PRNGKeyArray, Product, Minibatch | None], Product]
     estep: Any = None
-    reads_documents: bool = False
-    vocab_size: int | None = None
+    documents: OfDocuments | None = None
     score: Callable[[Hyper, Estimates, Any, PRNGKeyArray], Any] | None = None
     global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
     blocks: tuple[tuple[str, ...], ...] | None = None
@@ -114,7 +112,6 @@ class Model(Remade):
     keeps_local: bool = False
     energy: Any = None
     check_data: Callable[[PyTree], None] | None = None
-    shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
     needs_prior: tuple[str, ...] = ()
     context: Callable[[Hyper], Mapping[str, Any]] | None = None
     reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]] | None = None

@@ -60,6 +60,17 @@ class Fit(NamedTuple):
         return f"{self.status} ({skipped})" if skipped else str(self.status)
 
     @property
+    def average(self) -> Product:
+        """The mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters.
+
+        Raises:
+          ValueError: no average was asked for.
+        """
+        if self.state.average is None:
+            raise ValueError("average: none was kept. Give average_after= to the algorithm.")
+        return self.posterior.with_naturals(self.state.average)
+
+    @property
     def verdict(self) -> str:
         """Whether to trust it, in plain words, of fits by `vijax.auto`; of others how they ended."""
         return self.outcome if self.report is None else self.report.verdict
@@ -181,7 +192,8 @@ class Fit(NamedTuple):
                 f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
                 "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
             )
-        if spec.model.shares is None:
+        documents = spec.model.documents
+        if documents is None or documents.shares is None:
             raise ValueError("transform: this model has no topic shares; its locals are fit.locals(data, key=key).")
         shares, rows = [], []
         for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):

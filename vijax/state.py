@@ -37,8 +37,8 @@ class State(NamedTuple):
       penalty: the objective's penalty when it was last evaluated.
       local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.keeps_local`), or those
         of all groups where it is to do so on minibatches (`vijax.warm.Visited`), else None.
-      average: the mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters;
-        None without averaging.
+      average: the mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters and
+        without their context (`Fit.average` has it); None without averaging.
       parts: the messages of the parts of the data, of algorithms that remember them (`vijax.memoized`), else None.
       step: t, counted from 0.
       bad_steps: steps skipped in a row.

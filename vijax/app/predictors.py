@@ -49,8 +49,8 @@ def kind_of(name: str) -> TargetKind:
 
 def settled(seen: Seen) -> tuple[Any, Any]:
     """The posterior to predict from (the average, where one was kept), and the hyperparameters as they stand."""
-    state = seen.fit.state
-    return state.posterior if state.average is None else state.average, state.hyper
+    fit = seen.fit
+    return fit.posterior if fit.state.average is None else fit.average, fit.state.hyper
 
 
 def score(seen: Seen) -> RowScore:

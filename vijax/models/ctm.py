@@ -27,6 +27,7 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.compiler import quick_jit
+from vijax.documents import OfDocuments
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
 from vijax.families import Dirichlet, NormalWishart, Product
@@ -100,14 +101,12 @@ def ctm(
         functools.partial(_local_elbo, num_samples, seed),
         functools.partial(start, num_topics),
         default,
-        reads_documents=True,
-        vocab_size=int(vocab_size),
+        documents=OfDocuments(int(vocab_size), lambda stats, local, key: expected_shares(stats["logits"], local, key)),
         score=functools.partial(_completion_score, default),
         init_local=lambda hyper, batch: tuple(
             _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
         ),
         keeps_local=True,
-        shares=lambda stats, local, key: expected_shares(stats["logits"], local, key),
         solved_by=esteps.LogisticNormalEStep,
     )
 

@@ -28,6 +28,7 @@ from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
+from vijax.documents import OfDocuments
 from vijax.estep import Locals
 from vijax.estep.mean_field import cold
 from vijax.families import Dirichlet, Point, Product
@@ -85,11 +86,9 @@ def lda(
         bound,
         near_uniform,
         estep or esteps.mean_field(),
-        reads_documents=True,
-        vocab_size=int(vocab_size),
+        documents=OfDocuments(int(vocab_size), lambda stats, gamma, key: gamma / jnp.sum(gamma, axis=1, keepdims=True)),
         score=completion_score,
         init_local=functools.partial(_cold, num_topics),
-        shares=lambda stats, gamma, key: gamma / jnp.sum(gamma, axis=1, keepdims=True),
         is_linear=True,
         solved_by=esteps.MixedMembership,
     )

@@ -18,6 +18,7 @@ from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
 from vijax.checks import require_integers, require_positive
 from vijax.chunks import merge_chunks, split_chunks
+from vijax.documents import OfDocuments
 from vijax.families import Dirichlet, Product
 from vijax.gather import docs_per_chunk, sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
@@ -63,9 +64,7 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
         prior=prior,
         local_elbo=_local_elbo,
         init=start,
-        reads_documents=True,
-        shares=lambda stats, classes, key: classes,
-        vocab_size=int(vocab_size),
+        documents=OfDocuments(int(vocab_size), lambda stats, classes, key: classes),
     )
 
 

@@ -128,7 +128,7 @@ def _check(spec: Spec, q: Product) -> None:
     remedy = "Use vijax.auto or a sampler for the covariances of others."
     require(model.reads is None, "fit", SERVED, "one of Gaussian predictors", "Its covariance is q's own.")
     require(not model.free, "fit", SERVED, "one with free variables", remedy)
-    require(not model.reads_documents, "fit", SERVED, "a model of documents, whose locals are iterated", remedy)
+    require(model.documents is None, "fit", SERVED, "a model of documents, whose locals are iterated", remedy)
     points = [name for name in q if spec.is_point(name)]
     require(not points, "fit", "a distribution of every global", f"points of {points}", "Fit them with vijax.cavi.")
     if energy is not None:
