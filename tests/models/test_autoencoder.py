@@ -121,6 +121,22 @@ def _sd_of_weights(n):
     return float(np.asarray(draws).std(0).mean())
 
 
+def test_choices_of_the_user_are_kept_and_the_row_has_the_rest():
+    """One estimator for all is that of the weights too; one update by name leaves Adam to the others."""
+    four = vi.estimator.reparameterised(num_samples=4)
+    assert vi.aevb(model(bayesian=True), estimator=four).spec.estimator.of("free") == four
+    m = vi.energy_model(
+        globals={"w": vi.free(1), "precision": vi.Gamma.from_shape_rate(2.0, 1.0)},
+        energy=lambda s, y, h: s["precision"].log - s["precision"].value * (y - h["net"] - s["w"][0]) ** 2,
+        example=0.5,
+        points={"net": np.zeros(())},
+    )
+    spec = vi.aevb(m, update={"precision": vi.update.mirror()}, estimator={"precision": four}).spec
+    assert spec.update.of("precision") == vi.update.mirror()
+    assert isinstance(spec.update.of("free"), vi.update.descend)
+    assert spec.estimator.of("free") == vi.estimator.reparameterised(num_samples=1)
+
+
 def test_the_prior_of_the_weights_is_counted_once_a_pass():
     """The objective of minibatches, averaged over a pass at one draw of the weights, is that of all the data."""
     m = model(bayesian=True)
