@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax.batch import Minibatch
@@ -180,6 +181,26 @@ def test_likelihoods_are_those_of_scipy():
     table = np.log(np.array([[0.2, 0.3, 0.5], [0.1, 0.8, 0.1]], np.float32)) + 4
     ours = vi.models.observed.categorical(3).log_prob(jnp.asarray(table), jnp.array([2, 1]))
     assert float(ours) == pytest.approx(np.log(0.5) + np.log(0.8), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("observed", "output", "x", "said"),
+    [
+        (vi.models.observed.bernoulli(), np.zeros(3), np.zeros((3, 1)), r"logits of shape \(3, 1\), got \(3,\)"),
+        (vi.models.observed.gaussian(sd=1.0), np.zeros(1), np.zeros(3), r"means of shape \(3,\), got \(1,\)"),
+        (vi.models.observed.gaussian(), (np.zeros(3), np.zeros(1)), np.zeros(3), r"log standard deviations of shape"),
+        (vi.models.observed.categorical(4), np.zeros((3, 2)), np.zeros(3), r"logits of shape \(3, 4\), got \(3, 2\)"),
+        (vi.models.observed.categorical(4), np.zeros(4), np.zeros(3), r"An observation has shape \(3,\)"),
+    ],
+)
+def test_a_decoder_of_another_shape_is_not_broadcast(observed, output, x, said):
+    with pytest.raises(ValueError, match=f"decoder: expected .*{said}"):
+        observed.log_prob(jax.tree.map(jnp.asarray, output), jnp.asarray(x))
+
+
+def test_one_log_sd_may_be_that_of_all_entries():
+    ours = vi.models.observed.gaussian().log_prob((jnp.zeros(3), jnp.zeros(())), jnp.ones(3))
+    assert float(ours) == pytest.approx(3 * float(norm.logpdf(1.0)), rel=1e-6)
 
 
 def test_networks_that_are_none_are_refused():
