@@ -55,9 +55,9 @@ def auto(
       num_starts: side by side. None is 8; of a model in conjugate form 4 for 200 to 5,000 documents, 1 for larger data.
       max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
         "limited by the noise of its draws".
-      max_gradients: of a log density: no step is taken that would need more in all. The searches for modes count, and
-        are not cut short; nor are passes over minibatches. None is 3,000, or 40 a variable of a full covariance where
-        that is more.
+      max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
+        count, are not cut short; nor are ten first steps of independent normals, nor passes over minibatches. None is
+        3,000, or 40 a variable of a full covariance where that is more.
       batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
         at a fit to a sample. None does so from 50,000 groups on.
 
@@ -92,7 +92,7 @@ def auto(
     sample = stochastic.sample_of(target.groups, target.dim, seed)
     q, found, elbos = _gaussian(Target(model, *sample), seed, num_starts, max_draws, budget)
     if q.ended is not Ended.UNBOUNDED:
-        q = stochastic.fit_all(model, target.groups, q, sample, size, key)
+        q = stochastic.fit_all(model, target.groups, q, size, key)
     return as_fit(model, q, report(model, target, q, found, elbos, seed), key)
 
 

@@ -2,14 +2,14 @@
 
 Natural-gradient steps whose messages are least squares of scores (`vijax.estimator.least_squares`), inside a trust
 region in nats that widens and narrows with what the steps gain (as in Arenz et al. 2023), on draws that stay fixed (as
-in Burroni et al. 2024) until their own noise is all that is left; then there are four times as many. So it is a
-deterministic optimiser, with a stopping rule in the user's units.
+in Burroni et al. 2024) until their own noise is all that is left; then there are four times as many. Once that noise is
+worth less than `NEAR` nats, or there may be no more draws, messages on draws that are fresh at every step are averaged.
+So it is an optimiser that is repeatable to the bit, with a stopping rule in the user's units.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,7 +138,8 @@ def evaluate(target: Target, q: Gaussian, noise: np.ndarray) -> Evaluated:
 
 
 class Step(NamedTuple):
-    """Where a natural-gradient step inside a trust region leads; `nats` is KL to there, of the same step unbounded."""
+    """Where a natural-gradient step inside a trust region leads; `nats` is KL(to || q); `is_whole` where neither radius
+    nor cone made it shorter than was asked."""
 
     to: Gaussian
     nats: float
@@ -168,7 +169,6 @@ def fit(
     seed: int,
     max_draws: int,
     max_gradients: int,
-    watch: Callable[[int, float], None] | None = None,
 ) -> Gaussian:
     """The normal nearest to the target, by the ELBO.
 
@@ -177,8 +177,8 @@ def fit(
       start: where to begin.
       seed: of the draws.
       max_draws: fixed draws are never more.
-      max_gradients: no set of draws is begun that would need more, those of the target so far included.
-      watch: told gradients and ELBO after each step.
+      max_gradients: no step is taken, and no set of draws begun, that would need more, those of the target so far
+        included.
     """
     dim, level, radius, refused = len(start.mean), 0, 1.0, 0
     noise = noise_of(max(32, 4 * dim), dim, [seed, level])
@@ -196,8 +196,6 @@ def fit(
                 radius = min(2 * radius, WIDEST) if not trial.is_whole or trial.nats > 0.25 * radius else radius
                 now, refused = then, 0
                 trace.append(now.elbo)
-                if watch is not None:
-                    watch(target.num_gradients, now.elbo)
                 if _unbounded(now.at, start):
                     return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
                 continue

@@ -56,9 +56,7 @@ def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
     return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
 
 
-def fit_all(
-    model: Density, data: PyTree, start: Gaussian, sample: Sample, batch_size: int, key: PRNGKeyArray
-) -> Gaussian:
+def fit_all(model: Density, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
     """From a fit to a sample to one to all groups, in passes over them, until a pass changes q by next to nothing."""
     dim, dtype = model.variables.dim, jnp.result_type(float)
     frame = Frame(jnp.asarray(start.mean, dtype), jnp.asarray(start.scale, dtype))
