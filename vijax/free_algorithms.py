@@ -70,12 +70,13 @@ def advi(
     **choices: Any,
 ) -> Algorithm:
     """Automatic differentiation variational inference (Kucukelbir et al. 2017): reparameterised gradients, an optimiser
-    of optax on mean and log standard deviation (of `full_rank`, mean and triangle).
+    of optax on mean and log standard deviation.
 
     Args:
       model: with free variables (`vijax.density`).
-      guide: family of q; None is `vijax.guides.mean_field()`. With `vijax.guides.low_rank(rank)` thousands of variables
-        keep their strongest dependences.
+      guide: family of q; None is `vijax.guides.mean_field()`. Its `full_rank()` is taken as `triangular()`: the same
+        densities, by mean and triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their
+        strongest dependences.
       num_samples: draws a step.
       optimizer: None is Adam at rate 0.01. What rate is right depends on the scales of the posterior.
       **choices: the other arguments of `compose`.
@@ -140,6 +141,10 @@ def aevb(
     """Auto-encoding variational Bayes (Kingma and Welling 2014, Algorithm 1): networks learnt by an optimiser of optax
     on the bound, whose locals an encoder gives. Conjugate globals beside them take natural-gradient steps of (t +
     10)^-0.6.
+
+    A network is a pair (apply, params). Of Equinox: `params, static = eqx.partition(net, eqx.is_array)` and `apply =
+    lambda params, x: eqx.combine(params, static)(x)`; of Flax NNX: `graph, params = nnx.split(net)` and `apply = lambda
+    params, x: nnx.merge(graph, params)(x)`.
 
     Args:
       model: `vijax.models.vae`, `vijax.models.svae`, or any model with points; all of its points are learnt, unless
