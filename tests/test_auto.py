@@ -224,8 +224,21 @@ def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):
     assert told in fit.verdict
 
 
-def test_documents_beyond_some_hundreds_get_incremental_steps(monkeypatch):
-    """They end where coordinate ascent does, or in an optimum as good, in far fewer passes."""
+@pytest.mark.parametrize(
+    ("num", "remembered", "row", "starts"),
+    [(150, 1 << 26, "cavi", 8), (300, 1 << 26, "memoized", 4), (300, 5, "svi", 4), (5001, 1 << 26, "memoized", 1)],
+)
+def test_the_rows_of_documents_by_their_number(monkeypatch, num, remembered, row, starts):
+    asked = []
+    monkeypatch.setattr(conjugate, "fit", lambda alg, *_, restarts, **more: asked.append((alg.spec.name, restarts)))
+    monkeypatch.setattr(conjugate, "_reported", lambda done, words: done)
+    monkeypatch.setattr(conjugate, "REMEMBERED", remembered)
+    vi.auto(vi.models.lda(2, 3), np.ones((num, 3), int), key=KEY)
+    assert asked == [(row, starts)]
+
+
+def test_documents_end_where_coordinate_ascent_does(monkeypatch):
+    """Or in an optimum as good, in far fewer passes."""
     corpus, _ = synthetic.lda_corpus(num_documents=60, num_topics=2, vocab_size=8, document_length=30.0, seed=0)
     model = vi.models.lda(2, 8)
     monkeypatch.setattr(conjugate, "SMALL_CORPUS", 50)
@@ -235,9 +248,12 @@ def test_documents_beyond_some_hundreds_get_incremental_steps(monkeypatch):
     assert parts.trace["restart_elbo"].shape == (90, 4)
     whole = vi.fit(vi.cavi(model), corpus, key=KEY, num_steps=100)
     assert parts.elbo.value > whole.elbo - 0.02 * abs(whole.elbo)  # topics that are one are 24 % below
-    monkeypatch.setattr(conjugate, "REMEMBERED", 10)  # numbers: no place for the messages of three parts
-    stochastic = vi.auto(model, corpus, key=KEY)
-    assert stochastic.alg.spec.name == "svi"
+
+
+def test_a_model_of_sites_has_one_start():
+    model = vi.models.glm(np.ones((4, 1)), np.ones(4), vi.likelihood.bernoulli_logit())
+    with pytest.raises(ValueError, match="num_starts: expected none of a model of Gaussian predictors, got 3"):
+        vi.auto(model, key=KEY, num_starts=3)
 
 
 def test_sites_are_fitted_by_proximal_gradients():
