@@ -208,6 +208,14 @@ def coin():
     )
 
 
+def test_networks_are_not_left_as_they_were():
+    encoder = (lambda w, x: (x @ w, jnp.zeros(1)), jnp.ones((2, 1)))
+    observed = vi.models.observed.gaussian(sd=1.0)
+    model = vi.models.vae(encoder, (lambda w, z: z @ w, jnp.ones((1, 2))), observed, latent_dim=1)
+    with pytest.raises(ValueError, match=r"one without points to learn .*\['encoder', 'decoder'\]. vijax.aevb"):
+        vi.auto(model, np.ones((3, 2), np.float32), key=KEY)
+
+
 def test_starts_that_are_one_are_called_so():
     assert "All starts were one" in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
 

@@ -17,6 +17,7 @@ from vijax.automatic.places import places, unjudged
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
 from vijax.choices import check_model
+from vijax.constrain import real
 from vijax.fit_arguments import check_key, check_not_forked
 from vijax.model import Model
 from vijax.models.density import Density
@@ -49,7 +50,7 @@ def auto(
     incremental or stochastic steps.
 
     Args:
-      model: any `vijax.Model`.
+      model: any `vijax.Model` without networks.
       data: what it reads; None for a density that reads none.
       key: of starts and draws.
       num_starts: side by side. None is 8; of a model in conjugate form 4 for 200 to 5,000 documents, 1 for larger data.
@@ -80,8 +81,7 @@ def auto(
     check_key(key)
     _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
     if not isinstance(model, Density):
-        require(not model.free, "model", "a density, or a model in conjugate form", "a mixed one", "Use vijax.svi.")
-        _refuse(max_draws=max_draws, max_gradients=max_gradients, batch_size=batch_size)
+        _check_conjugate(model, max_draws=max_draws, max_gradients=max_gradients, batch_size=batch_size)
         return of_conjugate(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
@@ -103,8 +103,12 @@ def _check_integers(**given: tuple[int | None, int]) -> None:
             require_integers(least, **{name: value})
 
 
-def _refuse(**given: int | None) -> None:
-    """Raises ValueError on what only densities have a use for."""
+def _check_conjugate(model: Model, **given: int | None) -> None:
+    """Raises ValueError on a model that is not in conjugate form alone, and on what only densities have a use for."""
+    points = [name for name, constraint in (model.constraints or {}).items() if constraint == real()]
+    remedy = "vijax.aevb(model) learns them, or vijax.svi(model, learn=...)."
+    require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
+    require(not model.free, "model", "a density, or a model in conjugate form", "a mixed one", "Use vijax.svi.")
     for name, value in given.items():
         batches = "vijax.fit(vijax.svi(model), data, batch_size=...) takes minibatches."
         remedy = batches if name == "batch_size" else "It is fitted without draws. Leave it out."
