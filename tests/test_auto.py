@@ -12,10 +12,11 @@ from jax.scipy.stats import norm
 import vijax as vi
 from tests.programs import compiled
 from vijax import checkpoint
-from vijax.automatic import ascent
+from vijax.automatic import ascent, conjugate
 from vijax.automatic.ascent import modes
 from vijax.automatic.gaussian import Gaussian, noise_of, step
 from vijax.automatic.stochastic import by_passes
+from vijax.data import synthetic
 
 KEY = jax.random.key(0)
 
@@ -227,6 +228,75 @@ def test_conjugate_models_get_the_exact_rows():
     assert "starts reached the best bound" in fit.verdict
     best = max(vi.fit(vi.cavi(model), y, key=jax.random.key(i), num_steps=200).elbo for i in range(4))
     assert fit.elbo.value >= best - 1e-3 * abs(best)
+
+
+@pytest.mark.parametrize("given", ["max_draws", "max_gradients", "batch_size"])
+def test_what_a_conjugate_model_has_no_use_for_is_refused(given):
+    with pytest.raises(ValueError, match=f"{given}: expected none for a model in conjugate form, got 64"):
+        vi.auto(coin(), np.ones(10, np.float32), key=KEY, **{given: 64})
+
+
+def coin():
+    return vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
+        local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    )
+
+
+def test_networks_are_not_left_as_they_were():
+    encoder = (lambda w, x: (x @ w, jnp.zeros(1)), jnp.ones((2, 1)))
+    observed = vi.models.observed.gaussian(sd=1.0)
+    model = vi.models.vae(encoder, (lambda w, z: z @ w, jnp.ones((1, 2))), observed, latent_dim=1)
+    with pytest.raises(ValueError, match=r"one without points to learn .*\['encoder', 'decoder'\]. vijax.aevb"):
+        vi.auto(model, np.ones((3, 2), np.float32), key=KEY)
+
+
+def test_starts_that_are_one_are_called_so():
+    assert "All starts were one" in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
+
+
+def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):
+    def skipping(*given, **more):
+        done = vi.fit(*given, **more)
+        return done._replace(state=done.state._replace(num_skipped=np.int32(3)))
+
+    monkeypatch.setattr(conjugate, "fit", skipping)
+    fit = vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY, num_starts=1)
+    told = f"3 of {fit.state.step} steps were not finite and were skipped"
+    assert told in fit.outcome
+    assert told in fit.verdict
+
+
+@pytest.mark.parametrize(
+    ("num", "remembered", "row", "starts"),
+    [(150, 1 << 26, "cavi", 8), (300, 1 << 26, "memoized", 4), (300, 5, "svi", 4), (5001, 1 << 26, "memoized", 1)],
+)
+def test_the_rows_of_documents_by_their_number(monkeypatch, num, remembered, row, starts):
+    asked = []
+    monkeypatch.setattr(conjugate, "fit", lambda alg, *_, restarts, **more: asked.append((alg.spec.name, restarts)))
+    monkeypatch.setattr(conjugate, "_reported", lambda done, words: done)
+    monkeypatch.setattr(conjugate, "REMEMBERED", remembered)
+    vi.auto(vi.models.lda(2, 3), np.ones((num, 3), int), key=KEY)
+    assert asked == [(row, starts)]
+
+
+def test_documents_end_where_coordinate_ascent_does(monkeypatch):
+    """Or in an optimum as good, in far fewer passes."""
+    corpus, _ = synthetic.lda_corpus(num_documents=60, num_topics=2, vocab_size=8, document_length=30.0, seed=0)
+    model = vi.models.lda(2, 8)
+    monkeypatch.setattr(conjugate, "SMALL_CORPUS", 50)
+    monkeypatch.setattr(conjugate, "PART", 20)
+    parts = vi.auto(model, corpus, key=KEY)
+    assert parts.alg.spec.name == "memoized"
+    assert parts.trace["restart_elbo"].shape == (90, 4)
+    whole = vi.fit(vi.cavi(model), corpus, key=KEY, num_steps=100)
+    assert parts.elbo.value > whole.elbo - 0.02 * abs(whole.elbo)  # topics that are one are 24 % below
+
+
+def test_a_model_of_sites_has_one_start():
+    model = vi.models.glm(np.ones((4, 1)), np.ones(4), vi.likelihood.bernoulli_logit())
+    with pytest.raises(ValueError, match="num_starts: expected none of a model of Gaussian predictors, got 3"):
+        vi.auto(model, key=KEY, num_starts=3)
 
 
 def test_sites_are_fitted_by_proximal_gradients():

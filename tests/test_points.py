@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import vijax as vi
+from tests.bent_clusters import bent_clusters, network, perceptron
 from vijax import constrain
 
 KEY = jax.random.key(0)
@@ -39,18 +40,6 @@ def test_points_outside_their_constraint_are_refused():
 
 
 # --- networks beside conjugate globals: a structured variational autoencoder ------------------------------------------
-def perceptron(key, sizes):
-    keys = jax.random.split(key, len(sizes) - 1)
-    pairs = itertools.pairwise(sizes)
-    return [(jax.random.normal(k, s) / np.sqrt(s[0]), jnp.zeros(s[1])) for k, s in zip(keys, pairs, strict=True)]
-
-
-def network(layers, h):
-    for w, b in layers[:-1]:
-        h = jnp.tanh(h @ w + b)
-    return h @ layers[-1][0] + layers[-1][1]
-
-
 def autoencoder_bound(stats, y, key, points):
     """q(z, x) = r_z N(x; m_z, v_z), conjugate given the encoder's site (Johnson et al. 2016); the decoder's term by one
     draw a class."""
@@ -72,10 +61,8 @@ def autoencoder_bound(stats, y, key, points):
 @pytest.mark.slow
 def test_networks_learn_beside_conjugate_globals_in_one_step():
     """Three clusters bent by a sine: natural gradients for weights and components, Adam by name for the networks."""
-    rng, num = np.random.default_rng(0), 600
-    z = rng.choice(3, num, p=[0.5, 0.3, 0.2])
-    x = rng.normal(np.array([-3.0, 0.0, 3.0])[z], 0.5)
-    y = np.float32(np.c_[x, 2 * np.sin(1.2 * x)] + 0.1 * rng.normal(size=(num, 2)))
+    y, z = bent_clusters()
+    num = len(y)
     start = vi.NormalGamma.from_parameters(jnp.array([-2.0, 0.0, 2.0]), 5.0, 5.0, 3.0)
     model = vi.model(
         prior={

@@ -25,7 +25,7 @@ from vijax import (
 )
 from vijax.adapters import from_numpyro, from_tfp
 from vijax.algorithm import Algorithm, Info, Result, State, compose
-from vijax.algorithms import advi, aevb, bbvi, cavi, em, map, memoized, ngvi, pg_svi, ssvi, ssvi_a, svi
+from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
 from vijax.auto import auto
 from vijax.batch import Documents, Minibatch
 from vijax.dadvi import dadvi
@@ -55,6 +55,7 @@ from vijax.families import (
     implicit,
 )
 from vijax.fit import Progress, fit
+from vijax.free_algorithms import advi, aevb, bbvi, ngvi
 from vijax.linear_response import linear_response
 from vijax.model import LocalElbo, Model, model
 from vijax.models.density import density

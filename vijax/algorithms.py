@@ -25,21 +25,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-import optax
-
-from vijax import guides
 from vijax.algorithm import Algorithm, compose
 from vijax.checks import require
 from vijax.choices import check_memory, check_model, check_no_sites, check_sites, sites_of
 from vijax.estimand import Estimand, distribution, maximum_likelihood, mode
-from vijax.estimator import Estimator, least_squares, mean_field, reparameterised, score_function
+from vijax.estimator import Estimator, mean_field, reparameterised
 from vijax.estimator import ssvi as through_v
 from vijax.estimator import ssvi_a as at_draw
 from vijax.expectation import Expectation
-from vijax.guides import Guide
 from vijax.model import Model
-from vijax.models.density import Density
 from vijax.per_variable import PerVariable, per_variable
 from vijax.spec import StepSize
 from vijax.step_size import (
@@ -52,7 +46,7 @@ from vijax.step_size import (
     robbins_monro,
     third_of_the_way,
 )
-from vijax.update import Update, block, descend, exact_mean, within
+from vijax.update import Update, block, exact_mean
 
 
 def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
@@ -258,162 +252,6 @@ def pg_svi(
     schedule = step_size or by_share(backtracking(), a_third if memory else third_of_the_way)
     row = {"name": "pg_svi", "full_data": True, "num_groups": model.num_groups, "estep": expectation, **choices}
     return compose(model, update=moves, step_size=schedule, **row)
-
-
-def ngvi(
-    model: Model,
-    *,
-    guide: Guide | None = None,
-    num_samples: int = 32,
-    nats: float = 1.0,
-    step_size: Schedule | None = None,
-    **choices: Any,
-) -> Algorithm:
-    """Natural-gradient variational inference of a log density, by least squares of scores on draws (Salimans and
-    Knowles 2013; trust regions as in Arenz et al. 2023).
-
-    For minibatches, and for loops of your own; on all the data `vijax.auto` needs no choices. The default schedule is
-    (t + 10)^-0.6.
-
-    Args:
-      model: with free variables (`vijax.density`).
-      guide: family of q (`vijax.guides`); None is the model's own.
-      num_samples: draws a step (`vijax.estimator.least_squares` says how many are exact on normal targets).
-      nats: no step goes further than this.
-      step_size: rho_t.
-      **choices: the other arguments of `compose`.
-
-    Raises:
-      ValueError: a model without free variables.
-
-    >>> import jax, jax.numpy as jnp, vijax as vi
-    >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
-    >>> fit = vi.fit(ngvi(model), num_steps=300, key=jax.random.key(0))
-    >>> print(fit.posterior["free"].mean().round(2), round(float(fit.posterior["free"].cov[0, 0]), 2))
-    [3. 3.] 1.0
-    """
-    model = _guided(model, guide)
-    choices["estimator"] = _estimator(choices, least_squares(num_samples=num_samples))
-    schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
-    row = {"name": "ngvi", "update": within(nats), "step_size": schedule, **choices}
-    return compose(model, **row)
-
-
-def advi(
-    model: Model,
-    *,
-    guide: Guide | None = None,
-    num_samples: int = 1,
-    optimizer: optax.GradientTransformation | None = None,
-    **choices: Any,
-) -> Algorithm:
-    """Automatic differentiation variational inference (Kucukelbir et al. 2017): reparameterised gradients, an optimiser
-    of optax on mean and log standard deviation (of `full_rank`, mean and triangle).
-
-    Args:
-      model: with free variables (`vijax.density`).
-      guide: family of q; None is `vijax.guides.mean_field()`. With `vijax.guides.low_rank(rank)` thousands of variables
-        keep their strongest dependences.
-      num_samples: draws a step.
-      optimizer: None is Adam at rate 0.01. What rate is right depends on the scales of the posterior.
-      **choices: the other arguments of `compose`.
-
-    Raises:
-      ValueError: a model without free variables.
-
-    >>> import jax, jax.numpy as jnp, vijax as vi
-    >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
-    >>> fit = vi.fit(advi(model, num_samples=16), num_steps=1000, key=jax.random.key(0))
-    >>> print(fit.posterior["free"].mean().round(0), fit.posterior["free"].variance.round(0))
-    [3. 3.] [1. 1.]
-    """
-    guide = guides.triangular() if guide == guides.full_rank() else guide
-    model = _guided(model, guide, guides.mean_field())
-    choices["estimator"] = _estimator(choices, reparameterised(num_samples=num_samples))
-    row = {"name": "advi", "update": descend(optimizer), "step_size": constant(), **choices}
-    return compose(model, **row)
-
-
-def bbvi(
-    model: Model,
-    *,
-    guide: Guide | None = None,
-    num_samples: int = 64,
-    optimizer: optax.GradientTransformation | None = None,
-    **choices: Any,
-) -> Algorithm:
-    """Black-box variational inference (Ranganath, Gerrish and Blei 2014): the score function with a leave-one-out
-    baseline. For densities without a derivative; where there is one, `ngvi` and `advi` have far less noise.
-
-    Args:
-      model: with free variables (`vijax.density`).
-      guide: family of q; None is `vijax.guides.mean_field()`.
-      num_samples: draws a step, at least two.
-      optimizer: None is Adam at rate 0.01.
-      **choices: the other arguments of `compose`.
-
-    Raises:
-      ValueError: a model without free variables.
-
-    >>> import jax, jax.numpy as jnp, vijax as vi
-    >>> model = vi.density({"x": vi.free()}, lambda v: -jnp.abs(jnp.floor(v["x"]) - 3.0))  # no slope anywhere
-    >>> fit = vi.fit(bbvi(model), num_steps=1000, key=jax.random.key(0))
-    >>> print(fit.posterior["free"].mean().round(0))
-    [4.]
-    """
-    model = _guided(model, guide, guides.mean_field())
-    choices["estimator"] = _estimator(choices, score_function(num_samples=num_samples))
-    row = {"name": "bbvi", "update": descend(optimizer), "step_size": constant(), **choices}
-    return compose(model, **row)
-
-
-def aevb(
-    model: Model,
-    *,
-    learning_rate: float = 1e-3,
-    optimizer: optax.GradientTransformation | None = None,
-    estep: Any = None,
-    **choices: Any,
-) -> Algorithm:
-    """Auto-encoding variational Bayes (Kingma and Welling 2014, Algorithm 1): networks learnt by an optimiser of optax
-    on the bound, whose locals an encoder gives. Conjugate globals beside them take natural-gradient steps of (t +
-    10)^-0.6.
-
-    Args:
-      model: `vijax.models.vae`, `vijax.models.svae`, or any model with points; all of its points are learnt, unless
-        `learn` says which.
-      learning_rate: of Adam.
-      optimizer: in its place.
-      estep: `vijax.estep.amortised(num_samples, closed_kl, refinements)` of `vae`, `vijax.estep.structured(num_sweeps,
-        num_samples)` of `svae`; None is the model's.
-      **choices: the other arguments of `compose`.
-
-    Raises:
-      ValueError: a model without points.
-    """
-    check_model(model)
-    require(bool(model.hyper), "model", "one with points to learn (networks)", "one without")
-    chosen = optimizer or optax.adam(learning_rate)
-    conjugate = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free)
-    row = {"name": "aevb", "learn": tuple(model.hyper), "hyper_optimizer": chosen, **choices}
-    row["estimator"] = _estimator(choices, mean_field() if conjugate else reparameterised(num_samples=1))
-    row["estimator"] = {**dict.fromkeys(model.free, reparameterised(num_samples=1)), **dict(row["estimator"].named)}
-    row.setdefault("step_size", robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant())
-    row.setdefault("update", dict.fromkeys(model.free, descend(chosen)) if conjugate else descend(chosen))
-    return compose(model, estep=estep, **row)
-
-
-def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:
-    """The model with this family of q, or of a density the row's own; ValueError where it has no free variables."""
-    check_model(model)
-    remedy = "Of conjugate globals use vijax.cavi, vijax.svi or vijax.ssvi."
-    require(bool(model.free), "model", "one with free variables (vijax.density)", "one without", remedy)
-    require(guide is None or isinstance(guide, Guide), "guide", "one of vijax.guides", repr(guide))
-    if isinstance(model, Density):
-        chosen = guide or default
-        return model if chosen is None else model.with_guide(chosen)
-    require(guide is None, "guide", "none for an energy", repr(guide), "Give it to vijax.energy_model(guide=...).")
-    return model
 
 
 def a_third(share: float) -> Schedule:

@@ -17,6 +17,7 @@ from vijax.automatic.places import places, unjudged
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
 from vijax.choices import check_model
+from vijax.constrain import real
 from vijax.fit_arguments import check_key, check_not_forked
 from vijax.model import Model
 from vijax.models.density import Density
@@ -24,6 +25,8 @@ from vijax.result import Fit
 
 MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
+NUM_STARTS, MAX_DRAWS = 8, 2048
+"""Of a log density, where the user does not say."""
 ARRIVED = 0.5
 """Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
 
@@ -33,8 +36,8 @@ def auto(
     data: Any = None,
     *,
     key: PRNGKeyArray,
-    num_starts: int = 8,
-    max_draws: int = 2048,
+    num_starts: int | None = None,
+    max_draws: int | None = None,
     max_gradients: int | None = None,
     batch_size: int | None = None,
 ) -> Fit:
@@ -43,17 +46,19 @@ def auto(
     Of a log density (`vijax.density`): from several starts side by side to the best mode; a normal with full covariance
     by natural gradients from least squares of scores, in a trust region, on fixed draws of which there are more when
     their noise is all that is left; beyond some hundreds of variables independent normals on fixed draws. Of a model in
-    conjugate form: coordinate ascent from several starts where the data are small, else incremental or stochastic
-    steps.
+    conjugate form: coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else
+    incremental or stochastic steps.
 
     Args:
-      model: any `vijax.Model`.
+      model: any `vijax.Model` without networks.
       data: what it reads; None for a density that reads none.
       key: of starts and draws.
-      num_starts: side by side.
-      max_draws: fixed draws are never more. More of them help where the end is "limited by the noise of its draws".
-      max_gradients: of a log density, in all; None is 3,000, or 40 a variable of a full covariance
-        where that is more.
+      num_starts: side by side. None is 8; of a model in conjugate form 4 for 200 to 5,000 documents, 1 for larger data.
+      max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
+        "limited by the noise of its draws".
+      max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
+        count, are not cut short; nor are ten first steps of independent normals, nor passes over minibatches. None is
+        3,000, or 40 a variable of a full covariance where that is more.
       batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
         at a fit to a sample. None does so from 50,000 groups on.
 
@@ -62,7 +67,8 @@ def auto(
       `fit.khat`; `fit.modes`; `fit.report`, all of it. `fit.sample(key, n)` draws from q, never weighted.
 
     Raises:
-      ValueError: an argument that makes no sense; a density that is finite at no start.
+      ValueError: an argument that makes no sense, or that the model has no use for; a density that is finite at no
+        start.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free(3, "positive")}, lambda v: jnp.sum(2 * jnp.log(v["x"]) - v["x"]))
@@ -73,11 +79,11 @@ def auto(
     check_model(model)
     check_not_forked()
     check_key(key)
-    require_integers(num_starts=num_starts)
-    require_integers(8, max_draws=max_draws)
+    _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
     if not isinstance(model, Density):
-        require(not model.free, "model", "a density, or a model in conjugate form", "a mixed one", "Use vijax.svi.")
+        _check_conjugate(model, max_draws=max_draws, max_gradients=max_gradients, batch_size=batch_size)
         return of_conjugate(model, data, key=key, num_starts=num_starts)
+    num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
     size = _batch_size(model, batch_size, target.num_groups, target.dim)
@@ -88,6 +94,25 @@ def auto(
     if q.ended is not Ended.UNBOUNDED:
         q = stochastic.fit_all(model, target.groups, q, size, key)
     return as_fit(model, q, report(model, target, q, found, elbos, seed), key)
+
+
+def _check_integers(**given: tuple[int | None, int]) -> None:
+    """Raises ValueError on what is given and no integer, or below the least."""
+    for name, (value, least) in given.items():
+        if value is not None:
+            require_integers(least, **{name: value})
+
+
+def _check_conjugate(model: Model, **given: int | None) -> None:
+    """Raises ValueError on a model that is not in conjugate form alone, and on what only densities have a use for."""
+    points = [name for name, constraint in (model.constraints or {}).items() if constraint == real()]
+    remedy = "vijax.aevb(model) learns them, or vijax.svi(model, learn=...)."
+    require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
+    require(not model.free, "model", "a density, or a model in conjugate form", "a mixed one", "Use vijax.svi.")
+    for name, value in given.items():
+        batches = "vijax.fit(vijax.svi(model), data, batch_size=...) takes minibatches."
+        remedy = batches if name == "batch_size" else "It is fitted without draws. Leave it out."
+        require(value is None, name, "none for a model in conjugate form", value, remedy)
 
 
 def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) -> int | None:

@@ -93,7 +93,9 @@ def fit(
       key: the run's randomness: where the state starts, the order of the batches, every draw.
       num_epochs: passes over the data (give this or `num_steps`).
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
-      batch_size: groups a step; None takes the whole data set at every step.
+      batch_size: groups a step at most; None takes the whole data set at every step. A pass is cut evenly, into
+        ceil(N / batch_size) batches that differ by one group at most (of documents, N / batch_size rounded): 1,605 in
+        batches of 100 are 17 of 94 or 95.
       state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
         and arguments, a run in two parts equals a run in one, bit for bit.
       restarts: runs from different starts, side by side on the same batches, of which the best by its objective is

@@ -1,7 +1,8 @@
 """Guides: the densities that free variables are fitted with, in free coordinates.
 
 A guide names a family. `mean_field` and `full_rank` are exponential families, so that every estimator and update of the
-engine serves them, natural gradients above all. `low_rank` is none, and an optimiser moves it (`vijax.advi`).
+engine serves them, natural gradients above all. `triangular` (the densities of `full_rank`, by mean and triangle) and
+`low_rank` are none, and an optimiser moves them (`vijax.advi`).
 """
 
 from __future__ import annotations

@@ -37,7 +37,11 @@ class Loader(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ArrayLoader:
-    """Minibatches of a pytree of arrays with one leading axis of groups; the last batch of a pass is padded."""
+    """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of them.
+
+    A pass is cut evenly: its batches differ by one group at most, and those that have one less are padded. A short last
+    one, scaled by N / S like the others, would count like them, and be many times as noisy.
+    """
 
     data: PyTree
     batch_size: int
@@ -74,11 +78,13 @@ class ArrayLoader:
         return np.random.default_rng([self.seed, epoch]).permutation(self.num_groups)
 
     def _batch(self, order: np.ndarray, i: int) -> Minibatch:
-        rows = order[i * self.batch_size : (i + 1) * self.batch_size]
-        weights = (np.arange(self.batch_size) < len(rows)).astype(np.float32)
-        missing = self.batch_size - len(rows)
-        data = jax.tree.map(lambda x: np.asarray(x)[np.pad(rows, (0, missing))], self.data)
-        rows = np.pad(rows, (0, missing), constant_values=self.num_groups).astype(np.int32)
+        least, more = divmod(self.num_groups, self.steps_per_epoch)  # so many of the batches have one group more
+        first = i * least + min(i, more)
+        rows = order[first : first + least + (i < more)]
+        slots = self.batch_size if self.steps_per_epoch == 1 else least + (more > 0)
+        weights = (np.arange(slots) < len(rows)).astype(np.float32)
+        data = jax.tree.map(lambda x: np.asarray(x)[np.pad(rows, (0, slots - len(rows)))], self.data)
+        rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups).astype(np.int32)
         return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
 
 

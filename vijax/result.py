@@ -29,7 +29,7 @@ class Fit(NamedTuple):
       state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
       trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`, `retractions`, ...
       status: why it stopped.
-      report: how far to trust it, of fits by `vijax.auto`; else None.
+      report: how far to trust it, of fits by `vijax.auto` and `vijax.dadvi`; else None.
     """
 
     alg: Algorithm
@@ -53,7 +53,7 @@ class Fit(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The status, and how many steps were skipped, if any were; of `vijax.auto` how it ended."""
+        """The status, and how many steps were skipped, if any were; of `vijax.auto` and `vijax.dadvi` how it ended."""
         if self.report is not None:
             return self.report.ended
         skipped = skipped_text(self.num_skipped, int(self.state.step))
@@ -72,12 +72,12 @@ class Fit(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether to trust it, in plain words, of fits by `vijax.auto`; of others how they ended."""
+        """Whether to trust it, in plain words, of fits that have a `report`; of others how they ended."""
         return self.outcome if self.report is None else self.report.verdict
 
     @property
     def elbo(self) -> Any:
-        """The bound with its standard error, of fits by `vijax.auto`; of others the objective at the last step."""
+        """The bound with its standard error, of fits that have a `report`; of others the objective at the last step."""
         return float(self.trace["elbo"][-1]) if self.report is None else self.report.elbo
 
     @property
@@ -88,7 +88,7 @@ class Fit(NamedTuple):
 
     @property
     def modes(self) -> Sequence[Any]:
-        """The modes that the starts of `vijax.auto` found, best first."""
+        """The modes that the starts of `vijax.auto` or `vijax.dadvi` found, best first."""
         return () if self.report is None else self.report.modes
 
     @property
@@ -142,8 +142,8 @@ class Fit(NamedTuple):
           `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
           (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. Of a density there is a
           group `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's
-          `lp__`). Attributes name version and algorithm, and of fits by `vijax.auto` bound, gap, k-hat and
-          verdict.
+          `lp__`). Attributes name version and algorithm, and of fits that have a `report` bound, gap, k-hat
+          and verdict.
 
         Raises:
           ValueError: no draw is asked for; data for a model that is no density.

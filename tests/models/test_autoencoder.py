@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.stats import norm
 
 import vijax as vi
 from tests.programs import compiled
@@ -139,6 +140,22 @@ def _sd_of_weights(n):
     return float(np.asarray(draws).std(0).mean())
 
 
+def test_choices_of_the_user_are_kept_and_the_row_has_the_rest():
+    """One estimator for all is that of the weights too; one update by name leaves Adam to the others."""
+    four = vi.estimator.reparameterised(num_samples=4)
+    assert vi.aevb(model(bayesian=True), estimator=four).spec.estimator.of("free") == four
+    m = vi.energy_model(
+        globals={"w": vi.free(1), "precision": vi.Gamma.from_shape_rate(2.0, 1.0)},
+        energy=lambda s, y, h: s["precision"].log - s["precision"].value * (y - h["net"] - s["w"][0]) ** 2,
+        example=0.5,
+        points={"net": np.zeros(())},
+    )
+    spec = vi.aevb(m, update={"precision": vi.update.mirror()}, estimator={"precision": four}).spec
+    assert spec.update.of("precision") == vi.update.mirror()
+    assert isinstance(spec.update.of("free"), vi.update.descend)
+    assert spec.estimator.of("free") == vi.estimator.reparameterised(num_samples=1)
+
+
 def test_the_prior_of_the_weights_is_counted_once_a_pass():
     """The objective of minibatches, averaged over a pass at one draw of the weights, is that of all the data."""
     m = model(bayesian=True)
@@ -182,6 +199,26 @@ def test_likelihoods_are_those_of_scipy():
     table = np.log(np.array([[0.2, 0.3, 0.5], [0.1, 0.8, 0.1]], np.float32)) + 4
     ours = vi.models.observed.categorical(3).log_prob(jnp.asarray(table), jnp.array([2, 1]))
     assert float(ours) == pytest.approx(np.log(0.5) + np.log(0.8), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("observed", "output", "x", "said"),
+    [
+        (vi.models.observed.bernoulli(), np.zeros(3), np.zeros((3, 1)), r"logits of shape \(3, 1\), got \(3,\)"),
+        (vi.models.observed.gaussian(sd=1.0), np.zeros(1), np.zeros(3), r"means of shape \(3,\), got \(1,\)"),
+        (vi.models.observed.gaussian(), (np.zeros(3), np.zeros(1)), np.zeros(3), r"log standard deviations of shape"),
+        (vi.models.observed.categorical(4), np.zeros((3, 2)), np.zeros(3), r"logits of shape \(3, 4\), got \(3, 2\)"),
+        (vi.models.observed.categorical(4), np.zeros(4), np.zeros(3), r"An observation has shape \(3,\)"),
+    ],
+)
+def test_a_decoder_of_another_shape_is_not_broadcast(observed, output, x, said):
+    with pytest.raises(ValueError, match=f"decoder: expected .*{said}"):
+        observed.log_prob(jax.tree.map(jnp.asarray, output), jnp.asarray(x))
+
+
+def test_one_log_sd_may_be_that_of_all_entries():
+    ours = vi.models.observed.gaussian().log_prob((jnp.zeros(3), jnp.zeros(())), jnp.ones(3))
+    assert float(ours) == pytest.approx(3 * float(norm.logpdf(1.0)), rel=1e-6)
 
 
 def test_networks_that_are_none_are_refused():

@@ -143,3 +143,19 @@ def test_what_is_refused():
         )
     with pytest.raises(ValueError, match="estimator: expected mean_field"):
         vi.memoized(regression(), num_parts=2)
+
+
+def test_a_name_stands_for_one_thing():
+    gamma, normal = vi.Gamma.from_shape_rate(1.0, 1.0), vi.Normal.from_mean_variance(0.0, 1.0)
+    energy = lambda s, y, *more: 0.0 * y
+    with pytest.raises(ValueError, match=r"points: expected names that are not those of hyper, got \['scale'\]"):
+        vi.energy_model(globals={"p": gamma}, energy=energy, example=0.0, hyper={"scale": 1.0}, points={"scale": 1.0})
+    with pytest.raises(ValueError, match=r"globals: expected names other than 'free', .* \['w'\] have together"):
+        vi.energy_model(globals={"free": gamma, "w": vi.free()}, energy=energy, example=0.0)
+    with pytest.raises(ValueError, match="locals: expected names other than 'free'"):
+        vi.energy_model(globals={"p": gamma, "w": vi.free()}, locals={"free": normal}, energy=energy, example=0.0)
+    with pytest.raises(ValueError, match=r"locals: expected names that are not those of globals, got \['w'\]"):
+        vi.energy_model(globals={"p": gamma, "w": vi.free()}, locals={"w": normal}, energy=energy, example=0.0)
+    with pytest.raises(ValueError, match="guide: expected none for an energy without free globals"):
+        vi.energy_model(globals={"p": gamma}, energy=energy, example=0.0, guide=vi.guides.mean_field())
+    vi.energy_model(globals={"free": gamma}, energy=lambda s, y: s["free"].log - y * s["free"].value, example=0.0)

@@ -1,13 +1,12 @@
 """Structured autoencoders against conjugate models: where networks are linear and exact, nothing is left to them."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import vijax as vi
+from tests.bent_clusters import bent_clusters, network, perceptron
 from vijax.batch import Minibatch
 
 KEY = jax.random.key(0)
@@ -201,18 +200,6 @@ def test_it_takes_its_own_estep():
         vi.aevb(structured(diagonal()), estep=vi.estep.mean_field())
 
 
-def perceptron(key, sizes):
-    keys = jax.random.split(key, len(sizes) - 1)
-    pairs = itertools.pairwise(sizes)
-    return [(jax.random.normal(k, s) / np.sqrt(s[0]), jnp.zeros(s[1])) for k, s in zip(keys, pairs, strict=True)]
-
-
-def network(layers, h):
-    for w, b in layers[:-1]:
-        h = jnp.tanh(h @ w + b)
-    return h @ layers[-1][0] + layers[-1][1]
-
-
 def potentials(params, x):
     mean, log_j = jnp.split(network(params, x), 2)
     j = jnp.exp(log_j + 2.0)
@@ -226,10 +213,8 @@ def mean_and_log_sd(params, x):
 
 @pytest.mark.slow
 def test_clusters_bent_by_a_sine_are_found_and_the_bound_beats_an_autoencoder_of_one_normal():
-    rng, num = np.random.default_rng(0), 600
-    z = rng.choice(3, num, p=[0.5, 0.3, 0.2])
-    u = rng.normal(np.array([-3.0, 0.0, 3.0])[z], 0.5)
-    x = np.float32(np.c_[u, 2 * np.sin(1.2 * u)] + 0.1 * rng.normal(size=(num, 2)))
+    x, z = bent_clusters()
+    num = len(x)
     encoder, decoder = perceptron(jax.random.key(1), [2, 32, 2]), perceptron(jax.random.key(2), [1, 32, 2])
     observed = vi.models.observed.gaussian(sd=0.1)
     plain = vi.models.vae((mean_and_log_sd, encoder), (network, decoder), observed, latent_dim=1)

@@ -10,13 +10,13 @@ from scipy import special
 
 from vijax import guides, keys
 from vijax.algorithm import Algorithm, State
-from vijax.algorithms import ngvi
 from vijax.automatic import gaussian
 from vijax.automatic.ascent import Mode
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import verdict
+from vijax.free_algorithms import ngvi
 from vijax.models.density import Density
 from vijax.result import Fit
 from vijax.status import Status

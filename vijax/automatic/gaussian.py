@@ -2,8 +2,9 @@
 
 Natural-gradient steps whose messages are least squares of scores (`vijax.estimator.least_squares`), inside a trust
 region in nats that widens and narrows with what the steps gain (as in Arenz et al. 2023), on draws that stay fixed (as
-in Burroni et al. 2024) until their own noise is all that is left; then there are four times as many. So it is a
-deterministic optimiser, with a stopping rule in the user's units.
+in Burroni et al. 2024) until their own noise is all that is left; then there are four times as many. Once that noise is
+worth less than `NEAR` nats, or there may be no more draws, messages on draws that are fresh at every step are averaged.
+So it is an optimiser that is repeatable to the bit, with a stopping rule in the user's units.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ def evaluate(target: Target, q: Gaussian, noise: np.ndarray) -> Evaluated:
 
 
 class Step(NamedTuple):
-    """Where a natural-gradient step inside a trust region leads; `nats` is KL to there, of the same step unbounded."""
+    """Where a natural-gradient step inside a trust region leads; `nats` is KL(to || q); `is_whole` where neither radius
+    nor cone made it shorter than was asked."""
 
     to: Gaussian
     nats: float
@@ -182,7 +184,8 @@ def fit(
       start: where to begin.
       seed: of the draws.
       max_draws: fixed draws are never more.
-      max_gradients: no set of draws is begun that would need more, those of the target so far included.
+      max_gradients: no step is taken, and no set of draws begun, that would need more, those of the target so far
+        included.
     """
     dim, level, radius, refused = len(start.mean), 0, 1.0, 0
     noise = noise_of(max(32, 4 * dim), dim, [seed, level])

@@ -21,10 +21,10 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import guides, keys
 from vijax.algorithm import Algorithm
-from vijax.algorithms import ngvi
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.families import MultivariateNormal
 from vijax.fit import Progress, fit
+from vijax.free_algorithms import ngvi
 from vijax.guides import Z
 from vijax.models.density import Density
 

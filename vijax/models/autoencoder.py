@@ -162,8 +162,7 @@ def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int,
     """
     require_integers(latent_dim=latent_dim)
     (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
-    shapes = jax.eval_shape(decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float)))
-    del shapes  # it can be called
+    jax.eval_shape(decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float)))  # raises early
     weights = _weights(decoder_params) if bayesian else None
     points = {"encoder": encoder_params} if bayesian else {"encoder": encoder_params, "decoder": decoder_params}
 

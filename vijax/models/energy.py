@@ -34,7 +34,15 @@ from vijax.families import Family, Product
 from vijax.families.domain import require_proper
 from vijax.guides import Guide, Z, full_rank
 from vijax.model import Estimates, Hyper, LocalElbo, Model
-from vijax.models.energy_checks import check_families, check_plates, find_blocks, readable, zeros
+from vijax.models.energy_checks import (
+    check_families,
+    check_free,
+    check_plates,
+    check_points,
+    find_blocks,
+    readable,
+    zeros,
+)
 from vijax.models.examples import check_finite, check_groups, shapes
 from vijax.models.free_part import FreePart, split
 from vijax.models.impossible import PENALTY, Affine, penalised
@@ -175,7 +183,8 @@ def energy_model(
         some classes only has concentrations of 1e-20 for the others.
       locals: the families of the group's local variables by name; the values of their natural parameters are where
         iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
-      prior_energy: (stats) -> log density of the `conditional` globals given the others; with `hyper`, (stats, hyper).
+      prior_energy: (stats) -> log density of the `conditional` globals given the others, and of free globals that have
+        no `log_prior` or whose prior depends on others (`stats[name]` is the value); with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
       points: trees of any real numbers by name, such as the weights of a network of which only a point is sought. The
         energy reads them beside `hyper`, and `compose(learn=...)` learns them.
@@ -202,9 +211,9 @@ def energy_model(
       A `Model`, for every algorithm.
 
     Raises:
-      ValueError: a name that is both global and local, a family that is improper, an energy that is no scalar, not
-        multilinear, not finite, or that reads what there is not, an `order` that is not a permutation of the names, a
-        `joint` group that is not of discrete locals; later, data unlike the example.
+      ValueError: a name that stands for two things, a guide without free globals, a family that is improper, an energy
+        that is no scalar, not multilinear, not finite, or that reads what there is not, an `order` that is not a
+        permutation of the names, a `joint` group that is not of discrete locals; later, data unlike the example.
 
     A Gaussian mixture, y ~ N(mu_z, 1):
 
@@ -221,12 +230,14 @@ def energy_model(
     >>> print(fit.posterior["mu"].mean().round(1), fit.posterior["weights"].concentration.round(1))
     [-2.4  3.7] [3. 2.]
     """
+    check_points(hyper or {}, points or {})
     hyper, given = {**(hyper or {}), **(points or {})}, locals or {}
     globals, free = _split(globals, hyper, guide or full_rank())
     local = lambda group: dict(given(group) if callable(given) else given)
     prior, references = _prior(globals, hyper)
     data = jax.tree.map(jnp.asarray, example)
     check_families(prior(hyper), local(data))
+    check_free(() if free is None else free.variables.names, guide, prior(hyper), local(data))
     check_plates(plates, local(data), joint)
     fn, count = _with_hyper(energy, "energy", hyper), _with_hyper(impossible, "impossible", hyper)
     if joint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from vijax.compiler import quick_jit
 from vijax.families import Family, Product
 from vijax.families.domain import require_proper
 from vijax.families.product import unknown_name
+from vijax.guides import Z
 from vijax.models.examples import POSITIVE, values_like
 from vijax.models.multilinear import NowhereFiniteError, coupled_variables, update_order
 
@@ -29,6 +30,25 @@ def check_families(prior: Product, local: Mapping[str, Any]) -> None:
     for name, q in local.items():
         require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
     require_proper("locals", local)
+
+
+def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
+    """ValueError for a name that is a hyperparameter and a point: the energy reads both from one dict."""
+    both = sorted(set(hyper) & set(points))
+    require(not both, "points", "names that are not those of hyper", both, "Rename one of them.")
+
+
+def check_free(names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]) -> None:
+    """ValueError for a guide of no free variables, or a name that would stand for two things beside free ones."""
+    if not names:
+        remedy = "Declare them by vijax.free, or leave guide out."
+        require(guide is None, "guide", "none for an energy without free globals", repr(guide), remedy)
+        return
+    both = sorted(set(names) & set(local))
+    require(not both, "locals", "names that are not those of globals", both)
+    for argument, named in (("globals", prior), ("locals", local)):
+        expected = f"names other than {Z!r}, which all free variables {sorted(names)} have together"
+        require(Z not in named, argument, expected, repr(Z), "Rename it.")
 
 
 def check_plates(plates: Sequence[str], local: Mapping[str, Any], joint: Sequence[Sequence[str]]) -> None:

@@ -36,6 +36,7 @@ class bernoulli(Observed):
 
     def log_prob(self, output: Float[Array, "*event"], x: Float[Array, "*event"]) -> Float[Array, ""]:
         """sum x l - log(1 + exp l)."""
+        _check_shape("logits", output, jnp.shape(x), x)
         return jnp.sum(x * output - jax.nn.softplus(output))
 
     def mean(self, output: Float[Array, "*event"]) -> Float[Array, "*event"]:
@@ -51,7 +52,8 @@ class bernoulli(Observed):
 
 @dataclasses.dataclass(frozen=True)
 class gaussian(Observed):
-    """Real entries. The output is their means, with `sd` given; or a pair of means and log standard deviations."""
+    """Real entries. The output is their means, with `sd` given; or a pair of means and log standard deviations, or of
+    means and one log standard deviation of all entries."""
 
     sd: float | None = None
 
@@ -62,6 +64,10 @@ class gaussian(Observed):
     def log_prob(self, output: Any, x: Float[Array, "*event"]) -> Float[Array, ""]:
         """Of independent normals."""
         mean, log_sd = self._of(output)
+        _check_shape("means", mean, jnp.shape(x), x)
+        if jnp.shape(log_sd) != ():  # one for all entries
+            _check_shape("log standard deviations", log_sd, jnp.shape(x), x)
+        log_sd = jnp.broadcast_to(log_sd, jnp.shape(x))
         return jnp.sum(-0.5 * ((x - mean) * jnp.exp(-log_sd)) ** 2 - log_sd - 0.5 * jnp.log(2 * jnp.pi))
 
     def mean(self, output: Any) -> Float[Array, "*event"]:
@@ -90,6 +96,7 @@ class categorical(Observed):
 
     def log_prob(self, output: Float[Array, "*event K"], x: Array) -> Float[Array, ""]:
         """log softmax at the class."""
+        _check_shape("logits", output, (*jnp.shape(x), self.num_classes), x)
         chosen = jax.nn.one_hot(jnp.asarray(x, jnp.int32), self.num_classes, dtype=output.dtype)
         return jnp.sum(chosen * jax.nn.log_softmax(output, -1))
 
@@ -102,3 +109,9 @@ class categorical(Observed):
         x = np.asarray(x)
         expected = f"whole numbers from 0 to {self.num_classes - 1}"
         require((x >= 0) & (x < self.num_classes) & (x == np.floor(x)), "data", expected, x)
+
+
+def _check_shape(what: str, output: Any, shape: tuple[int, ...], x: Any) -> None:
+    """ValueError on an output of another shape, which would be broadcast against the observation."""
+    remedy = f"An observation has shape {jnp.shape(x)}: reshape what the network returns, or the data."
+    require(jnp.shape(output) == shape, "decoder", f"{what} of shape {shape}", jnp.shape(output), remedy)
