@@ -120,10 +120,10 @@ def test_draws_of_the_locals_differ_between_devices(monkeypatch):
     docs = documents(2)
     alone = vi.svi(LDA, step_size=HALF, estep=gibbs)
     state = alone.init(KEY)
-    new, info = alone.step(KEY, state, vi.Minibatch((docs,), N))
+    new, info = jax.jit(alone.step)(KEY, state, vi.Minibatch((docs,), N))
     parts = vi.svi(LDA, step_size=HALF, estep=gibbs, axis="data")
     repeated = vi.Minibatch(jax.tree.map(lambda x: jnp.stack([x] * DEVICES), (docs,)), N)
-    run = jax.vmap(parts.step, in_axes=(None, None, vi.Minibatch(0, None)), axis_name="data")
+    run = jax.jit(jax.vmap(parts.step, in_axes=(None, None, vi.Minibatch(0, None)), axis_name="data"))
     split, told = run(KEY, state, repeated)
     np.testing.assert_allclose(
         split.posterior["topics"].concentration[0], new.posterior["topics"].concentration, rtol=1e-4
