@@ -202,7 +202,8 @@ def compiled(name):
         values = ard_globals(keys[0], prior) if name == "ard" else prior.sample(keys[0])
         data, local = simulate(keys[1], values)
         before = prior.stats(values), as_stats(local, data)
-        after, _, _ = sweep(spec, hyper, data, before, keys[2])
+        (_, local), values, _ = sweep(spec, hyper, data, before, keys[2])
+        after = prior.stats(values), local  # drawn given the statistics, which must be those of the values
         both = jax.tree.map(lambda *x: jnp.stack(x), before, after)
         beyond = jax.vmap(lambda state: beyond_means(spec, hyper, data, state))(both)
         rows = [(as_rows(stats, 1), as_rows(local, 2)) for stats, local in (both, beyond)]
