@@ -289,7 +289,7 @@ def test_only_globals_without_a_prior_stay_where_they_are_when_a_step_leaves_the
         full_data=True,
     )
     state = alg.init(jax.random.key(0), jnp.ones(3))
-    new, info = alg.step(jax.random.key(0), state, jnp.ones(3))
+    new, info = jax.jit(alg.step)(jax.random.key(0), state, jnp.ones(3))
     assert int(info.retractions) == 4
     np.testing.assert_allclose([new.posterior["a"].shape, new.posterior["a"].rate], [4.25, 3.75], rtol=1e-6)
     np.testing.assert_allclose([new.posterior["b"].shape, new.posterior["b"].rate], [5.0, 4.0], rtol=1e-6)

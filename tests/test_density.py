@@ -121,7 +121,7 @@ def test_least_squares_is_exact_on_a_normal_target():
         update=vi.update.within(1e6),
         step_size=vi.step_size.constant(),
     )
-    state, info = alg.step(jax.random.key(3), alg.init(KEY), None)
+    state, info = jax.jit(alg.step)(jax.random.key(3), alg.init(KEY), None)
     assert int(info.result) == 0
     np.testing.assert_allclose(state.posterior["free"].mean(), M, atol=2e-4)
     np.testing.assert_allclose(state.posterior["free"].precision, A, atol=2e-4)

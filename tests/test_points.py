@@ -99,6 +99,6 @@ def test_gradients_of_networks_are_those_of_the_bound():
     alg = vi.svi(model, learn=("w",), hyper_optimizer=optax.sgd(1e-3), num_groups=30)
     state = alg.init(KEY)
     y = jnp.array([0.3, 2.0, -1.0])
-    new, _ = alg.step(KEY, state, y)
+    new, _ = jax.jit(alg.step)(KEY, state, y)
     slope = 30 / 3 * jnp.sum((y - 1.5 * 0.7) * 1.5)
     np.testing.assert_allclose(float(new.hyper["w"]) - 0.7, 1e-3 * slope, rtol=1e-4)

@@ -46,7 +46,7 @@ def test_a_state_in_float32_stays_one_under_x64():
     )
     alg = vi.svi(model, num_groups=3)
     with jax.enable_x64(True):
-        state, _ = alg.step(jax.random.key(0), alg.init(jax.random.key(0)), jnp.ones(3, jnp.float32))
+        state, _ = jax.jit(alg.step)(jax.random.key(0), alg.init(jax.random.key(0)), jnp.ones(3, jnp.float32))
     assert state.posterior["bias"].alpha.dtype == jnp.float32
 
 

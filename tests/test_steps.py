@@ -28,7 +28,7 @@ def test_a_minibatch_stands_for_the_whole_set_and_what_couples_globals_for_itsel
     model = dataclasses.replace(COIN, global_elbo=lambda hyper, s: 3.0 * s["bias"].log + s["bias"].log1m)
     alg = vi.svi(model, step_size=constant(1.0))
     batch = vi.Minibatch(np.array([1.0, 1.0, 0.0, 9.0], np.float32), 12.0, np.array([1.0, 1.0, 1.0, 0.0], np.float32))
-    state, info = alg.step(KEY, alg.init(KEY), batch)
+    state, info = jax.jit(alg.step)(KEY, alg.init(KEY), batch)
     np.testing.assert_allclose(numbers(state.posterior), [2 + 4 * 2 + 3, 3 + 4 * 1 + 1], rtol=1e-6)
     assert float(info.num_groups) == 3.0
 
@@ -64,7 +64,7 @@ def test_a_step_whose_size_is_a_beta_above_one_is_not_damped_backwards():
     """A full step of `symmetric_kl` is beta = 2: nothing of the old posterior is left, and so no weight for V."""
     full = {"update": vi.update.symmetric_kl(), "step_size": vi.step_size.beta(2.0)}
     alg = vi.ssvi(COIN, damping=1.0, num_groups=8, **full)
-    state, _ = alg.step(KEY, alg.init(KEY), Y)
+    state, _ = jax.jit(alg.step)(KEY, alg.init(KEY), Y)
     np.testing.assert_allclose(numbers(state.posterior), [2 + 6, 3 + 2], rtol=1e-6)
 
 
@@ -128,7 +128,7 @@ def test_the_objective_of_a_minibatch_stands_for_the_whole_set():
     """At q = p, where KL is 0: N/S times E log N(y; z, s) = -(log 2 pi s + (y^2 + 1) / s) / 2, z ~ N(0, 1)."""
     alg = vi.pg_svi(SITES)
     state = alg.init(KEY)
-    got = alg.step(KEY, state, PART)[1].elbo
+    got = jax.jit(alg.step)(KEY, state, PART)[1].elbo
     v = float(state.posterior["z"].marginals().variance[0])
     each = -0.5 * (np.log(2 * np.pi * VARIANCE) + (np.array([0.5, 2.0]) ** 2 + v) / VARIANCE)
     np.testing.assert_allclose(got, 2 * each.sum(), rtol=1e-5)

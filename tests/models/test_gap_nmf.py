@@ -125,9 +125,6 @@ ALGORITHMS = {
 }
 
 
-SLOW = "em", "svi", "ssvi"  # to compile; the fast suite has one of each kind
-
-
 @functools.lru_cache
 def fitted(name):
     whole = {"num_epochs": 60, "batch_size": 20} if name == "svi" else {"num_steps": 150}
@@ -135,7 +132,7 @@ def fitted(name):
         return vi.fit(ALGORITHMS[name], SMALL.astype(float), key=jax.random.key(1), **whole)
 
 
-@pytest.mark.parametrize("name", [pytest.param(a, marks=[pytest.mark.slow] * (a in SLOW)) for a in ALGORITHMS])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_finds_the_two_spectra(name):
     fit = fitted(name)
     with jax.enable_x64(name == "cavi"):

@@ -39,7 +39,7 @@ def test_a_step_of_both_globals_is_that_of_their_conditionals():
         model = classifier(12)
         alg = vi.pg_svi(model, step_size=vi.step_size.constant(0.5))
         key = jax.random.key(0)
-        state, info = alg.step(key, alg.init(key), model.data)
+        state, info = jax.jit(alg.step)(key, alg.init(key), model.data)
         sd = np.sqrt(16 + 1e-2)
         log_wrong, log_right = (special.digamma(x) - special.digamma(ALPHA + BETA) for x in (ALPHA, BETA))
         z, y = sd * HERMITE, Y[:12, None]
@@ -66,7 +66,7 @@ def test_predictions_are_of_the_mean_rate():
 
 def bound_after(model, fit):
     alg = vi.pg_svi(model)
-    return alg.step(jax.random.key(0), fit.state, model.data)[1].elbo
+    return jax.jit(alg.step)(jax.random.key(0), fit.state, model.data)[1].elbo
 
 
 def test_a_likelihood_that_reads_no_statistics_is_refused():
