@@ -93,7 +93,7 @@ def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
     """Whether those shapes depend on the data: not of models of documents, unless the state holds their locals."""
     if not config.listing.reads_documents:
         return True
-    return algorithm.spec.full_data and algorithm.spec.model.init_local is not None
+    return algorithm.spec.full_data and algorithm.spec.model.keeps_local
 
 
 def num_groups(config: Config, data: Data) -> int:
