@@ -105,6 +105,17 @@ def test_a_run_that_died_while_saving_ends_as_if_it_had_not(config, unbroken, su
     assert not list((out / "checkpoints").glob(".*"))
 
 
+def test_locals_that_are_remembered_go_on_too(config, tmp_path):
+    """Warm starts: the checkpoint holds the locals of every document."""
+    for name, epochs in (("whole", 6), ("half", 3)):
+        warm = ["--set", "algorithm.name=svi", "algorithm.warm_starts=true", f"num_epochs={epochs}"]
+        assert main(["fit", str(config), "--out", str(tmp_path / name), *warm]) == 0
+    path = tmp_path / "half" / "config.toml"
+    path.write_text(path.read_text().replace("num_epochs = 3", "num_epochs = 6"))
+    assert main(["resume", str(tmp_path / "half")]) == 0
+    assert left(tmp_path / "half")[0] == left(tmp_path / "whole")[0]
+
+
 def test_a_corrupt_checkpoint_is_reported_and_the_one_before_gives_the_same_end(config, unbroken, tmp_path, capsys):
     out = tmp_path / "run"
     assert fit(config, out, 15) == 0

@@ -52,6 +52,8 @@ def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         arguments["step_size"] = schedule
     if getattr(config, "points", ()):
         arguments["points"] = config.points
+    if config.warm_starts:
+        arguments["warm_starts"] = True
     return getattr(algorithms, config.name)(model, **arguments, **_own(config))
 
 
@@ -93,7 +95,8 @@ def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
     """Whether those shapes depend on the data: not of models of documents, unless the state holds their locals."""
     if not config.listing.reads_documents:
         return True
-    return algorithm.spec.full_data and algorithm.spec.model.keeps_local
+    spec = algorithm.spec
+    return spec.warm_starts or (spec.full_data and spec.model.keeps_local)
 
 
 def num_groups(config: Config, data: Data) -> int:

@@ -149,6 +149,7 @@ DAMPING: Any = (
     "ssvi: weight of V, 0 (as ssvi_a) to 1 (undamped)",
     Check(lambda x: 0 <= x <= 1, "a number from 0 to 1"),
 )
+WARM: Any = ("begin the E-step of each document (row, sequence) where it ended when it was last seen",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +159,7 @@ class DocumentAlgorithm:
     name: Name = setting("ssvi_a", "the message to the topics")
     ramp: float | None = setting(None, *RAMP)
     damping: float | None = setting(None, *DAMPING)
+    warm_starts: bool = setting(False, *WARM)
     estep: DocumentEstep = section(DocumentEstep)
     step_size: StepSizeConfig = section(StepSizeConfig)
 
@@ -169,6 +171,7 @@ class EnergyAlgorithm:
     name: Name = setting("cavi", "the message to the globals")
     ramp: float | None = setting(None, *RAMP)
     damping: float | None = setting(None, *DAMPING)
+    warm_starts: bool = setting(False, *WARM)
     points: tuple[str, ...] = setting((), "cavi, svi: globals of which only the posterior mode is found")
     estep: EnergyEstep = section(EnergyEstep)
     step_size: StepSizeConfig = section(StepSizeConfig)
