@@ -158,7 +158,7 @@ def test_online_em_on_minibatches_finds_the_share_of_heads():
 
 
 def test_locals_are_carried_only_between_steps_on_the_same_groups():
-    model = dataclasses.replace(COIN, init_local=lambda hyper, batch: jnp.zeros(len(batch.data)))
+    model = dataclasses.replace(COIN, init_local=lambda hyper, batch: jnp.zeros(len(batch.data)), keeps_local=True)
     start = vi.em(model, step_size=vi.step_size.robbins_monro()).init
     part, padded = vi.Minibatch(Y[:2], 4.0), vi.Minibatch(np.append(Y, 0), 4.0, np.array([1, 1, 1, 1, 0.0]))
     assert start(KEY, part).local is None

@@ -56,8 +56,9 @@ def test_topics_go_on_to_the_fixed_point(kind):
         model = vi.models.lda(3, 12, estep=kind(rounds, 1e-14))
         alg, batches = still(model, warm_starts=True), as_loader(CORPUS, model, 23, 0)
         state = alg.init(KEY, next(iter(batches.batches(0, 1))))._replace(posterior=topics)
+        step = jax.jit(alg.step)
         for batch in batches.batches(0, epochs):
-            state, _ = alg.step(KEY, state, batch)
+            state, _ = step(KEY, state, batch)
         assert bool(state.local.seen.all())
         return np.asarray(state.local.local)
 
@@ -68,6 +69,19 @@ def test_topics_go_on_to_the_fixed_point(kind):
         np.testing.assert_allclose(visited(60, 6), once, atol=1e-4)
 
 
+def coupled():
+    """Two coupled bits behind each number."""
+
+    def energy(s, y):
+        z1, z2 = s["z1"].value, s["z2"].value
+        return y * z1 - 0.8 * z2 + 1.7 * s["w"].value * z1 * z2
+
+    bit = vi.Bernoulli.from_probs(0.3)
+    return vi.energy_model(
+        globals={"w": vi.Normal.from_mean_variance(1.0, 1.0)}, locals={"z1": bit, "z2": bit}, energy=energy, example=0.0
+    )
+
+
 def sequences():
     rng = np.random.default_rng(1)
     states = np.cumsum(rng.random((9, 12, 2)) < 0.3, axis=1) % 2
@@ -75,13 +89,21 @@ def sequences():
     return y.astype(np.float32), np.ones((9, 12), bool)
 
 
-def test_sweeps_of_several_visits_add_up():
-    """Two chains behind each sequence: five visits of two sweeps each are one of ten, and the bound climbs."""
+CHAINS = {
+    "bits": (coupled, np.linspace(-2, 2, 9, dtype=np.float32)),
+    "factorial_hmm": (lambda: vi.models.factorial_hmm(1, 2, 2), sequences()),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_sweeps_of_several_visits_add_up(name):
+    """Locals that depend on each other: five visits of two sweeps each are one of ten."""
+    make, data = CHAINS[name]
     with jax.enable_x64(True):
-        model = vi.models.factorial_hmm(1, 2, 2)
+        model = make()
         run = lambda sweeps, epochs: vi.fit(
             still(model, estep=vi.estep.mean_field(sweeps, 1e-14), warm_starts=True),
-            sequences(),
+            data,
             num_epochs=epochs,
             batch_size=4,
             key=KEY,
@@ -120,15 +142,14 @@ def test_it_learns_and_goes_on_bit_for_bit():
 
 
 def test_a_skipped_step_leaves_the_locals_as_they_were():
-    model = vi.models.factorial_hmm(1, 2, 2)
-    alg = vi.svi(model, warm_starts=True)
-    good = Minibatch(sequences(), 9.0, rows=np.arange(9, dtype=np.int32))
-    state = alg.init(KEY, good)
-    bad, info = alg.step(KEY, state, good._replace(data=(good.data[0] * np.nan, good.data[1])))
+    alg = vi.svi(coupled(), warm_starts=True)
+    good = Minibatch(CHAINS["bits"][1], 9.0, rows=np.arange(9, dtype=np.int32))
+    state, step = alg.init(KEY, good), jax.jit(alg.step)
+    bad, info = step(KEY, state, good._replace(data=good.data * np.nan))
     assert int(info.result) == 1
     assert not bool(bad.local.seen.any())
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(bad.local.local))
-    after, _ = alg.step(KEY, state, good._replace(rows=np.array([0, 1, 2, 3, 4, 5, 6, 9, 9], np.int32)))
+    after, _ = step(KEY, state, good._replace(rows=np.array([0, 1, 2, 3, 4, 5, 6, 9, 9], np.int32)))
     assert np.asarray(after.local.seen).tolist() == [True] * 7 + [False] * 2
 
 

@@ -79,10 +79,11 @@ def check_warm(spec: Any) -> None:
     """ValueError where there is nothing to go on from."""
     if not spec.warm_starts:
         return
-    remedy = "Leave warm_starts out: its E-step is a closed form, or a draw."
+    remedy = "Leave warm_starts out: its E-step is a closed form."
     has = spec.model.init_local is not None
     require(has, "warm_starts", "a model whose E-step climbs to a fixed point", "one that has no start", remedy)
     able = getattr(spec.estep, "goes_on", False)
+    remedy = "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm_starts out."
     require(able, "warm_starts", "an E-step that can begin anywhere", repr(spec.estep), remedy)
     remedy = "Leave one of them out."
     require(spec.num_parts is None, "warm_starts", "no memory of messages beside it", f"{spec.num_parts} parts", remedy)
