@@ -86,8 +86,8 @@ def fit_all(model: Density, data: PyTree, start: Gaussian, batch_size: int, key:
 
 
 def even_batches(groups: int, most: int) -> tuple[int, int, int]:
-    """Batches of nearly one size, for a last one of few groups would count like the others: their size, their number,
-    and a divisor of it, in steps of which a run can be watched at the ends of passes.
+    """The size of batches (`vijax.fit` makes them even), their number, and a divisor of it, in steps of which a run can
+    be watched at the ends of passes.
 
     >>> even_batches(1605, 100), even_batches(1_000_000, 500)
     ((95, 17, 17), (500, 2000, 50))
