@@ -130,6 +130,34 @@ def test_a_free_variable_of_which_nothing_is_linear():
     assert draws.std() < sd  # q has level and rate independent, which they are not
 
 
+def test_free_globals_alone_with_conjugate_locals():
+    """The mean of one of two components. Given a draw of it the locals are exact, so that q is the best normal of the
+    marginal posterior, which quadrature has."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(0, 1, 40), rng.normal(2.5, 1, 40)]).astype(np.float32)
+
+    def energy(s, y):
+        return s["z"].one_hot @ (-0.5 * (y - jnp.stack([jnp.zeros(()), s["mean"]])) ** 2) - jnp.log(2.0)
+
+    model = vi.energy_model(
+        globals={"mean": vi.free(log_prior=lambda m: -(m**2) / 18)},
+        locals={"z": vi.Categorical.from_probs([0.5, 0.5])},
+        energy=energy,
+        example=np.float32(0),
+    )
+    fit = vi.fit(vi.svi(model), y, num_steps=400, key=KEY)
+    means = np.linspace(0, 5, 2001)
+    each = np.logaddexp(-0.5 * y[:, None] ** 2, -0.5 * (y[:, None] - means) ** 2)
+    log_p = each.sum(0) - means**2 / 18
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    mean = (p * means).sum()
+    sd = np.sqrt((p * (means - mean) ** 2).sum())
+    q = fit.posterior["free"]
+    assert abs(float(q.mean()[0]) - mean) < 0.05 * sd
+    assert abs(float(jnp.sqrt(q.cov[0, 0])) / sd - 1) < 0.05
+
+
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"guide: expected none for an energy"):
         vi.ngvi(regression(), guide=vi.guides.mean_field())

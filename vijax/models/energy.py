@@ -234,7 +234,7 @@ def energy_model(
     hyper, given = {**(hyper or {}), **(points or {})}, locals or {}
     globals, free = _split(globals, hyper, guide or full_rank())
     local = lambda group: dict(given(group) if callable(given) else given)
-    prior, references = _prior(globals, hyper)
+    prior, references = _prior(globals, hyper, free is not None)
     data = jax.tree.map(jnp.asarray, example)
     check_families(prior(hyper), local(data))
     check_free(() if free is None else free.variables.names, guide, prior(hyper), local(data))
@@ -389,14 +389,16 @@ def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:
     return read if hyper else (lambda s, y, h: read(s, y))
 
 
-def _prior(globals: Any, hyper: Hyper) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:
+def _prior(globals: Any, hyper: Hyper, has_free: bool) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:
     """hyper -> the priors, and the references that stand for the hierarchical ones."""
     given = globals if callable(globals) else lambda _: globals
 
     def prior(hyper: Hyper) -> Product:
-        return Product({n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()})
+        named = {n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()}
+        require(bool(named) or has_free, "globals", "conjugate families or free variables by name", "none")
+        return Product(named) if named else Product.empty()
 
-    require_proper("globals", {n: p.template if isinstance(p, Conditional) else p for n, p in given(hyper).items()})
+    require_proper("globals", prior(hyper))
     references = {n: p.template for n, p in given(hyper).items() if isinstance(p, Conditional)}
     return prior, references
 
