@@ -13,6 +13,7 @@ from vijax.automatic.ascent import Mode
 from vijax.automatic.concluded import as_fit, report
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.mixed import of_mixed
 from vijax.automatic.places import places, unjudged
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
@@ -47,7 +48,7 @@ def auto(
     by natural gradients from least squares of scores, in a trust region, on fixed draws of which there are more when
     their noise is all that is left; beyond some hundreds of variables independent normals on fixed draws. Of a model in
     conjugate form: coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else
-    incremental or stochastic steps.
+    incremental or stochastic steps. Of an energy with free variables: stochastic steps until the bound rises no more.
 
     Args:
       model: any `vijax.Model` without networks.
@@ -82,7 +83,8 @@ def auto(
     _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
     if not isinstance(model, Density):
         _check_conjugate(model, max_draws=max_draws, max_gradients=max_gradients, batch_size=batch_size)
-        return of_conjugate(model, data, key=key, num_starts=num_starts)
+        of = of_mixed if model.free else of_conjugate
+        return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
@@ -104,11 +106,10 @@ def _check_integers(**given: tuple[int | None, int]) -> None:
 
 
 def _check_conjugate(model: Model, **given: int | None) -> None:
-    """Raises ValueError on a model that is not in conjugate form alone, and on what only densities have a use for."""
+    """Raises ValueError on a model with networks, and on what only densities have a use for."""
     points = [name for name, constraint in (model.constraints or {}).items() if constraint == real()]
     remedy = "vijax.aevb(model) learns them, or vijax.svi(model, learn=...)."
     require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
-    require(not model.free, "model", "a density, or a model in conjugate form", "a mixed one", "Use vijax.svi.")
     for name, value in given.items():
         batches = "vijax.fit(vijax.svi(model), data, batch_size=...) takes minibatches."
         remedy = batches if name == "batch_size" else "It is fitted without draws. Leave it out."

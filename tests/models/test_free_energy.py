@@ -63,6 +63,20 @@ def test_conjugate_and_free_variables_meet_where_coordinate_ascent_by_hand_does(
     assert draws["w"].shape == (1000, 2)
 
 
+def test_auto_fits_them_until_the_bound_rises_no_more():
+    x, y = data()
+    mean, cov, shape, rate = exact(x.astype(float), y.astype(float))
+    fit = vi.auto(regression(), (x, y), key=KEY, num_starts=2)
+    q = fit.posterior
+    assert float(q["precision"].shape / q["precision"].rate) == pytest.approx(shape / rate, rel=0.02)
+    np.testing.assert_allclose(q["free"].mean(), mean, atol=0.1 * np.sqrt(np.diag(cov)).max())
+    assert fit.status is vi.Status.CONVERGED
+    assert "rises no more" in fit.verdict
+    assert fit.elbo.standard_error < 0.1
+    with pytest.raises(ValueError, match="max_draws: expected none"):
+        vi.auto(regression(), (x, y), key=KEY, max_draws=64)
+
+
 def test_minibatches_scale_the_data_and_not_the_priors():
     x, y = data()
     _, cov, shape, rate = exact(x.astype(float), y.astype(float))

@@ -1,0 +1,75 @@
+"""`vijax.auto` of an energy with free variables beside conjugate ones: stochastic steps until they drift no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from vijax.algorithms import svi
+from vijax.automatic.report import Estimate, Report
+from vijax.fit import fit
+from vijax.loader import as_loader
+from vijax.model import Model
+from vijax.result import Fit
+from vijax.status import Status, skipped_text
+
+STARTS, FIRST, MOST = 4, 500, 8_000
+"""Starts side by side for the first steps, of which the best goes on; so many steps; and at most so many in all."""
+LARGE, BATCH = 5_000, 256
+"""Groups from which on they come in minibatches, and of what size."""
+DRIFT = 0.05
+"""Nats that the bound may gain, beyond its noise, from the third quarter of a run to the last, where it ends."""
+
+
+def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | None) -> Fit:
+    """See `vijax.auto`."""
+    groups = as_loader(data, model, None, 0).num_groups
+    size = None if groups <= LARGE else BATCH
+    starts = num_starts or STARTS
+    done = fit(svi(model), data, key=key, num_steps=FIRST, batch_size=size, restarts=starts)
+    done.trace.pop("restart_elbo", None)
+    traces = [done.trace]
+    while done.status is Status.FINISHED and not _is_settled(_joined(traces)["elbo"]) and done.state.step < MOST:
+        more = 2 * int(done.state.step)
+        done = fit(done.alg, data, key=key, num_steps=more, batch_size=size, state=done.state)
+        traces.append(done.trace)
+    return _reported(done._replace(trace=_joined(traces)), starts)
+
+
+def _joined(traces: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """One trace of all steps."""
+    return {name: np.concatenate([trace[name] for trace in traces]) for name in traces[0]}
+
+
+def _mean(bounds: Float[np.ndarray, " steps"]) -> Estimate:
+    bounds = bounds.astype(np.float64)
+    return Estimate(float(bounds.mean()), float(bounds.std(ddof=1) / np.sqrt(len(bounds))))
+
+
+def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
+    """Whether the last quarter of the steps gained no more than noise over the one before."""
+    quarter = len(bounds) // 4
+    before, last = _mean(bounds[-2 * quarter : -quarter]), _mean(bounds[-quarter:])
+    return last.value - before.value < DRIFT + 2 * np.hypot(before.standard_error, last.standard_error)
+
+
+def _reported(done: Fit, starts: int) -> Fit:
+    bounds = done.trace["elbo"]
+    settled = _is_settled(bounds)
+    rose = f"Not converged: the bound still rose after {len(bounds)} steps."
+    said = ["The bound rises no more." if settled else rose]
+    if done.num_skipped:
+        said.append(f"{skipped_text(done.num_skipped, int(done.state.step))}.")
+    if starts > 1:
+        said.append(f"Of {starts} starts the best after {FIRST} steps was taken.")
+    if len(done.posterior) > 1:
+        said.append("Free variables are independent of conjugate ones under q.")
+    said.append("How near q is to the posterior was not judged.")
+    elbo = _mean(bounds[-(len(bounds) // 4) :])
+    nan = float("nan")
+    report = Report(elbo, (), nan, nan, done.outcome, " ".join(said))
+    status = Status.CONVERGED if settled and done.status is Status.FINISHED else done.status
+    return done._replace(status=status, report=report)
