@@ -118,7 +118,7 @@ def compose(
       sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
         coordinate ascent must where the joint density couples them; otherwise a step updates all at once.
       num_parts: remember a message for each of so many parts of the data (`vijax.memoized`, which says more).
-      average_after: keep the mean of the posteriors of the steps from this one on, in `state.average`.
+      average_after: keep the mean of the posteriors of the steps from this one on, for `Fit.average`.
       warm_starts: begin the E-step of each group where it ended when the group was last seen. The state then holds the
         locals of all N groups, of LDA N x K numbers. For models whose E-step climbs to a fixed point: topics by
         `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled locals. What it saves
@@ -135,7 +135,8 @@ def compose(
       ValueError: `model` is no `vijax.Model`, a choice is not of its kind or for a name that is no global, `estep` is
         not of the kind that the model reads, `step_size` is no schedule, `learn` names what is no point of the model or
         does not satisfy its constraint, `penalty_every` is below 1, `average_after` below 0, draws or a point are asked
-        of the predictors of a GP or GLM, an update of several steps is given with `axis`, or maximum likelihood is
+        of the predictors of a GP or GLM, `warm_starts` of a model or E-step that has nothing to go on from, or beside
+        `num_parts` or `axis`, an update of several steps is given with `axis`, or maximum likelihood is
         asked of a model whose globals have priors that depend on each other, or of globals that it does not determine
         (`Model.needs_prior`).
     """

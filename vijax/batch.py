@@ -21,7 +21,8 @@ class Minibatch(NamedTuple):
       num_groups: scalar, N, the number of groups in the whole data set; None where this is all of it.
       weights: 1 for a group, 0 for padding, for data whose leaves have one leading axis of groups; None where all
         count, or where the data carry their own.
-      local: where an iterative E-step starts: the locals that full-data algorithms carry in their state; else None.
+      local: where an iterative E-step starts, from the state: locals that full-data algorithms carry, or those of these
+        groups as last seen (`compose(warm_starts=True)`); else None.
       part: which part of the data set this is, where that is cut into parts once for all (`vijax.memoized`).
       rows: which of the N groups these are, N where a row is padding; of documents a tuple, an array for each of the
         `Documents`. None where that is not known.

@@ -74,8 +74,8 @@ def _polished(target: Target, q: Gaussian, start: Mode, seed: int, size: int, ma
         if error < SDS:
             q = q._replace(ended=Ended.CONVERGED)
             break
-    noises = 5 * q.error
-    return q._replace(ended=_ended(q, start, mean_slope, mean_curvature, max(OFF, noises)))
+    off = max(OFF, 5 * q.error)  # noise of the means themselves
+    return q._replace(ended=_ended(q, start, mean_slope, mean_curvature, off))
 
 
 def _ended(q: Gaussian, start: Mode, slope: np.ndarray, curvature: np.ndarray, off: float) -> Ended:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from vijax.algorithms import svi
+from vijax.automatic.conjugate import GO_ON
 from vijax.automatic.report import Estimate, Report
 from vijax.fit import fit
 from vijax.loader import as_loader
@@ -19,7 +20,7 @@ from vijax.status import Status, skipped_text
 STARTS, FIRST, MOST = 4, 500, 8_000
 """Starts side by side for the first steps, of which the best goes on; so many steps; and at most so many in all."""
 LARGE, BATCH = 5_000, 256
-"""Groups from which on they come in minibatches, and of what size."""
+"""Groups up to which all are taken at each step; and of what size minibatches are beyond."""
 DRIFT = 0.05
 """Nats that the bound may gain, beyond its noise, from the third quarter of a run to the last, where it ends."""
 
@@ -59,8 +60,7 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
 def _reported(done: Fit, starts: int) -> Fit:
     bounds = done.trace["elbo"]
     settled = _is_settled(bounds)
-    rose = f"Not converged: the bound still rose after {len(bounds)} steps."
-    said = ["The bound rises no more." if settled else rose]
+    said = ["The bound rises no more." if settled else GO_ON]
     if done.num_skipped:
         said.append(f"{skipped_text(done.num_skipped, int(done.state.step))}.")
     if starts > 1:

@@ -47,7 +47,7 @@ class Gibbs(MixedMembership, OfConditionals):
         max_tokens: int,
         start: Float[Array, "docs topics"] | None = None,
     ) -> Locals:
-        """See `estep.base.MixedMembership`; exact for whole `counts` of at most `max_tokens` a row. No start."""
+        """See `estep.base.MixedMembership`; exact for whole `counts` of at most `max_tokens` a row. It starts anew."""
         del start
         docs, slots, _ = likelihood.shape
         slot = token_slots(counts, max_tokens)

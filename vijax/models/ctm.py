@@ -60,7 +60,8 @@ def ctm(
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
       num_samples: draws of each q(z) that the bound, and with it the message, is averaged over: in pairs, hence even.
       seed: of all draws on full data, which stay the same from step to step: each document's E-step goes on from its
-        last one, and would else chase the noise of new draws. Minibatches take new ones from the key of the step.
+        last one, and would else chase the noise of new draws. Minibatches take new ones from the key of the step (with
+        `warm_starts` from this seed and the batch's rows).
 
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
@@ -159,7 +160,7 @@ def _local_elbo(
 
 
 def _same_for(seed: int, rows: Any) -> PRNGKeyArray:
-    """A key that is another for another batch, and the same whenever this one comes."""
+    """A key that is the same whenever this batch comes, and hardly ever that of another."""
     which = sum((jnp.sum(some) for some in rows or ()), start=jnp.zeros((), jnp.int32))
     return jax.random.fold_in(jax.random.key(seed), which)
 
