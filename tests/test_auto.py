@@ -232,7 +232,7 @@ def test_conjugate_models_get_the_exact_rows():
 
 @pytest.mark.parametrize("given", ["max_draws", "max_gradients", "batch_size"])
 def test_what_a_conjugate_model_has_no_use_for_is_refused(given):
-    with pytest.raises(ValueError, match=f"{given}: expected none for a model in conjugate form, got 64"):
+    with pytest.raises(ValueError, match=f"{given}: expected none for a model that is no log density, got 64"):
         vi.auto(coin(), np.ones(10, np.float32), key=KEY, **{given: 64})
 
 

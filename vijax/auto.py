@@ -54,7 +54,8 @@ def auto(
       model: any `vijax.Model` without networks.
       data: what it reads; None for a density that reads none.
       key: of starts and draws.
-      num_starts: side by side. None is 8; of a model in conjugate form 4 for 200 to 5,000 documents, 1 for larger data.
+      num_starts: side by side. None is 8; 4 for 200 to 5,000 documents and for an energy with free variables; 1 for larger
+        data in conjugate form.
       max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
         "limited by the noise of its draws".
       max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
@@ -112,8 +113,8 @@ def _check_conjugate(model: Model, **given: int | None) -> None:
     require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
     for name, value in given.items():
         batches = "vijax.fit(vijax.svi(model), data, batch_size=...) takes minibatches."
-        remedy = batches if name == "batch_size" else "It is fitted without draws. Leave it out."
-        require(value is None, name, "none for a model in conjugate form", value, remedy)
+        remedy = batches if name == "batch_size" else "Leave it out."
+        require(value is None, name, "none for a model that is no log density", value, remedy)
 
 
 def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) -> int | None:
