@@ -54,8 +54,8 @@ def auto(
       model: any `vijax.Model` without networks.
       data: what it reads; None for a density that reads none.
       key: of starts and draws.
-      num_starts: side by side. None is 8; 4 for 200 to 5,000 documents and for an energy with free variables; 1 for larger
-        data in conjugate form.
+      num_starts: side by side. None is 8; 4 for 200 to 5,000 documents and for an energy with free variables; 1 for
+        larger data in conjugate form.
       max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
         "limited by the noise of its draws".
       max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
