@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import by_value, describe, tree
+from vijax import lazy as by_words
 from vijax.axis import Axis
 from vijax.batch import Minibatch, as_minibatch, is_whole, one_group
 from vijax.bound import first_bad, in_context, reads_of
@@ -36,6 +37,7 @@ from vijax.choices import (
 from vijax.estimand import Estimand, distribution
 from vijax.estimator import Estimator, mean_field
 from vijax.families import Product
+from vijax.lazy import check_lazy
 from vijax.learning import ascend, gradient_through_context, penalty_of
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.move import Moved, move
@@ -82,13 +84,14 @@ def compose(
     ramp: Ramp | None = None,
     learn: tuple[str, ...] = (),
     hyper_optimizer: optax.GradientTransformation | None = None,
-    penalty_every: int = 1,
+    penalty_every: int | None = None,
     num_groups: float | None = None,
     full_data: bool = False,
     sequential: bool = False,
     num_parts: int | None = None,
     average_after: int | None = None,
     warm_starts: bool = False,
+    lazy: bool = False,
     axis: str | None = None,
     name: str = "compose",
     **unknown: Any,
@@ -112,7 +115,8 @@ def compose(
       hyper_optimizer: the optax optimiser of those steps, which sees a dict of them by name, so that
         `optax.multi_transform` can tell them apart; None is Adam at rate 0.01.
       penalty_every: evaluate the penalty of the reported objective every so many steps: no step needs it, and for a
-        large posterior it costs as much as drawing from it. Every step where hyperparameters are learnt.
+        large posterior it costs as much as drawing from it. None is every step; of a lazy algorithm, as seldom as keeps
+        its cost to a twentieth of that of the steps. Every step where hyperparameters are learnt, unless it is lazy.
       num_groups: N, needed only to hand `step` bare data that are part of a larger set.
       full_data: bare data given to `step` are the whole set.
       sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
@@ -123,6 +127,10 @@ def compose(
         locals of all N groups, of LDA N x K numbers. For models whose E-step climbs to a fixed point: topics by
         `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled locals. What it saves
         is in benchmarks/README.md.
+      lazy: take steps whose cost is that of the batch's own words, not of all V: exactly the same steps, for topics
+        (`lda`, `ctm`, `simple_mixture`) by `svi`, and the same in law by `ssvi_a`. Worth it where a batch holds less
+        than half of the vocabulary; figures are in benchmarks/README.md. Batches must say which words they hold, as
+        those of `vijax.fit` do (`vijax.lazy.renumbered`). The state keeps a `vijax.families.by_word.DirichletByWord`.
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
         key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
         gradients or messages, and counts over it. What it returns is the same on every device, but for
@@ -136,9 +144,9 @@ def compose(
         not of the kind that the model reads, `step_size` is no schedule, `learn` names what is no point of the model or
         does not satisfy its constraint, `penalty_every` is below 1, `average_after` below 0, draws or a point are asked
         of the predictors of a GP or GLM, `warm_starts` of a model or E-step that has nothing to go on from, or beside
-        `num_parts` or `axis`, an update of several steps is given with `axis`, or maximum likelihood is
-        asked of a model whose globals have priors that depend on each other, or of globals that it does not determine
-        (`Model.needs_prior`).
+        `num_parts` or `axis`, `lazy` where a step would move all words, an update of several steps is given with
+        `axis`, or maximum likelihood is asked of a model whose globals have priors that depend on each other, or of
+        globals that it does not determine (`Model.needs_prior`).
     """
     check_names(unknown, set(inspect.signature(compose).parameters) - {"unknown", "name"})
     check_model(model)
@@ -150,7 +158,7 @@ def compose(
     estimands, estimators, updates = of_free(model, estimands, estimators, updates)
     if not isinstance(step_size, backtracking | by_share):
         check_schedule(step_size, {choice.size for choice in updates.choices()})
-    require_integers(penalty_every=penalty_every)
+    require_integers(penalty_every=1 if penalty_every is None else penalty_every)
     require_integers(0, average_after=0 if average_after is None else average_after)
     check_estimands(model, estimands)
     check_of_sites(model, estimands, estimators)
@@ -165,18 +173,20 @@ def compose(
         step_size=step_size,
         ramp=ramp or no_ramp(),
         learn=tuple(learn),
-        penalty_every=1 if learn else penalty_every,
+        penalty_every=penalty_every if lazy else 1 if learn else penalty_every or 1,
         num_groups=num_groups,
         full_data=full_data,
         sequential=sequential,
         num_parts=num_parts,
         average_after=average_after,
         warm_starts=warm_starts,
+        lazy=lazy,
         axis=Axis(axis),
     )
     check_parts(spec)
     check_axis(spec)
     check_warm(spec)
+    check_lazy(spec)
     init, step = (_of_choices(kind, spec, hyper_optimizer) for kind in (_Init, _Step))
     return Algorithm(init, step, spec)
 
@@ -217,14 +227,14 @@ class _Init(_OfChoices):
 
     def __call__(self, key: PRNGKeyArray, batch: Any = None) -> State:
         spec, model = self.spec, self.spec.model
-        batch = None if batch is None else self._batch(batch)
+        batch = None if batch is None else by_words.of_all_words(self._batch(batch))
         hyper = tree.as_arrays(model.hyper)
         posterior = in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
         dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
         # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.
         whole = spec.full_data and batch is not None and is_whole(batch)
         return State(
-            posterior=posterior,
+            posterior=by_words.stored(spec, hyper, posterior) if spec.lazy else posterior,
             memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
             hyper=hyper,
             opt_state=(self.optimizer or ADAM).init(free_points(model, hyper, spec.learn)),
@@ -252,10 +262,22 @@ class _Step(_OfChoices):
         check_state(key, state, State)
         spec = self.spec
         batch = self._batch(batch)
+        if not spec.lazy:
+            return self._taken(key, state, batch)
+        penalty, whole = by_words.penalty(spec, state, batch)
+        new, info = self._taken(key, by_words.of_batch(spec, whole, batch), batch, penalty)
+        return by_words.put_back(spec, whole, new, info, batch), info
+
+    def _taken(
+        self, key: PRNGKeyArray, state: State, batch: Minibatch, known: Float[Array, ""] | None = None
+    ) -> tuple[State, Info]:
+        """The step, of a state that a batch sees all of; `known` is the penalty where it sees but a part."""
+        spec = self.spec
         state = state._replace(posterior=state.posterior.prepared(spec.penalty_every == 1))
         theta = free_points(spec.model, state.hyper, spec.learn)
         moved = move(spec, key, state, batch, theta)
         penalty, penalty_grad = penalty_of(spec, state, theta)
+        penalty = penalty if known is None else known
         if spec.learn and spec.model.context is not None:
             theta_grad = gradient_through_context(spec, key, state, batch, theta)
         else:

@@ -277,4 +277,4 @@ def _full(name: str, choices: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stochastic(name: str, choices: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "penalty_every": 10, **choices}
+    return {"name": name, "penalty_every": None if choices.get("lazy") else 10, **choices}

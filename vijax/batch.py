@@ -26,6 +26,8 @@ class Minibatch(NamedTuple):
       part: which part of the data set this is, where that is cut into parts once for all (`vijax.memoized`).
       rows: which of the N groups these are, N where a row is padding; of documents a tuple, an array for each of the
         `Documents`. None where that is not known.
+      words: of documents whose word ids count the batch's own words, which these are among all; different and
+        increasing, those from V on padding (`compose(lazy=True)`). None where ids count all words.
     """
 
     data: PyTree
@@ -34,6 +36,7 @@ class Minibatch(NamedTuple):
     local: PyTree = None
     part: Int[Array, ""] | np.integer | int | None = None
     rows: PyTree = None
+    words: Int[Array, " words"] | None = None
 
 
 @register

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.families import Dirichlet
 
 
 class OfDocuments(NamedTuple):
@@ -15,7 +19,21 @@ class OfDocuments(NamedTuple):
       vocab_size: V; the ids of words are below it.
       shares: (stats, locals of one length bucket, key) -> expected topic shares of its documents; None where there are
         none.
+      by_word: globals that are Dirichlets of batch shape (K,) over the words, of whose columns a batch reads those of
+        its own words alone; and, of each, the hyperparameter that is its prior's concentration, a scalar or (V,). The
+        model's prior and bound take any number of columns: as many as the hyperparameter has. Needed for
+        `compose(lazy=True)`.
     """
 
     vocab_size: int
     shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
+    by_word: Mapping[str, str] = types.MappingProxyType({})
+
+
+def word_prior(eta: Float[Array, ""] | Float[Array, " words"], num_topics: int, vocab_size: int) -> Dirichlet:
+    """The prior of K topics over V words; over as many as `eta` has, where that is one of each.
+
+    >>> word_prior(jnp.asarray(0.5), 2, 3).concentration.shape
+    (2, 3)
+    """
+    return Dirichlet(jnp.broadcast_to(eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.size(eta))))

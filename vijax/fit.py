@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,7 +19,7 @@ from vijax.algorithm import Algorithm, Info, State
 from vijax.fit_arguments import check_batches, check_key, check_not_forked, check_restarts, num_steps_of
 from vijax.interrupt import interrupt_flag
 from vijax.loader import Loader, as_loader
-from vijax.loop import run_chunk, stacked
+from vijax.loop import run_chunk, runs_of_one_shape, stacked
 from vijax.restarts import Many, best, many, of_run
 from vijax.result import Fit
 from vijax.start import copied, start
@@ -140,7 +141,7 @@ def fit(
     check_not_forked()
     check_key(key)
     key_init, key_run, seed = keys.of_run(key)
-    loader = as_loader(data, alg.spec.model, batch_size, int(seed), alg.spec.num_parts)
+    loader = as_loader(data, alg.spec.model, batch_size, int(seed), alg.spec.num_parts, alg.spec.lazy)
     total = num_steps_of(num_epochs, num_steps, loader)
     check_restarts(restarts, state)
     check_batches(alg, loader, total)
@@ -216,7 +217,8 @@ class _Chunks:
             return
         batches = self.loader.batches(start, self.total)
         for count in self._counts(start):
-            yield jax.device_put(stacked(batches, self.length, count)), count
+            for alike in runs_of_one_shape(itertools.islice(batches, count)):
+                yield jax.device_put(stacked(iter(alike), self.length, len(alike))), len(alike)
 
     def _counts(self, first: int) -> Iterator[int]:
         """How many steps each chunk has."""

@@ -40,9 +40,9 @@ def penalty_of(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""
     def penalty(theta: PyTree) -> Float[Array, ""]:
         return spec.penalty(state.posterior, with_points(spec.model, state.hyper, theta))
 
-    if spec.penalty_every == 1:
+    if spec.lazy or spec.penalty_every == 1:  # of a lazy step the gradient alone is read
         return jax.value_and_grad(penalty)(theta)
-    due = state.step % spec.penalty_every == 0
+    due = state.step % (spec.penalty_every or 1) == 0
     return jax.lax.cond(due, lambda: penalty(theta), lambda: state.penalty), theta
 
 

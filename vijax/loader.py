@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 
 from vijax.arrays import check_finite, check_lengths, check_numbers
 from vijax.batch import Minibatch, one_group
+from vijax.lazy import renumbered
 from vijax.model import Model
 
 
@@ -96,6 +97,7 @@ class CorpusLoader:
     batch_size: int
     seed: int
     is_fixed: bool = False  # the same batches in every pass, in another order
+    by_word: int | None = None  # V, where the ids of a batch are to count its own words
 
     @property
     def num_groups(self) -> int:
@@ -117,10 +119,28 @@ class CorpusLoader:
         from vijax.data import minibatches
 
         stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
+        if self.by_word is not None:
+            return self._by_word(stream, self.by_word)
         if not self.is_fixed:
             return iter(stream)
         hands = stream.deal(0)
         return (self._part(stream, hands, step) for step in range(start, stop))
+
+    def _by_word(self, stream: Any, vocab_size: int) -> Iterator[Minibatch]:
+        """Batches with ids of their own, padded to one number of words wherever they have no more than that. It is a
+        matter of corpus, batch size and seed alone, so that a run may go on anywhere."""
+        size = min(vocab_size, -(-int(1.03 * max(self.words_of_batches())) // 16) * 16)
+        return (renumbered(batch, vocab_size, size) for batch in stream)
+
+    def words_of_batches(self) -> list[int]:
+        """How many different words there are in each of some batches of the first pass."""
+        from vijax.data import minibatches
+
+        stream, vocab_size = minibatches(self.corpus, self.batch_size, self.seed), self.corpus.vocab_size
+        hands = stream.deal(0)
+        some = range(0, stream.per_epoch, -(-stream.per_epoch // LOOKED_AT))
+        batches = (renumbered(stream.gather([hand[i] for hand in hands]), vocab_size) for i in some)
+        return [int(np.sum(np.asarray(batch.words) < vocab_size)) for batch in batches]
 
     def _part(self, stream: Any, hands: list[np.ndarray], step: int) -> Minibatch:
         epoch, place = divmod(step, self.steps_per_epoch)
@@ -128,12 +148,18 @@ class CorpusLoader:
         return stream.gather([hand[part] for hand in hands])._replace(part=part)
 
 
+LOOKED_AT = 8
+"""Batches by whose numbers of words the others are padded."""
+
+
 def order_of_parts(seed: int, epoch: int, num_parts: int) -> np.ndarray:
     """In which order a pass visits the parts of a data set."""
     return np.random.default_rng([seed, epoch, num_parts]).permutation(num_parts).astype(np.int32)
 
 
-def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_parts: int | None = None) -> Loader:
+def as_loader(
+    data: Any, model: Model, batch_size: int | None, seed: int, num_parts: int | None = None, by_word: bool = False
+) -> Loader:
     """A loader of anything the model can read.
 
     Args:
@@ -143,6 +169,7 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
       batch_size: groups a step; None takes the whole set.
       seed: of the order of the batches.
       num_parts: cut the data into so many batches once for all; None deals them anew in every pass.
+      by_word: of models of documents, the word ids of each batch count its own words (`Minibatch.words`).
 
     Raises:
       ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
@@ -159,7 +186,8 @@ def as_loader(data: Any, model: Model, batch_size: int | None, seed: int, num_pa
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.documents.vocab_size)
         size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
-        return CorpusLoader(corpus, size or corpus.num_documents, seed, is_fixed=num_parts is not None)
+        own = model.documents.vocab_size if by_word else None
+        return CorpusLoader(corpus, size or corpus.num_documents, seed, num_parts is not None, own)
     if model.one_group:
         data = one_group(data)
     check_numbers(data)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -70,6 +71,12 @@ def _chunk(
     shapes = jax.eval_shape(one, state, jnp.int32(0))[1]
     infos = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), shapes)
     return jax.lax.fori_loop(0, num_steps, body, (state, infos))
+
+
+def runs_of_one_shape(batches: Iterable[Minibatch]) -> Iterator[list[Minibatch]]:
+    """Batches in their order, those that follow each other and are of one shape together."""
+    for _, alike in itertools.groupby(batches, lambda batch: [np.shape(leaf) for leaf in jax.tree.leaves(batch)]):
+        yield list(alike)
 
 
 def stacked(batches: Iterator[Minibatch], length: int, count: int) -> PyTree:

@@ -16,6 +16,7 @@ from vijax.batch import Minibatch
 from vijax.checks import require_integers
 from vijax.families import Family, Point, Product
 from vijax.families.base import as_array
+from vijax.families.by_word import dense
 from vijax.inferred import inferred, locals_of, shares_of
 from vijax.state import State
 from vijax.status import skipped_text
@@ -44,7 +45,7 @@ class Fit(NamedTuple):
     @property
     def posterior(self) -> Product:
         """q of the globals, by variable name."""
-        return self.state.posterior
+        return dense(self.state.posterior)
 
     @property
     def num_skipped(self) -> int:

@@ -35,13 +35,14 @@ class Spec(NamedTuple):
     step_size: StepSize
     ramp: Ramp
     learn: tuple[str, ...]
-    penalty_every: int
+    penalty_every: int | None
     num_groups: float | None
     full_data: bool
     sequential: bool
     num_parts: int | None
     average_after: int | None
     warm_starts: bool
+    lazy: bool
     axis: Axis
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.app.assemble import batch_size, fingerprint, load_data, make_algorithm
+from vijax.app.assemble import batch_size, fingerprint, load_data, make_algorithm, settled
 from vijax.app.config import load_config, schema
 from vijax.app.documents import read_for
 from vijax.app.listing import Data
@@ -35,6 +35,35 @@ def test_every_algorithm_with_every_estep_is_made(tmp_path, algorithm, estep):
     state = jax.eval_shape(made.init, jax.random.key(0))
     assert state.posterior["topics"].concentration.shape == (2, 5)
     assert type(made.spec.estep).__name__.lower() == estep.replace("_", "")
+
+
+def sparse(num_words):
+    """A thousand documents of three words each."""
+    counts = np.zeros((1000, num_words), int)
+    rng = np.random.default_rng(0)
+    for row in counts:
+        row[rng.choice(num_words, 3, replace=False)] = 1
+    return Data(Corpus.from_counts(counts, [f"w{i}" for i in range(num_words)]), None)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "num_words", "lazy"),
+    [
+        ((), 5000, True),  # at most 768 words in a batch of 256
+        ((), 600, False),
+        (("fit.batch_size=50",), 600, True),
+        (("algorithm.name=svi",), 5000, True),
+        (("algorithm.name=ssvi",), 5000, False),
+        (("algorithm.name=cavi",), 5000, False),
+        (('model.learn=["eta"]',), 5000, False),
+        (("algorithm.lazy=false",), 5000, False),
+    ],
+)
+def test_steps_are_lazy_where_that_gains(tmp_path, overrides, num_words, lazy):
+    data = sparse(num_words)
+    chosen = settled(config(tmp_path, "num_topics=2", *overrides), data)
+    assert chosen.algorithm.lazy is lazy
+    assert make_algorithm(chosen, data).spec.lazy is lazy
 
 
 def test_settings_reach_what_they_are_of(tmp_path):

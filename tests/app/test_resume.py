@@ -116,6 +116,19 @@ def test_locals_that_are_remembered_go_on_too(config, tmp_path):
     assert left(tmp_path / "half")[0] == left(tmp_path / "whole")[0]
 
 
+def test_lazy_steps_go_on_too(config, tmp_path):
+    """The posterior that is written is the plain one."""
+    for name, epochs in (("whole", 6), ("half", 3)):
+        lazy = ["--set", "algorithm.name=ssvi_a", "algorithm.lazy=true", f"num_epochs={epochs}"]
+        assert main(["fit", str(config), "--out", str(tmp_path / name), *lazy]) == 0
+    path = tmp_path / "half" / "config.toml"
+    path.write_text(path.read_text().replace("num_epochs = 3", "num_epochs = 6"))
+    assert main(["resume", str(tmp_path / "half")]) == 0
+    assert left(tmp_path / "half")[0] == left(tmp_path / "whole")[0]
+    with np.load(tmp_path / "whole" / "posterior.npz") as arrays:
+        assert "topics/concentration" in arrays.files
+
+
 def test_a_corrupt_checkpoint_is_reported_and_the_one_before_gives_the_same_end(config, unbroken, tmp_path, capsys):
     out = tmp_path / "run"
     assert fit(config, out, 15) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from typing import Any
 
@@ -15,11 +16,13 @@ from vijax.app.config import Config
 from vijax.app.listing import Data
 from vijax.app.options import chosen
 from vijax.app.sections import ProximalAlgorithm
-from vijax.loader import as_loader
+from vijax.loader import CorpusLoader, as_loader
 from vijax.restarts import many
 
 WHOLE = ("em", "map", "cavi")
 """Algorithms whose steps are of size one unless a schedule is given."""
+LAZY = ("svi", "ssvi_a")
+"""Algorithms whose steps may be lazy."""
 FULL_DATA = (*WHOLE, "pg_svi")
 """Algorithms that take the whole data set at each step unless a batch size is given."""
 
@@ -35,6 +38,27 @@ def fingerprint(config: Config, data: Data) -> str:
     for piece in config.listing.source.digest(data):
         digest.update(piece)
     return digest.hexdigest()
+
+
+def settled(config: Config, data: Data) -> Config:
+    """The configuration, with what was left to the data decided: steps are lazy where that gains, as
+    `algorithm.lazy`."""
+    algorithm: Any = config.algorithm
+    if not config.listing.reads_documents or getattr(algorithm, "lazy", True) is not None:
+        return config
+    size = batch_size(config, num_groups(config, data))
+    lazy = algorithm.name in LAZY and size is not None and _by_word(config, data)
+    if lazy and size is not None:
+        loader = CorpusLoader(data.train, size, 0, by_word=data.train.vocab_size)
+        lazy = max(loader.words_of_batches()) < data.train.vocab_size / 2
+    return dataclasses.replace(config, algorithm=dataclasses.replace(algorithm, lazy=lazy))
+
+
+def _by_word(config: Config, data: Data) -> bool:
+    """Whether it is a model of topics by word whose concentrations are given."""
+    documents = config.listing.build(config.model, data).documents
+    learnt = getattr(config.model, "learn", ())
+    return documents is not None and bool(documents.by_word) and not set(documents.by_word.values()) & set(learnt)
 
 
 def make_algorithm(config: Config, data: Data) -> Algorithm:
@@ -54,6 +78,8 @@ def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         arguments["points"] = config.points
     if config.warm_starts:
         arguments["warm_starts"] = True
+    if getattr(config, "lazy", None):
+        arguments["lazy"] = True
     return getattr(algorithms, config.name)(model, **arguments, **_own(config))
 
 

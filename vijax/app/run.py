@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from vijax import checkpoint, metrics
-from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups, state_like
+from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups, settled, state_like
 from vijax.app.claim import claimed, locked, unwritable
 from vijax.app.config import Config, ConfigError
 from vijax.app.documents import DOCUMENTS
@@ -73,6 +73,7 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) 
     config = _absolute(config)
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
         data = _read(config, say)
+        config = settled(config, data)
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
             _check_beforehand(config, algorithm, data)

@@ -14,6 +14,7 @@ from vijax import checkpoint
 from vijax.app import blocks
 from vijax.app.config import ConfigError
 from vijax.app.run_folder import read_json, write_json
+from vijax.families.by_word import dense
 from vijax.files import write_atomically
 from vijax.result import Fit
 
@@ -105,8 +106,8 @@ def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
     """Natural parameters by variable and name (topics/concentration), and the hyperparameters as they stand."""
     arrays = {
         f"{name}/{field.name}": np.asarray(getattr(family, field.name))
-        for name, family in state.posterior.items()
-        for field in dataclasses.fields(family)
+        for name, family in dense(state.posterior).items()
+        for field in dataclasses.fields(family)  # type: ignore[arg-type]
         if not field.metadata.get("context")
     }
     return arrays | {f"hyper/{name}": np.asarray(value) for name, value in state.hyper.items()}

@@ -149,6 +149,9 @@ DAMPING: Any = (
     "ssvi: weight of V, 0 (as ssvi_a) to 1 (undamped)",
     Check(lambda x: 0 <= x <= 1, "a number from 0 to 1"),
 )
+LAZY: Any = (
+    "svi, ssvi_a: steps that cost what the words of their batch do; unset: where a batch holds less than half of all",
+)
 WARM: Any = ("begin the E-step of each document (row, sequence) where it ended when it was last seen",)
 
 
@@ -160,6 +163,7 @@ class DocumentAlgorithm:
     ramp: float | None = setting(None, *RAMP)
     damping: float | None = setting(None, *DAMPING)
     warm_starts: bool = setting(False, *WARM)
+    lazy: bool | None = setting(None, *LAZY)
     estep: DocumentEstep = section(DocumentEstep)
     step_size: StepSizeConfig = section(StepSizeConfig)
 

@@ -27,10 +27,10 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.compiler import quick_jit
-from vijax.documents import OfDocuments
+from vijax.documents import OfDocuments, word_prior
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
-from vijax.families import Dirichlet, NormalWishart, Product
+from vijax.families import NormalWishart, Product
 from vijax.families.base import as_float, positive_and_finite
 from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
@@ -93,8 +93,7 @@ def ctm(
     default = esteps.proximal_gradient() if estep is None else estep
 
     def prior(hyper: Hyper) -> Product:
-        rows = jnp.broadcast_to(hyper["eta"], (num_topics, vocab_size))
-        return Product({"logits": logits, "topics": Dirichlet(rows)})
+        return Product({"logits": logits, "topics": word_prior(hyper["eta"], num_topics, vocab_size)})
 
     return Model(
         {"eta": eta},
@@ -102,7 +101,11 @@ def ctm(
         functools.partial(_local_elbo, num_samples, seed),
         functools.partial(start, num_topics),
         default,
-        documents=OfDocuments(int(vocab_size), lambda stats, local, key: expected_shares(stats["logits"], local, key)),
+        documents=OfDocuments(
+            int(vocab_size),
+            lambda stats, local, key: expected_shares(stats["logits"], local, key),
+            by_word={"topics": "eta"},
+        ),
         score=functools.partial(_completion_score, default),
         init_local=lambda hyper, batch: tuple(
             _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data

@@ -28,7 +28,7 @@ from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
-from vijax.documents import OfDocuments
+from vijax.documents import OfDocuments, word_prior
 from vijax.estep import Locals
 from vijax.estep.mean_field import cold
 from vijax.families import Dirichlet, Point, Product
@@ -76,8 +76,7 @@ def lda(
     }
 
     def prior(hyper: Hyper) -> Product:
-        rows = jnp.broadcast_to(hyper["eta"], (num_topics, vocab_size))
-        return Product({"topics": Dirichlet(rows)})
+        return Product({"topics": word_prior(hyper["eta"], num_topics, vocab_size)})
 
     bound = functools.partial(_local_elbo, num_topics)
     return Model(
@@ -86,12 +85,18 @@ def lda(
         bound,
         near_uniform,
         estep or esteps.mean_field(),
-        documents=OfDocuments(int(vocab_size), lambda stats, gamma, key: gamma / jnp.sum(gamma, axis=1, keepdims=True)),
+        documents=OfDocuments(int(vocab_size), _shares, by_word={"topics": "eta"}),
         score=completion_score,
         init_local=functools.partial(_cold, num_topics),
         is_linear=True,
         solved_by=esteps.MixedMembership,
     )
+
+
+def _shares(stats: Any, gamma: Float[Array, "docs K"], key: PRNGKeyArray) -> Float[Array, "docs K"]:
+    """Means of the documents' Dirichlets."""
+    del stats, key
+    return gamma / jnp.sum(gamma, axis=1, keepdims=True)
 
 
 def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:

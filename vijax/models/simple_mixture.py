@@ -18,7 +18,7 @@ from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
 from vijax.checks import require_integers, require_positive
 from vijax.chunks import merge_chunks, split_chunks
-from vijax.documents import OfDocuments
+from vijax.documents import OfDocuments, word_prior
 from vijax.families import Dirichlet, Product
 from vijax.gather import docs_per_chunk, sum_over_rows
 from vijax.model import Hyper, LocalElbo, Model
@@ -53,8 +53,8 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
     require_positive(alpha=alpha, eta=eta)
 
     def prior(hyper: Hyper) -> Product:
-        topics = jnp.broadcast_to(hyper["eta"], (num_topics, vocab_size))
-        return Product({"topics": Dirichlet(topics), "weights": Dirichlet(jnp.full(num_topics, hyper["alpha"]))})
+        topics = word_prior(hyper["eta"], num_topics, vocab_size)
+        return Product({"topics": topics, "weights": Dirichlet(jnp.full(num_topics, hyper["alpha"]))})
 
     def start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         return prior.replace(near_uniform(hyper, key, prior, batch))
@@ -64,7 +64,7 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
         prior=prior,
         local_elbo=_local_elbo,
         init=start,
-        documents=OfDocuments(int(vocab_size), lambda stats, classes, key: classes),
+        documents=OfDocuments(int(vocab_size), lambda stats, classes, key: classes, by_word={"topics": "eta"}),
     )
 
 

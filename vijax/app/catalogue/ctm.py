@@ -14,7 +14,7 @@ from vijax.app.blocks import Block, Heat, Table
 from vijax.app.documents import DOCUMENTS
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import Chooser, Option
-from vijax.app.sections import DAMPING, RAMP, WARM, Name, StepSizeConfig
+from vijax.app.sections import DAMPING, LAZY, RAMP, WARM, Name, StepSizeConfig
 from vijax.app.topics import topics_block
 from vijax.app.typed_toml import FRACTION, POSITIVE, at_least, section, setting
 
@@ -65,6 +65,7 @@ class CtmAlgorithm:
     ramp: float | None = setting(None, *RAMP)
     damping: float | None = setting(None, *DAMPING)
     warm_starts: bool = setting(False, *WARM)
+    lazy: bool | None = setting(None, *LAZY)
     estep: CtmEstep = section(CtmEstep)
     step_size: StepSizeConfig = section(StepSizeConfig)
 

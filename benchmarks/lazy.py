@@ -1,0 +1,95 @@
+"""What lazy steps save: documents per CPU second of dense and lazy algorithms, side by side.
+
+    python benchmarks/lazy.py [--words 7000 20000 100000 1000000] [--batch 256] [--topics 100] [--passes 3]
+
+Documents have 30 words, drawn by Zipf's law. Passes of both fits alternate in one process; the first, which compiles,
+is left out. The machine's other work counts for nothing in CPU seconds, but for what it takes of the caches: look at
+the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+import vijax as vi
+
+KEY = jax.random.key(0)
+LENGTH = 30
+DENSE_BELOW = 5e7
+"""Numbers in the topics from which the dense algorithm is left out: a step would take seconds."""
+
+
+def documents(vocab_size: int, number: int) -> vi.data.Corpus:
+    """Bags of words by Zipf's law (Mandelbrot's, whose most frequent words are less so)."""
+    rng = np.random.default_rng(0)
+    weights = 1.0 / (np.arange(vocab_size) + 10.0)
+    words = rng.choice(vocab_size, (number, LENGTH), p=weights / weights.sum()).astype(np.int32)
+    words.sort(axis=1)
+    new = np.diff(words, axis=1, prepend=-1) != 0
+    starts = np.flatnonzero(new)
+    counts = np.diff(starts, append=new.size)
+    ends = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
+    return vi.data.Corpus(ends, words[new], counts, vocab_size=vocab_size)
+
+
+class Passes:
+    """A fit that goes on pass by pass, and the CPU seconds of each."""
+
+    def __init__(self, alg: Any, corpus: Any, batch_size: int):
+        self.alg, self.corpus, self.batch_size = alg, corpus, batch_size
+        self.state: Any = None
+        self.seconds: list[float] = []
+
+    def go_on(self) -> None:
+        """One more."""
+        steps = (0 if self.state is None else int(self.state.step)) + round(self.corpus.num_documents / self.batch_size)
+        begin = time.process_time()
+        fit = vi.fit(self.alg, self.corpus, num_steps=steps, batch_size=self.batch_size, key=KEY, state=self.state)
+        self.state = jax.block_until_ready(fit.state)
+        self.seconds.append(time.process_time() - begin)
+
+    @property
+    def rate(self) -> float:
+        """Documents per CPU second, of the best pass but the first."""
+        return self.corpus.num_documents / min(self.seconds[1:])
+
+
+def main() -> None:
+    """A table."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--words", type=int, nargs="+", default=[7_000, 20_000, 100_000, 1_000_000])
+    p.add_argument("--batch", type=int, default=256)
+    p.add_argument("--topics", type=int, default=100)
+    p.add_argument("--passes", type=int, default=3)
+    p.add_argument("--documents", type=int, default=12_800)
+    p.add_argument("--rows", nargs="+", default=["ssvi_a", "svi"])
+    a = p.parse_args()
+    print(f"K = {a.topics}, batches of {a.batch}; documents per CPU second\n")
+    print("| V | row | dense | lazy | ratio |\n|---|---|---|---|---|")
+    for size in a.words:
+        corpus = documents(size, a.documents)
+        for row in a.rows:
+            estep = vi.estep.cvb0() if row == "ssvi_a" else vi.estep.mean_field()
+            model = vi.models.lda(a.topics, size, 0.1, 0.1, estep=estep)
+            make = getattr(vi, row)
+            kinds = [True] if size * a.topics > DENSE_BELOW else [False, True]
+            runs = {lazy: Passes(make(model, lazy=lazy), corpus, a.batch) for lazy in kinds}
+            for _ in range(a.passes + 1):
+                for run in runs.values():
+                    run.go_on()
+            lazy = runs[True].rate
+            dense = (
+                f"{runs[False].rate:,.0f} | {lazy:,.0f} | {lazy / runs[False].rate:.1f}"
+                if False in runs
+                else f" | {lazy:,.0f} | "
+            )
+            print(f"| {size:,} | {row} | {dense} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

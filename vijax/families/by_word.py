@@ -1,0 +1,218 @@
+"""Dirichlet rows stored so that a step which touches few of their columns costs those columns.
+
+    lambda_kv = eta_v + S a_vk,     Lambda_k = sum_v lambda_kv
+
+A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves the form as it is: S' = (1 - rho) S, and a
+changes only where the message m is not zero. Laws that involve few columns W need only these and one number for all
+others: by the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lambda_W, Lambda - sum_W lambda_W).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from vijax.families.base import Family
+from vijax.families.dirichlet import Dirichlet, DirichletStats
+from vijax.families.product import Product
+from vijax.tree import register
+
+FOLD_BELOW = 1e-12
+"""Of S: entries of a stay below 1e12 times those of lambda."""
+PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class DirichletByWord(Family):
+    """K Dirichlets over V words, as `vijax.compose(lazy=True)` keeps them. Whatever is asked of it is asked of
+    `dense()`, which computes all K x V concentrations; a step asks for `columns`.
+
+    Attributes:
+      entries: a, word by word, so that what is known of a word lies together.
+      scale: S.
+      base: eta, of all words alike or one of each.
+      totals: Lambda.
+
+    >>> q = DirichletByWord.of(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
+    >>> q.mean().round(3).tolist()
+    [[0.125, 0.625, 0.25]]
+    >>> q.columns(jnp.array([1, 3])).concentration.tolist()
+    [[2.5, 0.75, 0.75]]
+    """
+
+    entries: Float[Array, "v k"]
+    scale: Float[Array, ""]
+    base: Float[Array, ""] | Float[Array, " v"]
+    totals: Float[Array, " k"]
+
+    Stats: ClassVar[type[tuple]] = DirichletStats
+    event_ndims: ClassVar[tuple[int, ...]] = (1,)
+
+    @classmethod
+    def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
+        """The same law."""
+        entries = (q.concentration - base).T
+        return cls(entries, jnp.ones((), entries.dtype), base.astype(entries.dtype), jnp.sum(q.concentration, axis=1))
+
+    # --- what a step reads and writes -------------------------------------------------------------------------
+    def columns(self, words: Int[Array, " w"]) -> Dirichlet:
+        """The law of the shares of some words, and of all others together.
+
+        Args:
+          words: ids, all different and increasing; those from V on are padding.
+
+        Returns:
+          A Dirichlet of batch shape (K,) over w + 1 components, or w = V of them. The padding and the last component
+          stand for equal parts of all other words together.
+        """
+        known = words < self.entries.shape[0]
+        base = _at(self.base, words)
+        entries = self.entries.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
+        lam = jnp.where(known[:, None], base[:, None] + self.scale * entries, 0.0)
+        least = _rest_of(self.base, base, known, len(self.entries))
+        # Where the words hold nearly all there is, the difference may cancel.
+        rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), least)
+        return Dirichlet(_with_rest(lam, known, rest, len(self.entries)).T)
+
+    def moved(self, words: Int[Array, " w"], to: Dirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
+        """After a step.
+
+        Args:
+          words: as in `columns`.
+          to: where it led.
+          kept: 1 - rho, by how much it shrank lambda - eta of the other words; 1 where it was not taken.
+          ok: whether it was.
+        """
+        scale = self.scale * kept
+        entries, scale = jax.lax.while_loop(  # at most once; a loop, for its arrays stay where they are
+            lambda x: x[1] < FOLD_BELOW, lambda x: (x[0] * x[1], jnp.ones_like(x[1])), (self.entries, scale)
+        )
+        lam = to.concentration.T[: words.size]
+        new = (lam - _at(self.base, words)[:, None]) / scale
+        at = jnp.where(ok, words, words + len(self.entries))
+        entries = entries.at[at].set(new, mode="drop", **PROMISED)
+        return dataclasses.replace(self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=1))
+
+    def summed(self) -> Self:
+        """With totals that are summed anew over all words."""
+        base = _total(self.base, len(self.entries))
+        return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
+
+    # --- the law: that of `dense()` ---------------------------------------------------------------------------
+    def dense(self) -> Dirichlet:
+        """All concentrations."""
+        return Dirichlet(self.base + self.scale * self.entries.T)
+
+    @property
+    def concentration(self) -> Float[Array, "k v"]:
+        """lambda."""
+        return self.dense().concentration
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """(K,)."""
+        return self.totals.shape
+
+    def log_normalizer(self) -> Float[Array, " k"]:
+        """See `Dirichlet`, and so of all that follow."""
+        return self.dense().log_normalizer()
+
+    def stats(self, x: Any) -> DirichletStats:
+        """log x."""
+        return self.dense().stats(x)
+
+    def expected_stats(self) -> DirichletStats:
+        """psi(lambda) - psi(Lambda)."""
+        return self.dense().expected_stats()
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape k v"]:
+        """x ~ q."""
+        return self.dense().sample(key, shape)
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
+        """log x of a draw."""
+        return self.dense().sample_stats(key, shape)
+
+    def mean(self) -> Float[Array, "k v"]:
+        """lambda / Lambda."""
+        return self.dense().mean()
+
+    def mode(self) -> Float[Array, "k v"]:
+        """See `Dirichlet.mode`."""
+        return self.dense().mode()
+
+    def entropy(self) -> Float[Array, " k"]:
+        """H[q]."""
+        return self.dense().entropy()
+
+    def kl(self, other: Any) -> Float[Array, " k"]:
+        """KL(self || other)."""
+        return self.dense().kl(other)
+
+    def log_prob(self, x: Float[Array, "k v"]) -> Float[Array, " k"]:
+        """log q(x)."""
+        return self.dense().log_prob(x)
+
+    def in_domain(self) -> Any:
+        """Of `dense()`."""
+        return self.dense().in_domain()
+
+    def flat(self) -> Any:
+        """Of `dense()`."""
+        return self.dense().flat()
+
+
+def prior_columns(
+    base: Float[Array, ""] | Float[Array, " v"], words: Int[Array, " w"], num_words: int
+) -> Float[Array, " columns"]:
+    """Of the prior, what `DirichletByWord.columns` is of the posterior: eta of each component, the same in all rows.
+
+    >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3).tolist()
+    [0.5, 0.5, 0.5]
+    """
+    known, here = words < num_words, _at(base, words)
+    rest = _rest_of(base, here, known, num_words)
+    return _with_rest(jnp.where(known, here, 0.0)[:, None], known, rest, num_words)[:, 0]
+
+
+def dense(posterior: Product) -> Product:
+    """With its Dirichlets by word as plain ones."""
+    found = {name: q.dense() for name, q in posterior.items() if isinstance(q, DirichletByWord)}
+    return posterior.replace(found) if found else posterior
+
+
+def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Product:
+    """With these of its Dirichlets by word."""
+    return posterior.replace({name: DirichletByWord.of(posterior[name], base) for name, base in bases.items()})  # type: ignore[arg-type]
+
+
+def _with_rest(lam: Array, known: Array, rest: Array, num_words: int) -> Array:
+    """Padding, and one more component where not all words are here, with equal parts of the rest."""
+    if len(lam) < num_words:
+        lam, known = jnp.pad(lam, ((0, 1), (0, 0))), jnp.pad(known, (0, 1))
+    parts = jnp.maximum(jnp.sum(~known), 1)
+    return jnp.where(known[:, None], lam, rest / parts)
+
+
+def _at(base: Array, words: Array) -> Array:
+    """eta of some words, anything of padding."""
+    if base.ndim == 0:
+        return jnp.broadcast_to(base, words.shape)
+    return base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
+
+
+def _total(base: Array, num_words: int) -> Array:
+    return base * num_words if base.ndim == 0 else jnp.sum(base)
+
+
+def _rest_of(base: Array, here: Array, known: Array, num_words: int) -> Array:
+    """eta summed over the words that are not here."""
+    if base.ndim == 0:
+        return base * (num_words - jnp.sum(known))
+    return jnp.maximum(jnp.sum(base) - jnp.sum(jnp.where(known, here, 0.0)), 0.0)

@@ -1,0 +1,187 @@
+"""A step that costs its batch: on the columns of the words that occur in it, and one more for all others.
+
+By the aggregation of the Dirichlet a posterior over V words, seen from a batch that holds W of them, is one over W + 1
+components (`vijax.families.by_word`), and so is its prior. A step of the same algorithm there moves the columns of the
+batch to where it would have moved them among all; the others shrink towards the prior by a factor that is known. So
+the step itself is the ordinary one: only what it is handed, and where the result is put, is said here.
+
+    mean field: the same numbers; SSVI-A: the same law, for a draw of the W columns is a draw of them among all.
+
+V of structured SVI moves all columns, those without a word in the batch by 1 / psi'(lambda): it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from vijax.batch import Minibatch
+from vijax.checks import require
+from vijax.estimand import distribution
+from vijax.estimator import mean_field, ssvi_a
+from vijax.families import Product
+from vijax.families.by_word import DirichletByWord, by_word, prior_columns
+from vijax.model import Hyper
+from vijax.spec import Spec
+from vijax.state import Info, Result, State
+from vijax.step_size import backtracking, by_share
+from vijax.update import kl
+
+PENALTY_SHARE = 20
+"""The penalty is of all K x V numbers. It is evaluated so seldom that it costs at most about one such part of the
+steps."""
+
+
+def stored(spec: Spec, hyper: Hyper, posterior: Product) -> Product:
+    """The posterior as such algorithms keep it."""
+    return by_word(posterior, {name: jnp.asarray(hyper[eta]) for name, eta in tables(spec).items()})
+
+
+def of_batch(spec: Spec, state: State, batch: Minibatch) -> State:
+    """The state as a batch sees it."""
+    words = _words(batch)
+    found: dict[str, Any] = {name: state.posterior[name] for name in tables(spec)}
+    hyper = {
+        eta: prior_columns(jnp.asarray(state.hyper[eta]), words, len(found[name].entries))
+        for name, eta in tables(spec).items()
+    }
+    columns = {name: q.columns(words) for name, q in found.items()}
+    return state._replace(posterior=state.posterior.replace(columns), hyper={**state.hyper, **hyper})
+
+
+def put_back(spec: Spec, whole: State, new: State, info: Info, batch: Minibatch) -> State:
+    """The whole state after a step of what the batch sees of it."""
+    ok = info.result == Result.OK
+    kept = jnp.where(ok, 1 - info.step_size, 1.0)
+    moved = {
+        name: whole.posterior[name].moved(_words(batch), new.posterior[name], kept, ok)  # type: ignore[attr-defined]
+        for name in tables(spec)
+    }
+    hyper = {name: whole.hyper[name] for name in tables(spec).values()}
+    return new._replace(posterior=new.posterior.replace(moved), hyper={**new.hyper, **hyper})
+
+
+def penalty(spec: Spec, state: State, batch: Minibatch) -> tuple[Float[Array, ""], State]:
+    """What the objective subtracts, as of when it was last evaluated; and the state, with totals that are then summed
+    anew, so that rounding errors do not add up."""
+    every = spec.penalty_every or _cadence(spec, state, batch)
+    names = list(tables(spec))
+
+    def anew() -> tuple[Array, list[Array]]:
+        tall = [state.posterior[name].summed().totals for name in names]  # type: ignore[attr-defined]
+        return spec.penalty(state.posterior, state.hyper).astype(state.penalty.dtype), tall
+
+    def as_it_was() -> tuple[Array, list[Array]]:
+        return state.penalty, [state.posterior[name].totals for name in names]  # type: ignore[attr-defined]
+
+    value, totals = jax.lax.cond(state.step % every == 0, anew, as_it_was)
+    summed = {name: _with_totals(state.posterior[name], t) for name, t in zip(names, totals, strict=True)}
+    return value, state._replace(posterior=state.posterior.replace(summed))
+
+
+def _with_totals(q: Any, totals: Array) -> DirichletByWord:
+    return DirichletByWord(q.entries, q.scale, q.base, totals)
+
+
+def _cadence(spec: Spec, state: State, batch: Minibatch) -> int:
+    """In steps: a matter of shapes."""
+    num_words = max(len(state.posterior[name].entries) for name in tables(spec))  # type: ignore[attr-defined]
+    return -(-PENALTY_SHARE * num_words // _words(batch).size)
+
+
+def tables(spec: Spec) -> dict[str, str]:
+    """The globals by word, and the hyperparameter of each."""
+    return {} if spec.model.documents is None else dict(spec.model.documents.by_word)
+
+
+def _words(batch: Minibatch) -> Array:
+    remedy = "vijax.fit gives them; in a loop of your own take vijax.lazy.renumbered(batch, vocab_size)."
+    require(batch.words is not None, "batch", "its own words, for a lazy algorithm", "none", remedy)
+    return jnp.asarray(batch.words)
+
+
+def check_lazy(spec: Spec) -> None:
+    """ValueError where a step would not cost less, or not be the same."""
+    if not spec.lazy:
+        return
+    remedy = "Leave lazy out."
+    expected = "a model of documents whose topics are Dirichlets over words: lda, ctm, simple_mixture"
+    require(tables(spec), "lazy", expected, "another", remedy)
+    for name in tables(spec):
+        whole = spec.estimand.of(name) == distribution()
+        require(whole, "lazy", f"a distribution of {name!r}", repr(spec.estimand.of(name)), remedy)
+        serves = isinstance(spec.estimator.of(name), mean_field | ssvi_a)
+        why = "Others move the columns of all words. Use vijax.svi or vijax.ssvi_a, or leave lazy out."
+        require(serves, "lazy", f"mean_field() or ssvi_a() for {name!r}", repr(spec.estimator.of(name)), why)
+        plain = spec.update.of(name) == kl()
+        require(plain, "lazy", f"kl() for {name!r}", repr(spec.update.of(name)), remedy)
+    fixed = not isinstance(spec.step_size, backtracking | by_share)
+    require(fixed, "lazy", "a schedule of step sizes", repr(spec.step_size), remedy)
+    learnt = sorted(set(tables(spec).values()) & set(spec.learn))
+    why = "Its gradient is the divergence of all topics, at every step. Leave lazy out."
+    require(not learnt, "lazy", "fixed concentrations of the topics", f"learn={learnt}", why)
+    for name, given in (("num_parts", spec.num_parts), ("average_after", spec.average_after), ("axis", spec.axis.name)):
+        require(given is None, "lazy", f"no {name} beside it", given, remedy)
+
+
+# --- on the host --------------------------------------------------------------------------------------------------
+def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Minibatch:
+    """A batch of documents whose word ids count its own words.
+
+    Args:
+      batch: documents as NumPy arrays.
+      vocab_size: V.
+      size: to how many its words are padded; None takes `padded_words` of their number. Where they are more than this,
+        that too.
+
+    Returns:
+      The batch, `Minibatch.words` being the ids as they were: different and increasing, padding V, V + 1, ...
+
+    >>> import numpy as np, vijax as vi
+    >>> corpus = vi.data.Corpus.from_counts(np.array([[0, 2, 0, 1], [0, 1, 0, 0]]))
+    >>> batch = renumbered(next(iter(vi.data.minibatches(corpus, 2, seed=0))), vocab_size=4, size=3)
+    >>> batch.words, batch.data[0].words
+    (array([1, 3, 4], dtype=int32), array([[0, 0],
+           [0, 1]], dtype=int32))
+    """
+    present = np.zeros(vocab_size, bool)
+    for documents in batch.data:
+        present[np.asarray(documents.words)[np.asarray(documents.counts) > 0]] = True
+    words = np.flatnonzero(present).astype(np.int32)
+    if size is None or len(words) > size:
+        size = padded_words(len(words), vocab_size)
+    place = np.zeros(vocab_size, np.int32)
+    place[words] = np.arange(len(words), dtype=np.int32)
+    data: PyTree = tuple(_with_words(documents, place) for documents in batch.data)
+    padding = vocab_size + np.arange(size - len(words), dtype=np.int32)
+    return batch._replace(data=data, words=np.concatenate([words, padding]))  # type: ignore[arg-type]
+
+
+def of_all_words(batch: Minibatch) -> Minibatch:
+    """The inverse: a batch whose ids count all words, as a model that starts from data reads them."""
+    if batch.words is None:
+        return batch
+    words = jnp.asarray(batch.words)
+    data: PyTree = tuple(
+        type(d)(jnp.where(jnp.asarray(d.counts) > 0, words[d.words], 0), d.counts, d.weights, d.max_tokens)
+        for d in batch.data
+    )
+    return batch._replace(data=data, words=None)
+
+
+def _with_words(documents: Any, place: np.ndarray) -> Any:
+    return type(documents)(place[documents.words], documents.counts, documents.weights, documents.max_tokens)
+
+
+def padded_words(count: int, vocab_size: int) -> int:
+    """To how many words a batch is padded, so that batches share programs: at most a sixteenth more.
+
+    >>> padded_words(1000, 5000), padded_words(4900, 5000)
+    (1024, 5000)
+    """
+    grain = max(16, 1 << max(0, count.bit_length() - 5))
+    return min(-(-count // grain) * grain, vocab_size)
