@@ -1,6 +1,7 @@
 """What lazy steps save: documents per CPU second of dense and lazy algorithms, side by side.
 
     python benchmarks/lazy.py [--words 7000 20000 100000 1000000] [--batch 256] [--topics 100] [--passes 3]
+    python benchmarks/lazy.py --words 20000 --topics 500 --batch 1024 --active 16 --rows ssvi_a
 
 Documents have 30 words, drawn by Zipf's law. Passes of both fits alternate in one process; the first, which compiles,
 is left out. The machine's other work counts for nothing in CPU seconds, but for what it takes of the caches: look at
@@ -68,27 +69,35 @@ def main() -> None:
     p.add_argument("--passes", type=int, default=3)
     p.add_argument("--documents", type=int, default=12_800)
     p.add_argument("--rows", nargs="+", default=["ssvi_a", "svi"])
+    p.add_argument("--active", type=int, help="topics of a document at most, as a third way")
     a = p.parse_args()
     print(f"K = {a.topics}, batches of {a.batch}; documents per CPU second\n")
-    print("| V | row | dense | lazy | ratio |\n|---|---|---|---|---|")
+    print("| V | row | dense | lazy | active topics | dense : lazy : active |\n|---|---|---|---|---|---|")
     for size in a.words:
         corpus = documents(size, a.documents)
         for row in a.rows:
-            estep = vi.estep.cvb0() if row == "ssvi_a" else vi.estep.mean_field()
-            model = vi.models.lda(a.topics, size, 0.1, 0.1, estep=estep)
-            make = getattr(vi, row)
-            kinds = [True] if size * a.topics > DENSE_BELOW else [False, True]
-            runs = {lazy: Passes(make(model, lazy=lazy), corpus, a.batch) for lazy in kinds}
+            runs = {name: Passes(alg, corpus, a.batch) for name, alg in ways(a, row, size).items()}
             for _ in range(a.passes + 1):
                 for run in runs.values():
                     run.go_on()
-            lazy = runs[True].rate
-            dense = (
-                f"{runs[False].rate:,.0f} | {lazy:,.0f} | {lazy / runs[False].rate:.1f}"
-                if False in runs
-                else f" | {lazy:,.0f} | "
-            )
-            print(f"| {size:,} | {row} | {dense} |", flush=True)
+            rates = [runs[name].rate if name in runs else None for name in ("dense", "lazy", "active")]
+            least = rates[0] or rates[1] or 1.0
+            shown = [f"{rate:,.0f}" if rate else "" for rate in rates]
+            ratio = " : ".join(f"{rate / least:.1f}" if rate else "-" for rate in rates)
+            print(f"| {size:,} | {row} | {' | '.join(shown)} | {ratio} |", flush=True)
+
+
+def ways(a: argparse.Namespace, row: str, vocab_size: int) -> dict[str, Any]:
+    """The algorithms to compare."""
+    estep = vi.estep.cvb0() if row == "ssvi_a" else vi.estep.mean_field()
+    model = vi.models.lda(a.topics, vocab_size, 0.1, 0.1, estep=estep)
+    make = getattr(vi, row)
+    made = {"dense": make(model), "lazy": make(model, lazy=True)}
+    if vocab_size * a.topics > DENSE_BELOW:
+        del made["dense"]
+    if a.active is not None:
+        made["active"] = make(model, lazy=True, active_topics=a.active)
+    return made
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ def compose(
     average_after: int | None = None,
     warm_starts: bool = False,
     lazy: bool = False,
+    active_topics: int | None = None,
     axis: str | None = None,
     name: str = "compose",
     **unknown: Any,
@@ -131,6 +132,10 @@ def compose(
         (`lda`, `ctm`, `simple_mixture`) by `svi`, and the same in law by `ssvi_a`. Worth it where a batch holds less
         than half of the vocabulary; figures are in benchmarks/README.md. Batches must say which words they hold, as
         those of `vijax.fit` do (`vijax.lazy.renumbered`). The state keeps a `vijax.families.by_word.DirichletByWord`.
+      active_topics: with `lazy`, hold each document of `lda` to so many topics at a step (Hughes and Sudderth 2016):
+        those to which a first round at the mean topics gives most of its words. Draws and messages are then of the
+        pairs of its words and these alone, and many topics cost no more than few. Exact where it is K.
+        `Info.left_out` says what share of the words that first round gave to other topics.
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
         key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
         gradients or messages, and counts over it. What it returns is the same on every device, but for
@@ -181,6 +186,7 @@ def compose(
         average_after=average_after,
         warm_starts=warm_starts,
         lazy=lazy,
+        active_topics=active_topics,
         axis=Axis(axis),
     )
     check_parts(spec)
@@ -265,8 +271,9 @@ class _Step(_OfChoices):
         if not spec.lazy:
             return self._taken(key, state, batch)
         penalty, whole = by_words.penalty(spec, state, batch)
-        new, info = self._taken(key, by_words.of_batch(spec, whole, batch), batch, penalty)
-        return by_words.put_back(spec, whole, new, info, batch), info
+        seen = by_words.of_batch(spec, whole, batch)
+        new, info = self._taken(key, seen.state, seen.batch, penalty)
+        return by_words.put_back(spec, whole, new, info, seen), info
 
     def _taken(
         self, key: PRNGKeyArray, state: State, batch: Minibatch, known: Float[Array, ""] | None = None
@@ -340,4 +347,5 @@ def _info(moved: Moved, penalty: Array, non_finite: Array, ok: Array, bad_group:
         bad_group=bad_group,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
         num_words=said.num_words,
+        left_out=said.left_out,
     )

@@ -28,6 +28,7 @@ class Minibatch(NamedTuple):
         `Documents`. None where that is not known.
       words: of documents whose word ids count the batch's own words, which these are among all; different and
         increasing, those from V on padding (`compose(lazy=True)`). None where ids count all words.
+      active: of each of the `Documents`, the topics that it may use (`compose(active_topics=...)`): set by the step.
     """
 
     data: PyTree
@@ -37,6 +38,21 @@ class Minibatch(NamedTuple):
     part: Int[Array, ""] | np.integer | int | None = None
     rows: PyTree = None
     words: Int[Array, " words"] | None = None
+    active: tuple[Active, ...] | None = None
+
+
+class Active(NamedTuple):
+    """The topics that a step lets the documents of one `Documents` use.
+
+    Attributes:
+      topics: which.
+      places: of each slot, where its pairs (word, topic) are among those of the batch.
+      left_out: the share of a document's words that a first round gave to other topics.
+    """
+
+    topics: Int[Array, "docs active"]
+    places: Int[Array, "docs slots active"]
+    left_out: Float[Array, " docs"]
 
 
 @register

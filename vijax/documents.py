@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from vijax.families import Dirichlet
+from vijax.families import Dirichlet, Family
 
 
 class OfDocuments(NamedTuple):
@@ -23,17 +23,24 @@ class OfDocuments(NamedTuple):
         its own words alone; and, of each, the hyperparameter that is its prior's concentration, a scalar or (V,). The
         model's prior and bound take any number of columns: as many as the hyperparameter has. Needed for
         `compose(lazy=True)`.
+      choose: (hyper, topics' means by word, `Documents`, L) -> L topics of each document that it is likely to use, and
+        the share of its words that others have; None of models whose bound does not read `Minibatch.active`. With these
+        the statistics of the one global by word are those of pairs (`vijax.families.by_pair`).
     """
 
     vocab_size: int
     shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
     by_word: Mapping[str, str] = types.MappingProxyType({})
+    choose: Callable[..., tuple[Int[Array, "docs active"], Float[Array, " docs"]]] | None = None
 
 
-def word_prior(eta: Float[Array, ""] | Float[Array, " words"], num_topics: int, vocab_size: int) -> Dirichlet:
-    """The prior of K topics over V words; over as many as `eta` has, where that is one of each.
+def word_prior(eta: Any, num_topics: int, vocab_size: int) -> Any:
+    """The prior of K topics over V words; over as many as `eta` has, where that is one of each. What a batch sees of
+    the prior is that itself.
 
     >>> word_prior(jnp.asarray(0.5), 2, 3).concentration.shape
     (2, 3)
     """
+    if isinstance(eta, Family):
+        return eta
     return Dirichlet(jnp.broadcast_to(eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.size(eta))))

@@ -12,18 +12,20 @@ V of structured SVI moves all columns, those without a word in the batch by 1 / 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
-from vijax.batch import Minibatch
-from vijax.checks import require
+from vijax.batch import Active, Documents, Minibatch
+from vijax.checks import require, require_integers
 from vijax.estimand import distribution
 from vijax.estimator import mean_field, ssvi_a
 from vijax.families import Product
+from vijax.families.by_pair import distinct
 from vijax.families.by_word import DirichletByWord, by_word, prior_columns
 from vijax.model import Hyper
 from vijax.spec import Spec
@@ -41,8 +43,22 @@ def stored(spec: Spec, hyper: Hyper, posterior: Product) -> Product:
     return by_word(posterior, {name: jnp.asarray(hyper[eta]) for name, eta in tables(spec).items()})
 
 
-def of_batch(spec: Spec, state: State, batch: Minibatch) -> State:
+class Seen(NamedTuple):
+    """Attributes:
+    state: as a batch sees it.
+    batch: what is then to be read.
+    pairs: of the global by word, which are seen, where not all of a word's are.
+    """
+
+    state: State
+    batch: Minibatch
+    pairs: Int[Array, " pairs"] | None = None
+
+
+def of_batch(spec: Spec, state: State, batch: Minibatch) -> Seen:
     """The state as a batch sees it."""
+    if spec.active_topics is not None:
+        return _of_pairs(spec, state, batch, spec.active_topics)
     words = _words(batch)
     found: dict[str, Any] = {name: state.posterior[name] for name in tables(spec)}
     hyper = {
@@ -50,19 +66,48 @@ def of_batch(spec: Spec, state: State, batch: Minibatch) -> State:
         for name, eta in tables(spec).items()
     }
     columns = {name: q.columns(words) for name, q in found.items()}
-    return state._replace(posterior=state.posterior.replace(columns), hyper={**state.hyper, **hyper})
+    return Seen(_replaced(state, columns, hyper), batch)
 
 
-def put_back(spec: Spec, whole: State, new: State, info: Info, batch: Minibatch) -> State:
+def _of_pairs(spec: Spec, state: State, batch: Minibatch, most: int) -> Seen:
+    """Of each word, of the topics alone that its documents may use."""
+    ((name, eta),) = tables(spec).items()
+    q: Any = state.posterior[name]
+    assert spec.model.documents is not None
+    assert spec.model.documents.choose is not None
+    words, num_topics = _words(batch), q.totals.size
+    means = q.of_words(words) / q.totals
+    chosen = [spec.model.documents.choose(state.hyper, means, docs, min(most, num_topics)) for docs in batch.data]
+    given = [_ids(docs, topics, means.shape) for docs, (topics, _) in zip(batch.data, chosen, strict=True)]
+    found = distinct(given, means.size, min(means.size, sum(ids.size for ids in given)))
+    own, prior = q.pairs(words, found.ids)
+    active = tuple(Active(t, at, out) for (t, out), at in zip(chosen, found.places, strict=True))
+    return Seen(_replaced(state, {name: own}, {eta: prior}), batch._replace(active=active), found.ids)
+
+
+def _ids(docs: Documents, topics: Int[Array, "docs active"], shape: tuple[int, int]) -> Int[Array, ...]:
+    """Of the pairs of each slot and active topic, among all of this shape; none of empty slots."""
+    ids = jnp.asarray(docs.words)[:, :, None] * shape[1] + topics[:, None, :]
+    return jnp.where(jnp.asarray(docs.counts)[:, :, None] > 0, ids, shape[0] * shape[1])
+
+
+def _replaced(state: State, posterior: Mapping[str, Any], hyper: Hyper) -> State:
+    return state._replace(posterior=state.posterior.replace(posterior), hyper={**state.hyper, **hyper})
+
+
+def put_back(spec: Spec, whole: State, new: State, info: Info, seen: Seen) -> State:
     """The whole state after a step of what the batch sees of it."""
-    ok = info.result == Result.OK
+    ok, words = info.result == Result.OK, _words(seen.batch)
     kept = jnp.where(ok, 1 - info.step_size, 1.0)
-    moved = {
-        name: whole.posterior[name].moved(_words(batch), new.posterior[name], kept, ok)  # type: ignore[attr-defined]
-        for name in tables(spec)
-    }
+
+    def moved(q: Any, to: Any) -> DirichletByWord:
+        if seen.pairs is None:
+            return q.moved(words, to, kept, ok)
+        return q.moved_pairs(words, seen.pairs, to, kept, ok)
+
+    moved_all = {name: moved(whole.posterior[name], new.posterior[name]) for name in tables(spec)}
     hyper = {name: whole.hyper[name] for name in tables(spec).values()}
-    return new._replace(posterior=new.posterior.replace(moved), hyper={**new.hyper, **hyper})
+    return new._replace(posterior=new.posterior.replace(moved_all), hyper={**new.hyper, **hyper})
 
 
 def penalty(spec: Spec, state: State, batch: Minibatch) -> tuple[Float[Array, ""], State]:
@@ -106,9 +151,10 @@ def _words(batch: Minibatch) -> Array:
 
 def check_lazy(spec: Spec) -> None:
     """ValueError where a step would not cost less, or not be the same."""
-    if not spec.lazy:
-        return
     remedy = "Leave lazy out."
+    if not spec.lazy:
+        require(spec.active_topics is None, "active_topics", "none without lazy=True", spec.active_topics)
+        return
     expected = "a model of documents whose topics are Dirichlets over words: lda, ctm, simple_mixture"
     require(tables(spec), "lazy", expected, "another", remedy)
     for name in tables(spec):
@@ -126,6 +172,20 @@ def check_lazy(spec: Spec) -> None:
     require(not learnt, "lazy", "fixed concentrations of the topics", f"learn={learnt}", why)
     for name, given in (("num_parts", spec.num_parts), ("average_after", spec.average_after), ("axis", spec.axis.name)):
         require(given is None, "lazy", f"no {name} beside it", given, remedy)
+    _check_active(spec)
+
+
+def _check_active(spec: Spec) -> None:
+    """ValueError where documents cannot be held to some of the topics."""
+    if spec.active_topics is None:
+        return
+    require_integers(active_topics=spec.active_topics)
+    documents = spec.model.documents
+    able = documents is not None and documents.choose is not None
+    require(able, "active_topics", "vijax.models.lda", "another model", "Leave active_topics out.")
+    alike = np.ndim(spec.model.hyper["alpha"]) == 0
+    require(alike, "active_topics", "one alpha for all topics", "one of each", "Leave active_topics out.")
+    require(not spec.warm_starts, "active_topics", "no warm_starts beside it", "both", "Leave one of them out.")
 
 
 # --- on the host --------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ class Spec(NamedTuple):
     average_after: int | None
     warm_starts: bool
     lazy: bool
+    active_topics: int | None
     axis: Axis
 
     def __repr__(self) -> str:

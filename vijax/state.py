@@ -84,6 +84,8 @@ class Info(NamedTuple):
         the batch says which it is; -1 if there is none, or the batch is of documents.
       result: a `Result` code.
       num_words: tokens in the batch, of models of documents.
+      left_out: the share of them that a first round gave to topics which the step then left out
+        (`compose(active_topics=...)`).
     """
 
     elbo: Float[Array, ""]
@@ -98,6 +100,7 @@ class Info(NamedTuple):
     bad_group: Int[Array, ""]
     result: Int[Array, ""]
     num_words: Float[Array, ""] | None = None
+    left_out: Float[Array, ""] | None = None
 
 
 # --- counting ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family
+from vijax.families.by_pair import DirichletOfPairs
 from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.product import Product
 from vijax.tree import register
@@ -58,7 +59,9 @@ class DirichletByWord(Family):
     def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
         """The same law."""
         entries = (q.concentration - base).T
-        return cls(entries, jnp.ones((), entries.dtype), base.astype(entries.dtype), jnp.sum(q.concentration, axis=1))
+        return cls(
+            entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), jnp.sum(q.concentration, axis=1)
+        )
 
     # --- what a step reads and writes -------------------------------------------------------------------------
     def columns(self, words: Int[Array, " w"]) -> Dirichlet:
@@ -72,13 +75,17 @@ class DirichletByWord(Family):
           stand for equal parts of all other words together.
         """
         known = words < self.entries.shape[0]
-        base = _at(self.base, words)
-        entries = self.entries.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
-        lam = jnp.where(known[:, None], base[:, None] + self.scale * entries, 0.0)
-        least = _rest_of(self.base, base, known, len(self.entries))
+        lam = self.of_words(words)
+        least = _rest_of(self.base, _at(self.base, words), known, len(self.entries))
         # Where the words hold nearly all there is, the difference may cancel.
         rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), least)
         return Dirichlet(_with_rest(lam, known, rest, len(self.entries)).T)
+
+    def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
+        """Their concentrations; 0 of padding."""
+        entries = self.entries.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
+        known = words < self.entries.shape[0]
+        return jnp.where(known[:, None], _at(self.base, words)[:, None] + self.scale * entries, 0.0)
 
     def moved(self, words: Int[Array, " w"], to: Dirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
         """After a step.
@@ -89,15 +96,64 @@ class DirichletByWord(Family):
           kept: 1 - rho, by how much it shrank lambda - eta of the other words; 1 where it was not taken.
           ok: whether it was.
         """
-        scale = self.scale * kept
-        entries, scale = jax.lax.while_loop(  # at most once; a loop, for its arrays stay where they are
-            lambda x: x[1] < FOLD_BELOW, lambda x: (x[0] * x[1], jnp.ones_like(x[1])), (self.entries, scale)
-        )
+        entries, scale = self._shrunk(kept)
         lam = to.concentration.T[: words.size]
         new = (lam - _at(self.base, words)[:, None]) / scale
         at = jnp.where(ok, words, words + len(self.entries))
         entries = entries.at[at].set(new, mode="drop", **PROMISED)
         return dataclasses.replace(self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=1))
+
+    def pairs(self, words: Int[Array, " w"], ids: Int[Array, " p"]) -> tuple[DirichletOfPairs, DirichletOfPairs]:
+        """The law of the shares of some pairs (word, topic), and of all other words of each topic together; and the
+        prior's.
+
+        Args:
+          words: as in `columns`.
+          ids: i K + k of the pair of `words[i]` and topic k; all different, those from w K on padding.
+        """
+        num_words, num_topics = self.entries.shape
+        word, topic, base = self._of_pairs(words, ids)
+        known = topic < num_topics
+        entries = self.entries.at[word, topic].get(mode="fill", fill_value=0.0)
+        seen = DirichletOfPairs(base + self.scale * entries, jnp.zeros(num_topics, base.dtype), topic)
+        if self.base.ndim == 0:
+            rest = self.base * (num_words - seen.with_naturals((known.astype(base.dtype), seen.rest)).totals())
+        else:
+            rest = jnp.sum(self.base) - seen.with_naturals((base, seen.rest)).totals()
+        # Where a topic's pairs are all words there is no rest: a share that is as good as none.
+        rest = jnp.maximum(rest, jnp.finfo(base.dtype).tiny ** 0.5)
+        left = jnp.maximum(self.totals - seen.totals(), rest)
+        return seen.with_naturals((seen.pairs, left)), seen.with_naturals((base, rest))
+
+    def moved_pairs(
+        self,
+        words: Int[Array, " w"],
+        ids: Int[Array, " p"],
+        to: DirichletOfPairs,
+        kept: Float[Array, ""],
+        ok: Bool[Array, ""],
+    ) -> Self:
+        """After a step of `pairs`; see `moved`."""
+        entries, scale = self._shrunk(kept)
+        word, topic, base = self._of_pairs(words, ids)
+        at = jnp.where(ok, word, len(entries))
+        entries = entries.at[at, topic].set((to.pairs - base) / scale, mode="drop")
+        return dataclasses.replace(self, entries=entries, scale=scale, totals=to.totals())
+
+    def _of_pairs(self, words: Array, ids: Array) -> tuple[Array, Array, Array]:
+        """Word, topic and eta of each; V, K and 1 of padding."""
+        num_words, num_topics = self.entries.shape
+        known = ids < words.size * num_topics
+        word = jnp.where(known, words.at[ids // num_topics].get(mode="clip"), num_words)
+        topic = jnp.where(known, ids % num_topics, num_topics)
+        base = self.base if self.base.ndim == 0 else self.base.at[word].get(mode="clip")
+        return word, topic, jnp.where(known, base, 1.0)
+
+    def _shrunk(self, kept: Float[Array, ""]) -> tuple[Array, Array]:
+        """a and S after a step."""
+        return jax.lax.while_loop(  # at most once; a loop, for its arrays stay where they are
+            lambda x: x[1] < FOLD_BELOW, lambda x: (x[0] * x[1], jnp.ones_like(x[1])), (self.entries, self.scale * kept)
+        )
 
     def summed(self) -> Self:
         """With totals that are summed anew over all words."""

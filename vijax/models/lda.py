@@ -35,10 +35,7 @@ from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float, positive_and_finite
 from vijax.gather import sum_over_rows
 from vijax.model import Estimates, Hyper, LocalElbo, Model
-
-# exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a float32 can see, and
-# denormals, which slow every later product, never arise.
-_LOG_FLOOR = -69.0
+from vijax.models import active_topics
 
 
 @by_value
@@ -85,7 +82,7 @@ def lda(
         bound,
         near_uniform,
         estep or esteps.mean_field(),
-        documents=OfDocuments(int(vocab_size), _shares, by_word={"topics": "eta"}),
+        documents=OfDocuments(int(vocab_size), _shares, {"topics": "eta"}, active_topics.choose),
         score=completion_score,
         init_local=functools.partial(_cold, num_topics),
         is_linear=True,
@@ -154,6 +151,8 @@ def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array,
 def _local_elbo(
     num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
+    if batch.active is not None:
+        return active_topics.bound(num_topics, hyper, stats["topics"].pairs, batch, key, estep)
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     table, log_scale = likelihood_table(stats["topics"].log)
     starts = batch.local or (None,) * len(batch.data)
@@ -178,7 +177,7 @@ def _local_elbo(
 def likelihood_table(log_beta: Float[Array, "K V"]) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
     """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of that maximum."""
     log_scale = jax.lax.stop_gradient(jnp.max(log_beta, axis=0))
-    return jnp.exp(jnp.maximum(log_beta - log_scale, _LOG_FLOOR)).T, log_scale
+    return jnp.exp(jnp.maximum(log_beta - log_scale, active_topics.LOG_FLOOR)).T, log_scale
 
 
 def _chunk_likelihood(

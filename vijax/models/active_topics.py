@@ -1,0 +1,130 @@
+"""LDA whose documents are held to few topics: the E-step and the bound cost L topics a document, not K.
+
+Hughes and Sudderth 2016 ("Fast learning of clusters and topics via sparse posteriors"). Given its L topics, q(theta_d)
+is Dirichlet with gamma_dk = alpha for all others, of which only the sum matters: KL(q || p) is that of the aggregated
+Dirichlets (gamma of the L, (K - L) alpha), for what is left of both is the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.batch import Active, Documents, Minibatch
+from vijax.chunks import merge_chunks, split_chunks
+from vijax.families import Dirichlet
+from vijax.families.special import digamma
+from vijax.gather import docs_per_chunk, sum_over_rows
+from vijax.model import Hyper, LocalElbo
+
+LOG_FLOOR = -69.0
+"""exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a float32 can see, and
+denormals, which slow every later product, never arise."""
+
+
+def choose(
+    hyper: Hyper, means: Float[Array, "words topics"], docs: Documents, most: int
+) -> tuple[Int[Array, "docs active"], Float[Array, " docs"]]:
+    """The topics to which a round of mean field at the mean topics gives most of each document, and the share of its
+    words that it gives to others.
+
+    The round begins at the words' own responsibilities. No draw is looked at.
+    """
+    shares = means / jnp.maximum(jnp.sum(means, axis=1, keepdims=True), jnp.finfo(means.dtype).tiny)
+    alpha = jnp.asarray(hyper["alpha"], means.dtype)
+
+    def some(chunk: Documents) -> tuple[Array, Array]:
+        counts = chunk.counts.astype(means.dtype)
+        rows = shares.at[chunk.words].get(mode="promise_in_bounds")
+        weights = alpha + jnp.einsum("dnk,dn->dk", rows, counts, precision="highest")
+        level = jnp.maximum(jnp.einsum("dnk,dk->dn", rows, weights, precision="highest"), 1e-30)
+        found = weights * jnp.einsum("dnk,dn->dk", rows, counts / level, precision="highest")
+        kept, topics = jax.lax.top_k(found, most)
+        return topics, jnp.sum(found, axis=1) - jnp.sum(kept, axis=1)
+
+    per_chunk = docs_per_chunk(docs.words.shape[1], means.shape[1], cache_bytes=2**18)
+    topics, left = jax.lax.map(some, split_chunks(docs, per_chunk))
+    topics, left = merge_chunks((topics, left), docs.weights.shape[0])
+    return topics, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(docs.counts, axis=1), 1)
+
+
+class _Chunk(NamedTuple):
+    """Documents, and where the pairs of their slots are, in one pytree for `sum_over_rows`."""
+
+    documents: Documents
+    places: Int[Array, "docs slots active"]
+
+    @property
+    def words(self) -> Array:
+        """What the table is looked up by."""
+        return self.places
+
+
+def bound(
+    num_topics: int, hyper: Hyper, log_topics: Float[Array, " pairs"], batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
+    """Of documents with active topics; `log_topics` are log beta of the batch's pairs."""
+    active: tuple[Active, ...] = batch.active or ()
+    most = active[0].topics.shape[1]
+    alpha = jnp.broadcast_to(hyper["alpha"], (most,))
+    if hasattr(estep, "tol"):  # of the mean over all topics, of which those left out do not change
+        estep = dataclasses.replace(estep, tol=estep.tol * num_topics / most)
+    size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], most)
+    chunks = [split_chunks(_Chunk(d, a.places), size(d)) for d, a in zip(batch.data, active, strict=True)]
+    total, aux = sum_over_rows(
+        functools.partial(_chunk_bound, estep, num_topics), log_topics, jax.lax.stop_gradient(alpha), chunks, key
+    )
+    sizes = [docs.weights.shape[0] for docs in batch.data]
+    bounds, gammas = zip(*(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True)
+    others = functools.partial(_with_rest, hyper["alpha"], num_topics - most)
+    kl = others(jnp.concatenate(gammas)).kl(others(jnp.broadcast_to(alpha, (sum(sizes), most))))
+    divergence = jnp.split(kl, np.cumsum(sizes)[:-1])
+    total -= sum(jnp.vdot(docs.weights, d) for docs, d in zip(batch.data, divergence, strict=True))
+    per_group = tuple(jax.lax.stop_gradient(b - d) for b, d in zip(bounds, divergence, strict=True))
+    num_words = sum(jnp.sum(docs.counts) for docs in batch.data)
+    left = sum(jnp.vdot(jnp.sum(d.counts, axis=1), a.left_out) for d, a in zip(batch.data, active, strict=True))
+    return LocalElbo(
+        total,
+        sum(jnp.sum(docs.weights) for docs in batch.data),  # type: ignore[arg-type]
+        per_group,
+        gammas,
+        num_words,  # type: ignore[arg-type]
+        left_out=left / jnp.maximum(num_words, 1),
+    )
+
+
+def _chunk_bound(
+    estep: Any, num_topics: int, log_rows: Float[Array, "D n L"], alpha: Float[Array, " L"], chunk: _Chunk, key: Any
+) -> tuple[Float[Array, ""], tuple[Array, Array]]:
+    """Total expected log likelihood of a chunk of documents, differentiable in log rows; that and gamma of each."""
+    docs, fixed = chunk.documents, jax.lax.stop_gradient(log_rows)
+    best = jnp.max(fixed, axis=2)
+    likelihood = jnp.exp(jnp.maximum(fixed - best[:, :, None], LOG_FLOOR))
+    found = estep.mixed_membership(likelihood, docs.counts, alpha, key, docs.max_tokens)
+    local = jax.lax.stop_gradient(found)
+    rest = (num_topics - alpha.size) * alpha[0]
+    weights = digamma(local.gamma) - digamma(jnp.sum(local.gamma, axis=1, keepdims=True) + rest)
+    largest = jnp.max(weights, axis=1, keepdims=True)
+    mixed = jnp.einsum("dnl,dl->dn", likelihood, jnp.exp(weights - largest), precision="highest")
+    known = docs.counts > 0
+    per_doc = jnp.sum(docs.counts * (jnp.log(jnp.where(known, mixed, 1.0)) + largest + best), axis=1)
+    tokens = local.token_topics
+    if tokens is None:  # the optimal ones
+        tokens = likelihood * jnp.exp(weights - largest)[:, None, :]
+        tokens = tokens * (docs.counts / jnp.where(known, mixed, 1.0))[:, :, None]
+    # Zero, whose gradient in log rows are the expected counts.
+    energy = jnp.sum(docs.weights[:, None, None] * tokens * (log_rows - fixed))
+    return jnp.vdot(docs.weights, per_doc) + energy, (per_doc, local.gamma)
+
+
+def _with_rest(alpha: Float[Array, ""], others: int, gamma: Float[Array, "docs active"]) -> Dirichlet:
+    """With the other topics as one more, where there are any."""
+    if others == 0:
+        return Dirichlet(gamma)
+    return Dirichlet(jnp.concatenate([gamma, jnp.broadcast_to(others * alpha, (len(gamma), 1))], axis=1))
