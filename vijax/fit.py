@@ -16,7 +16,14 @@ from jaxtyping import PRNGKeyArray
 
 from vijax import keys
 from vijax.algorithm import Algorithm, Info, State
-from vijax.fit_arguments import check_batches, check_key, check_not_forked, check_restarts, num_steps_of
+from vijax.fit_arguments import (
+    check_batches,
+    check_key,
+    check_not_forked,
+    check_restarts,
+    is_stochastic,
+    num_steps_of,
+)
 from vijax.interrupt import interrupt_flag
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, runs_of_one_shape, stacked
@@ -94,7 +101,8 @@ def fit(
       key: the run's randomness: where the state starts, the order of the batches, every draw.
       num_epochs: passes over the data (give this or `num_steps`).
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
-      batch_size: groups a step at most; None takes the whole data set at every step. A pass is cut evenly, into
+      batch_size: groups a step at most; None takes the whole data set at every step, but of documents 256 under rows
+        of many small steps (`svi`, `ssvi`, `ssvi_a`). A pass is cut evenly, into
         ceil(N / batch_size) batches that differ by one group at most (of documents, N / batch_size rounded): 1,605 in
         batches of 100 are 17 of 94 or 95.
       state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
@@ -141,7 +149,8 @@ def fit(
     check_not_forked()
     check_key(key)
     key_init, key_run, seed = keys.of_run(key)
-    loader = as_loader(data, alg.spec.model, batch_size, int(seed), alg.spec.num_parts, alg.spec.lazy)
+    spec = alg.spec
+    loader = as_loader(data, spec.model, batch_size, int(seed), spec.num_parts, spec.lazy, is_stochastic(spec))
     total = num_steps_of(num_epochs, num_steps, loader)
     check_restarts(restarts, state)
     check_batches(alg, loader, total)

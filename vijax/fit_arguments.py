@@ -14,6 +14,7 @@ from vijax.algorithm import Algorithm
 from vijax.checks import require, require_integers
 from vijax.loader import Loader
 from vijax.restarts import Many
+from vijax.spec import Spec
 from vijax.step_size import backtracking, by_share
 
 _process: int | None = None  # that of the first fit
@@ -36,6 +37,13 @@ def check_key(key: Any) -> None:
     typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
     require(typed or raw, "key", "a random key such as jax.random.key(0)", key)
+
+
+def is_stochastic(spec: Spec) -> bool:
+    """Whether an algorithm is one of many small steps: not all data at once, and steps that decrease."""
+    if spec.full_data or spec.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
+        return False
+    return bool(spec.step_size(np.asarray(1_000_000, np.int32)) < 1)  # type: ignore[arg-type]
 
 
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:

@@ -148,6 +148,8 @@ class CorpusLoader:
         return stream.gather([hand[part] for hand in hands])._replace(part=part)
 
 
+USUAL = 256
+"""Documents a step of stochastic algorithms where nothing is said: see benchmarks/README.md."""
 LOOKED_AT = 8
 """Batches by whose numbers of words the others are padded."""
 
@@ -158,7 +160,13 @@ def order_of_parts(seed: int, epoch: int, num_parts: int) -> np.ndarray:
 
 
 def as_loader(
-    data: Any, model: Model, batch_size: int | None, seed: int, num_parts: int | None = None, by_word: bool = False
+    data: Any,
+    model: Model,
+    batch_size: int | None,
+    seed: int,
+    num_parts: int | None = None,
+    by_word: bool = False,
+    stochastic: bool = False,
 ) -> Loader:
     """A loader of anything the model can read.
 
@@ -166,9 +174,10 @@ def as_loader(
       data: a `Loader`, whose batches are not looked at; a corpus or what `vijax.data.read` makes one of, for models of
         documents; else a pytree of arrays with one leading axis of groups, of a model of one group any arrays or None.
       model: whose data it is.
-      batch_size: groups a step; None takes the whole set.
+      batch_size: groups a step; None takes the whole set, or `USUAL` documents where it is `stochastic`.
       seed: of the order of the batches.
       num_parts: cut the data into so many batches once for all; None deals them anew in every pass.
+      stochastic: for an algorithm of many small steps.
       by_word: of models of documents, the word ids of each batch count its own words (`Minibatch.words`).
 
     Raises:
@@ -187,7 +196,8 @@ def as_loader(
         _check_words(corpus.vocab_size, model.documents.vocab_size)
         size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         own = model.documents.vocab_size if by_word else None
-        return CorpusLoader(corpus, size or corpus.num_documents, seed, num_parts is not None, own)
+        usual = min(USUAL, corpus.num_documents) if stochastic else corpus.num_documents
+        return CorpusLoader(corpus, size or usual, seed, num_parts is not None, own)
     if model.one_group:
         data = one_group(data)
     check_numbers(data)

@@ -16,7 +16,7 @@ from vijax.app.config import Config
 from vijax.app.listing import Data
 from vijax.app.options import chosen
 from vijax.app.sections import ProximalAlgorithm
-from vijax.loader import CorpusLoader, as_loader
+from vijax.loader import USUAL, CorpusLoader, as_loader
 from vijax.restarts import many
 
 WHOLE = ("em", "map", "cavi")
@@ -159,4 +159,4 @@ def batch_size(config: Config, total: int) -> int | None:
     if size is not None:
         _check_decreasing(config, size, total)
         return size
-    return None if config.algorithm.name in FULL_DATA else min(256, total)
+    return None if config.algorithm.name in FULL_DATA else min(USUAL, total)
