@@ -6,6 +6,7 @@ A listing makes blocks and draws nothing; each kind of block is drawn on the pag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ class Scatter(NamedTuple):
 
 class Intervals(NamedTuple):
     """A quantity a row, with its standard deviation; drawn with two of them on either side. The screen shows the first
-    `most` rows."""
+    `most` rows, none where a table beside it has them."""
 
     title: str
     labels: Sequence[str]
@@ -96,6 +97,18 @@ class Topics(NamedTuple):
 
 Block = Table | Lines | Scatter | Intervals | Heat | Strips | Topics
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Topics)}
+
+
+LONGEST_NAME = 60
+
+
+def file_name(block: Block) -> str:
+    """What the file of a block is called, without its ending: its title in small letters.
+
+    >>> file_name(Table("Classes of held-out rows", [], []))
+    'classes_of_held_out_rows'
+    """
+    return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -206,7 +219,7 @@ def _text(block: Block, most: int) -> str:
     if isinstance(block, Table):
         note = f"\n  {block.note}" if block.note else ""
         return f"{block.title}\n{_aligned(block.header, block.rows, most)}{note}"
-    if isinstance(block, Intervals):
+    if isinstance(block, Intervals) and block.most > 0:
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
         return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most))}"
     if isinstance(block, Heat) and len(block.columns) <= 12:

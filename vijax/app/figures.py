@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -15,8 +14,6 @@ from vijax.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")
 
-LONGEST_NAME = 60
-
 
 def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
     """Names of files and figures of the blocks that are drawn."""
@@ -27,8 +24,7 @@ def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
             yield "map", plots.topic_map(block.topics)
             yield "similarity", plots.topic_similarity(np.asarray(block.distances), block.topics)
         elif type(block) in DRAWN:
-            name = re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME]
-            yield name or type(block).__name__.lower(), DRAWN[type(block)](_plain(block))
+            yield blocks.file_name(block), DRAWN[type(block)](_plain(block))
 
 
 def _plain(block: Any) -> Any:

@@ -26,9 +26,13 @@ class Chooser:
 def chosen(section: Any, *arguments: Any, **named: Any) -> Any:
     """Calls the constructor that a section's `name` names with the arguments given and the settings that were set of
     those it takes."""
-    option = section.OPTIONS[section.name]
-    values = {name: getattr(section, name) for name in option.takes}
-    return option.make(*arguments, **named, **{name: value for name, value in values.items() if value is not None})
+    return section.OPTIONS[section.name].make(*arguments, **named, **settings_taken(section))
+
+
+def settings_taken(section: Any) -> dict[str, Any]:
+    """The settings that were set, of those that the chosen option takes."""
+    values = {name: getattr(section, name) for name in section.OPTIONS[section.name].takes}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_options(config: Any, entries: Mapping[str, Entry]) -> None:

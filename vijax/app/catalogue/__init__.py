@@ -3,6 +3,7 @@
 from vijax.app.catalogue import (
     ard_regression,
     ctm,
+    density,
     dp_mixture,
     factor_analysis,
     factorial_hmm,
@@ -37,6 +38,7 @@ LISTINGS: dict[str, Listing] = {
         gp.LISTING,
         linear_models.GLM,
         linear_models.LOGISTIC,
+        density.LISTING,
     )
 }
 """By `model.name`."""
