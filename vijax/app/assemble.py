@@ -12,9 +12,11 @@ import optax
 
 from vijax import algorithms, step_size
 from vijax.algorithm import Algorithm
+from vijax.app import networks
 from vijax.app.config import Config
 from vijax.app.density_algorithm import DensityAlgorithm
 from vijax.app.listing import Data
+from vijax.app.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.options import chosen
 from vijax.app.sections import ProximalAlgorithm
 from vijax.loader import as_loader
@@ -89,6 +91,8 @@ def _chosen(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
 MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
     ProximalAlgorithm: _proximal,
     DensityAlgorithm: _chosen,
+    AmortisedAlgorithm: networks.algorithm,
+    StructuredAlgorithm: networks.algorithm,
 }
 """How the sections [algorithm] are read; others as a row of `vijax.algorithms`."""
 

@@ -16,6 +16,8 @@ from vijax.app.catalogue import (
     mixture,
     plsa,
     state_space,
+    svae,
+    vae,
 )
 from vijax.app.listing import Listing
 
@@ -39,6 +41,8 @@ LISTINGS: dict[str, Listing] = {
         linear_models.GLM,
         linear_models.LOGISTIC,
         density.LISTING,
+        vae.LISTING,
+        svae.LISTING,
     )
 }
 """By `model.name`."""
