@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
+import vijax as vi
 from vijax.app import networks
-from vijax.app.assemble import load_data
+from vijax.app.assemble import load_data, make_algorithm
 from vijax.app.catalogue import vae
 from vijax.app.config import load_config
 from vijax.app.pages import read_run, restore
@@ -160,6 +161,7 @@ def test_the_score_is_the_bound_of_the_held_out_rows(bits):
             ["algorithm.estep.num_sweeps=3"],
             r"algorithm\.estep\.num_sweeps: not a setting of model\.name = .vae., but of ",
         ),
+        ("vae", ["estep.name=structured"], r'algorithm\.estep\.name: expected "amortised", got "structured"'),
         ("vae", ["data.group=bit1"], r"data\.group: vae reads rows one by one"),
         ("vae", ["data.hold_out=entries"], r'data\.hold_out: expected "rows" for vae'),
         ("vae", ["learning_rate=0"], r"algorithm\.learning_rate: expected above 0"),
@@ -184,11 +186,20 @@ def test_a_threshold_makes_bits_and_a_target_only_colours(folder, tmp_path):
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b,kind", comments="", fmt="%.6g")
     more = ["data.target=kind", "threshold=0.5", "image=[1,2]", "num_rows=none"]
     config = load_config(folder / "vae.toml", more, str(tmp_path / "rows.csv"))
+    load_config(folder / "vae.toml", ["observed.name=gaussian", "threshold=none"])  # unset, in so many words
     data = load_data(config)
     x = networks.arrange(data.train, config.model)
     assert data.names == ("a", "b")
     np.testing.assert_array_equal(x, data.train.x > 0.5)
     assert set(np.unique(data.train.y)) == {0, 1, 2}
+
+
+def test_the_order_of_the_bound_is_a_setting(folder):
+    """Of draws that are weighed against each other."""
+    config = load_config(folder / "vae.toml", ["algorithm.estep.num_samples=5", "algorithm.estep.alpha=0"])
+    made = make_algorithm(config, load_data(config)).spec.estep
+    assert made == vi.estep.amortised(5, objective=vi.objective.importance_weighted())
+    assert make_algorithm(load_config(folder / "vae.toml"), load_data(config)).spec.estep == vi.estep.amortised()
 
 
 def test_perceptrons_are_equal_by_value_and_start_from_their_seed():

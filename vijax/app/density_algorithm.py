@@ -15,6 +15,7 @@ from vijax.app.typed_toml import POSITIVE, ConfigError, at_least, setting
 from vijax.auto import MOST_FULL
 from vijax.guides import Guide
 from vijax.models.density import Density
+from vijax.objective import renyi
 
 GUIDES: dict[str, Callable[[], Guide]] = {"mean_field": guides.mean_field, "full_rank": guides.full_rank}
 
@@ -29,6 +30,10 @@ def _guide(name: str | None, rank: int | None) -> Guide | None:
 
 def _ngvi(model: Density, guide: str | None = None, rank: int | None = None, **choices: Any) -> Algorithm:
     return free_algorithms.ngvi(model, guide=_guide(guide, rank), **choices)
+
+
+def _advi(model: Density, alpha: float | None = None, **choices: Any) -> Algorithm:
+    return free_algorithms.advi(model, objective=None if alpha is None else renyi(alpha), **choices)
 
 
 def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
@@ -69,6 +74,7 @@ class DensityAlgorithm(Chooser):
     rank: int | None = setting(None, "guide low_rank, of advi: columns of the factor; unset: 10", at_least(1))
     num_samples: int | None = setting(None, "ngvi, advi, bbvi: draws a step; unset: 32, 1, 64", at_least(1))
     nats: float | None = setting(None, "ngvi: no step goes further than this; unset: 1", POSITIVE)
+    alpha: float | None = setting(None, "advi: order of the Renyi bound of its draws; 0 weighs them by importance")
     learning_rate: float | None = setting(None, "advi, bbvi: of Adam; unset: 0.01", POSITIVE)
     num_starts: int | None = setting(None, "auto: searches for modes, side by side; unset: 8", at_least(1))
     max_draws: int | None = setting(None, "auto: most fixed draws; unset: 2048", at_least(8))
@@ -78,6 +84,6 @@ class DensityAlgorithm(Chooser):
         "auto": Option(_ends_full, ("num_starts", "max_draws", "max_gradients")),
         "dadvi": Option(_ends_diagonal, ("num_draws",)),
         "ngvi": Option(_ngvi, ("guide", "rank", "num_samples", "nats")),
-        "advi": Option(_by_adam(free_algorithms.advi), ("guide", "rank", "num_samples", "learning_rate")),
+        "advi": Option(_by_adam(_advi), ("guide", "rank", "num_samples", "alpha", "learning_rate")),
         "bbvi": Option(_by_adam(free_algorithms.bbvi), ("guide", "rank", "num_samples", "learning_rate")),
     }

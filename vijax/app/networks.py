@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from vijax import estep, free_algorithms, models
+from vijax import estep, free_algorithms, models, objective
 from vijax.algorithm import Algorithm
 from vijax.app import views
 from vijax.app.blocks import Block, Images, Scatter, Table
@@ -177,6 +177,18 @@ SOURCE = TABLES._replace(check=check)
 
 
 # --- [algorithm] -----------------------------------------------------------------------------------------------------
+ALPHA = "order of the Renyi bound of several draws: 0 weighs them by importance; unset: the evidence lower bound"
+
+
+def of_order(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A constructor that takes an objective, by the order of its Renyi bound."""
+
+    def made(alpha: float | None = None, **settings: Any) -> Any:
+        return make(objective=None if alpha is None else objective.renyi(alpha), **settings)
+
+    return made
+
+
 @dataclasses.dataclass(frozen=True)
 class AmortisedEstep(Chooser):
     """[algorithm.estep]: how the encoder's answer becomes a bound."""
@@ -185,8 +197,9 @@ class AmortisedEstep(Chooser):
     num_samples: int | None = setting(None, "draws of each row's latents; unset: 1", at_least(1))
     closed_kl: bool | None = setting(None, "KL from the prior in closed form, with less noise; unset: true")
     refinements: int | None = setting(None, "ascent steps on each row's own latents; unset: 0", at_least(0))
+    alpha: float | None = setting(None, ALPHA)
     OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "amortised": Option(estep.amortised, ("num_samples", "closed_kl", "refinements"))
+        "amortised": Option(of_order(estep.amortised), ("num_samples", "closed_kl", "refinements", "alpha"))
     }
 
 
@@ -197,7 +210,10 @@ class StructuredEstep(Chooser):
     name: Literal["structured"] = setting("structured", "coordinate ascent from the encoder's potentials")
     num_sweeps: int | None = setting(None, "of coordinate ascent; unset: 10", at_least(1))
     num_samples: int | None = setting(None, "draws of each row's latents; unset: 1", at_least(1))
-    OPTIONS: ClassVar[Mapping[str, Option]] = {"structured": Option(estep.structured, ("num_sweeps", "num_samples"))}
+    alpha: float | None = setting(None, ALPHA)
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "structured": Option(of_order(estep.structured), ("num_sweeps", "num_samples", "alpha"))
+    }
 
 
 RATE: Any = (1e-3, "of Adam, for the networks", POSITIVE)

@@ -55,7 +55,7 @@ def _choosers(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _check_taken(key: str, entry: Entry, table: str, section: Any) -> None:
     name, options = key.rpartition(".")[2], section.OPTIONS
-    if name in options[section.name].takes:
+    if name in options[section.name].takes or getattr(section, name) is None:  # unset, in so many words
         return
     takes = ", ".join(options[section.name].takes) or "no settings"
     having = " or ".join(other for other, option in options.items() if name in option.takes)

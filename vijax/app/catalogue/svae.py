@@ -35,7 +35,7 @@ class Settings:
     latent_dim: int = setting(2, "latent variables of a row", at_least(1))
     concentration: float = setting(1.0, "of the weights' Dirichlet prior; below 1 unused components empty", POSITIVE)
     image: tuple[int, ...] = setting((), "height and width, where a row is an image: for pictures")
-    test_draws: int = setting(100, "draws of the bound that scores held-out rows", at_least(1))
+    test_draws: int = setting(100, "draws of the importance-weighted bound that scores held-out rows", at_least(1))
     networks: NetworksConfig = section(NetworksConfig)
     observed: ObservedConfig = section(ObservedConfig)
 
@@ -81,7 +81,8 @@ def score(seen: Seen) -> RowScore:
     model: Any = seen.fit.alg.spec.model
     draws = seen.settings.test_draws
     x = networks.arrange(seen.data.test, seen.settings)
-    return RowScore.of(model.bound(seen.fit, x, key=seen.key, num_samples=draws), "row", f"a bound by {draws} draws")
+    bound = model.bound(seen.fit, x, key=seen.key, num_samples=draws)
+    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -91,7 +92,10 @@ def describe(seen: Seen) -> list[Block]:
     labels, latents = np.asarray(local["z"].probs).argmax(1), np.asarray(local["u"].mean(), float)
     shown: list[Block] = [networks.size_table(seen), _components(seen, labels), networks.rebuilt(seen, x)]
     if seen.settings.image:
+        model: Any = seen.fit.alg.spec.model
+        made = [np.asarray(model.generate(seen.fit, seen.key, networks.NUM_SHOWN))]
         shown.append(_drawn_components(seen))
+        shown.append(networks.images(seen, "New images", [""], made, "What the decoder makes of draws of the mixture."))
     if x.shape[1] >= 2:
         shown.append(views.scatter("Clusters", x, seen.data.names, labels, note="Rows by their component."))
     plane = networks.plane_of_latents(latents, labels, "component")
