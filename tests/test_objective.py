@@ -10,6 +10,7 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from tests.models import test_structured_autoencoder as structured_models
+from tests.programs import compiled
 from vijax.batch import Minibatch
 from vijax.estimator.joint import estimate
 from vijax.objective import importance_weighted, renyi
@@ -213,6 +214,22 @@ def test_new_rows_have_the_moments_of_the_mixture():
     error = np.sqrt(np.diag(w @ cov @ w.T) / num)
     np.testing.assert_array_less(np.abs(made.mean(0) - w @ centre), 6 * error)
     np.testing.assert_allclose(np.cov(made.T), w @ cov @ w.T, atol=0.05 * np.abs(cov).max())
+
+
+def test_what_is_asked_again_compiles_nothing():
+    kind = structured_models.diagonal()
+    model, x = structured_models.structured(kind), structured_models.data(kind, 4)
+    start = vi.aevb(model).init(jax.random.key(0), Minibatch(jnp.asarray(x), None))
+    fit = vi.Fit(vi.aevb(model), start, {}, None)
+
+    def ask(seed):
+        model.generate(fit, jax.random.key(seed), 3)
+        model.bound(fit, x, key=jax.random.key(seed), num_samples=2)
+
+    ask(1)
+    before = compiled()
+    ask(2)
+    assert compiled() == before
 
 
 def test_what_is_refused():

@@ -199,6 +199,7 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(file, said, tmp_path, cap
         (["fit.convergence=1e-4"], "fit.convergence: not for algorithm.name = auto"),
         (["algorithm.name=dadvi", "batch_size=5"], "fit.batch_size: not for algorithm.name = dadvi"),
         (["learning_rate=0.1"], 'algorithm.name is "auto", which takes num_starts, max_draws, max_gradients'),
+        (["algorithm.name=ngvi", "alpha=0"], 'algorithm.name is "ngvi", which takes guide, rank, num_samples, nats'),
         (["algorithm.name=advi", "rank=3"], 'algorithm.rank: expected algorithm.guide = "low_rank" beside it'),
         (["data.group=in"], "data.group: a density knows the groups of its training rows alone"),
         (["data.hold_out=entries"], 'data.hold_out: expected "rows"'),

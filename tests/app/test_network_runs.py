@@ -162,6 +162,7 @@ def test_the_score_is_the_bound_of_the_held_out_rows(bits):
             r"algorithm\.estep\.num_sweeps: not a setting of model\.name = .vae., but of ",
         ),
         ("vae", ["estep.name=structured"], r'algorithm\.estep\.name: expected "amortised", got "structured"'),
+        ("vae", ["restarts=3"], r"fit\.restarts: expected 1 for networks"),
         ("vae", ["data.group=bit1"], r"data\.group: vae reads rows one by one"),
         ("vae", ["data.hold_out=entries"], r'data\.hold_out: expected "rows" for vae'),
         ("vae", ["learning_rate=0"], r"algorithm\.learning_rate: expected above 0"),

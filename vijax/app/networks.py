@@ -168,6 +168,9 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
         raise ConfigError(f"{origin}: data.group: {config.model.name} reads rows one by one, not groups of them")
     if given.hold_out == "entries":
         raise ConfigError(f'{origin}: data.hold_out: expected "rows" for {config.model.name}, which reads whole rows')
+    if config.fit.restarts > 1:
+        remedy = "runs from other starts differ in model.networks.seed"
+        raise ConfigError(f"{entries['fit.restarts'].origin}: fit.restarts: expected 1 for networks; {remedy}")
     if config.model.image and len(config.model.image) != 2:
         got = list(config.model.image)
         raise ConfigError(f"{entries['model.image'].origin}: model.image: expected [height, width], got {got}")
