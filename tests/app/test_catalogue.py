@@ -23,6 +23,14 @@ CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 FIRST = {load_config(path).model.name: path for path in reversed(CONFIGS)}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The list of Python files that may be executed is that of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VIJAX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Twenty documents of one length: texts of their own are too long for the fast suite."""
