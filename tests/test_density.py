@@ -272,3 +272,24 @@ def test_points_and_means_of_free_variables_are_refused():
         vi.advi(vi.models.lda(num_topics=2, vocab_size=5))
     with pytest.raises(ValueError, match=r"guide: expected one of vijax\.guides"):
         vi.advi(model, guide="full_rank")
+
+
+def test_other_groups_are_scored_by_their_predictive_density():
+    """Normal data of known variance: N(y; mean, 1 + variance), to the error of a thousand draws."""
+    from vijax.models.predictive_density import NUM_DRAWS
+
+    model = vi.density(
+        {"m": vi.free()}, log_prior=lambda v: norm.logpdf(v["m"], 0, 3), log_lik=lambda v, y: norm.logpdf(y, v["m"], 1)
+    )
+    state = vi.ngvi(model).init(KEY)
+    q = vi.MultivariateNormal.from_mean_cov(np.array([0.7]), np.array([[0.5]]))
+    fit = vi.Fit(vi.ngvi(model), state._replace(posterior=state.posterior.replace({"free": q})), {}, None)
+    y = np.array([-1.0, 0.5, 3.0], np.float32)
+    found = fit.score(y, key=KEY)
+    second = norm.pdf(y, 0.7, np.sqrt(0.5 + 0.5)) / np.sqrt(4 * np.pi)  # E[N(y; m, 1)^2], N^2 = N(., 1/2) / sqrt(4 pi)
+    first = norm.pdf(y, 0.7, np.sqrt(1.5))
+    error = np.sqrt((second / first**2 - 1) / NUM_DRAWS)
+    assert np.all(np.abs(found.log_densities - np.log(first)) < 5 * error)
+    assert found.mean == pytest.approx(found.log_densities.mean())
+    with pytest.raises(ValueError, match="no held-out score"):
+        vi.Fit(vi.ngvi(normal_target()), state, {}, None).score(y, key=KEY)

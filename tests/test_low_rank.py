@@ -184,7 +184,9 @@ def test_a_conjugate_global_is_served_too():
 # --- what is refused --------------------------------------------------------------------------------------------
 def test_updates_and_estimators_of_natural_parameters_are_refused():
     model = target(vi.guides.low_rank(1))
-    with pytest.raises(ValueError, match=r"estimator: expected vijax\.estimator\.reparameterised\(\) for 'free'.*advi"):
+    with pytest.raises(
+        ValueError, match=r"estimator: expected vijax\.estimator\.reparameterised\(\) or weighted\(\) for 'free'.*advi"
+    ):
         vi.ngvi(model)
     with pytest.raises(ValueError, match="estimator: expected"):
         vi.bbvi(model, guide=vi.guides.low_rank(1))

@@ -32,6 +32,7 @@ from vijax.choices import (
     check_names,
     check_of_sites,
     check_parts,
+    check_weighted,
     of_free,
 )
 from vijax.estimand import Estimand, distribution
@@ -160,6 +161,7 @@ def compose(
     estimators = per_variable("estimator", estimator, mean_field(), Estimator, "vijax.estimator")
     updates = per_variable("update", update, kl(), Update, "vijax.update")
     _check_variables(model, estimand=estimands, estimator=estimators, update=updates)
+    check_weighted(model, estimators)
     estimands, estimators, updates = of_free(model, estimands, estimators, updates)
     if not isinstance(step_size, backtracking | by_share):
         check_schedule(step_size, {choice.size for choice in updates.choices()})

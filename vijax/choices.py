@@ -12,7 +12,7 @@ from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient, Structured
 from vijax.estimand import Estimand, free_form
-from vijax.estimator import least_squares, mean_field, reparameterised, score_function
+from vijax.estimator import least_squares, mean_field, reparameterised, score_function, weighted
 from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable
@@ -114,16 +114,26 @@ def _of_no_exponential_family(
             estimators = estimators.replaced(name, estimator := reparameterised())
         if name not in dict(updates.named) and update == kl():
             updates = updates.replaced(name, update := descend())
-        expected = f"vijax.estimator.reparameterised() for {name!r}"
-        require(isinstance(estimator, reparameterised), "estimator", expected, repr(estimator), remedy)
+        expected = f"vijax.estimator.reparameterised() or weighted() for {name!r}"
+        require(isinstance(estimator, reparameterised | weighted), "estimator", expected, repr(estimator), remedy)
         expected = f"vijax.update.descend(optimizer) for {name!r}"
         moves = update.update if isinstance(update, within) else update
         require(isinstance(moves, descend), "update", expected, repr(update), remedy)
     return estimators, updates
 
 
-SERVE_FREE = (least_squares, reparameterised, score_function)
+SERVE_FREE = (least_squares, reparameterised, score_function, weighted)
 """Estimators that evaluate a bound at draws and assume nothing of it."""
+
+
+def check_weighted(model: Model, estimators: PerVariable[Any]) -> None:
+    """Raises ValueError where draws of what is no free variable are to be weighted: its prior is not in the bound."""
+    names = [name for name, choice in estimators.named if isinstance(choice, weighted) and name not in model.free]
+    every = isinstance(estimators.default, weighted) and set(jax.eval_shape(model.prior, dict(model.hyper))) - set(
+        model.free
+    )
+    remedy = "Give it by name, for the free variables alone: estimator={'free': vijax.estimator.weighted()}."
+    require(not names and not every, "estimator", "weighted() for free variables", names or sorted(every or ()), remedy)
 
 
 def check_estep(model: Model, estep: Any) -> None:

@@ -32,6 +32,11 @@ Gaussian processes and others, all of which the folder configs/ shows on data th
     vijax fit configs/gmm_full.toml --data flowers.csv --set num_components=3 standardise=true
     vijax fit configs/logistic_regression.toml --data patients.csv --set data.target=ill
 
+Any log density of your own, in a Python file, which is executed
+
+    vijax fit configs/density.toml
+    vijax fit configs/density.toml --data mine.csv --set model.file=mine.py data.target=y
+
 Then
 
     vijax summary runs/mine                       what was found, in words and numbers

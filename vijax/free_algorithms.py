@@ -13,10 +13,11 @@ from vijax import guides
 from vijax.algorithm import Algorithm, compose
 from vijax.checks import require
 from vijax.choices import check_model
-from vijax.estimator import Estimator, least_squares, mean_field, reparameterised, score_function
+from vijax.estimator import Estimator, least_squares, mean_field, reparameterised, score_function, weighted
 from vijax.guides import Guide
 from vijax.model import Model
 from vijax.models.density import Density
+from vijax.objective import check_objective, renyi
 from vijax.per_variable import PerVariable, per_variable
 from vijax.step_size import Schedule, constant, robbins_monro
 from vijax.update import Update, descend, kl, within
@@ -66,6 +67,7 @@ def advi(
     *,
     guide: Guide | None = None,
     num_samples: int = 1,
+    objective: renyi | None = None,
     optimizer: optax.GradientTransformation | None = None,
     **choices: Any,
 ) -> Algorithm:
@@ -78,6 +80,8 @@ def advi(
         densities, by mean and triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their
         strongest dependences.
       num_samples: draws a step.
+      objective: of several draws (`vijax.objective`), in the place of the evidence lower bound: with
+        `importance_weighted()` q is made to serve as a proposal, and covers more. See `vijax.estimator.weighted`.
       optimizer: None is Adam at rate 0.01. What rate is right depends on the scales of the posterior.
       **choices: the other arguments of `compose`.
 
@@ -92,7 +96,9 @@ def advi(
     """
     guide = guides.triangular() if guide == guides.full_rank() else guide
     model = _guided(model, guide, guides.mean_field())
-    choices["estimator"] = _estimators(choices, reparameterised(num_samples=num_samples))
+    check_objective(objective)
+    plain = reparameterised(num_samples=num_samples)
+    choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
     row = {"name": "advi", "update": descend(optimizer), "step_size": constant(), **choices}
     return compose(model, **row)
 
@@ -151,8 +157,9 @@ def aevb(
         `learn` says which.
       learning_rate: of Adam.
       optimizer: in its place.
-      estep: `vijax.estep.amortised(num_samples, closed_kl, refinements)` of `vae`, `vijax.estep.structured(num_sweeps,
-        num_samples)` of `svae`; None is the model's.
+      estep: `vijax.estep.amortised(num_samples, closed_kl, refinements, objective)` of `vae`,
+        `vijax.estep.structured(num_sweeps, num_samples, objective=)` of `svae`; None is the model's. With
+        `objective=vijax.objective.importance_weighted()` and some draws it is importance-weighted (Burda et al. 2016).
       **choices: the other arguments of `compose`.
 
     Raises:

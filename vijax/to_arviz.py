@@ -27,7 +27,7 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
     arviz = _arviz()
     model = fit.alg.spec.model
     if isinstance(model, Density):
-        draws, stats = _of_density(fit, model, key, num_draws, data)
+        draws, stats = draws_of_density(fit, model, key, num_draws, data)
     else:
         got = "data for a model in conjugate form"
         require(data is None, "data", "None", got, "lp and lq are of densities (vijax.density) alone.")
@@ -51,7 +51,7 @@ def _is_refactored(arviz: Any) -> bool:
     return int(arviz.__version__.partition(".")[0]) >= 1
 
 
-def _of_density(fit: Fit, model: Density, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
+def draws_of_density(fit: Fit, model: Density, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
     """Draws of the variables, with what is known of log p and log q at their free coordinates."""
     q, hyper = fit.posterior[Z], fit.state.hyper
     z, frame = q.sample(key, (num_draws,)), frame_of(hyper)

@@ -24,6 +24,7 @@ EXAMPLES = [
     blocks.Intervals("Bars", ["a", "b" * 40], [1.0, -2.0], [0.1, 0.0]),
     blocks.Heat("Matrix", ["r0", "r1"], ["c0", "c1", "c2"], np.array([[0.5, -1.0, 0.0], [2.0, np.nan, 1.0]])),
     blocks.Strips("Paths", ["s"], [[0, 0, 1, -1]]),
+    blocks.Images("Digits", ["data", "rebuilt"], [[[0.0, 1.0, 0.5, 0.5, 0.0, 1.0]]] * 2, 2, 3),
 ]
 
 
@@ -33,6 +34,7 @@ UNKNOWN = [  # of a posterior that is not finite
     blocks.Scatter("None", "x1", "x2", [np.nan, 1.0], [2.0, np.inf], [0, 1], [(0, [np.nan], [np.nan])]),
     blocks.Intervals("None", ["a", "b"], [np.nan, 1.0], [0.1, np.nan]),
     blocks.Heat("None", ["r"], ["c"], [[np.nan]]),
+    blocks.Images("None", ["r"], [[[np.nan, np.nan]]], 1, 2),
 ]
 
 

@@ -16,10 +16,19 @@ from vijax.app.assemble import FULL_DATA, load_data, make_algorithm, state_like
 from vijax.app.catalogue import LISTINGS
 from vijax.app.config import load_config
 from vijax.app.sections import DocumentData
+from vijax.app.user_code import named_at_fit
 from vijax.cli import main
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 FIRST = {load_config(path).model.name: path for path in reversed(CONFIGS)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The list of Python files that may be executed is that of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VIJAX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +61,7 @@ def short(path, corpus):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_configuration_makes_an_algorithm_for_its_data(path, corpus):
     overrides, data = short(path, corpus)
-    config = load_config(path, overrides, data)
+    config = named_at_fit(load_config(path, overrides, data))
     parts = load_data(config)
     state = state_like(config, make_algorithm(config, parts), parts)
     assert all(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(getattr(state, "posterior", ())))

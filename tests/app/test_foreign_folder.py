@@ -21,7 +21,7 @@ TAGS = {
     *("html", "head", "meta", "title", "style", "body", "main", "header", "h1", "h2", "h3", "p", "dl", "div", "dt"),
     *("dd", "small", "section", "svg", "line", "text", "path", "circle", "rect", "table", "thead", "tbody", "tr", "th"),
     *("td", "details", "summary", "pre", "footer", "a", "ol", "li", "span", "i", "b", "input", "article", "strong"),
-    "script",
+    *("script", "g"),
 }
 TOPICS = {
     "kind": "Topics",
@@ -45,6 +45,15 @@ BLOCKS = [
     },
     {"kind": "Intervals", "title": EVIL, "labels": [EVIL], "mean": [1.0], "deviation": [0.5], "note": EVIL, "most": 4},
     {"kind": "Heat", "title": EVIL, "rows": [EVIL], "columns": [EVIL], "values": [[0.5]], "note": EVIL},
+    {
+        "kind": "Images",
+        "title": EVIL,
+        "labels": [EVIL],
+        "images": [[[0.5, 1.0]]],
+        "height": 1,
+        "width": 2,
+        "note": EVIL,
+    },
     {"kind": "Strips", "title": EVIL, "labels": [EVIL], "states": [[0, 0, 1, -1]], "note": EVIL},
 ]
 RESULT = {"status": EVIL, "step": 2, "seconds": 1.5, "score": [-1.0, 0.1], "score_text": f"-1.0 nats per {EVIL}"}

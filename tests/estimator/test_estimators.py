@@ -19,6 +19,7 @@ ESTIMATORS = {
     "reparameterised": (vi.estimator.reparameterised(4), True),
     "sticking": (vi.estimator.reparameterised(4, sticking=True), True),
     "score_function": (vi.estimator.score_function(4), True),
+    "weighted": (vi.estimator.weighted(4, vi.objective.renyi(1.0)), True),
 }
 """A new estimator is one row: itself, and whether it is unbiased for bounds that are not linear."""
 

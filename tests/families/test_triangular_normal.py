@@ -20,7 +20,7 @@ def made(seed, dim=4):
 
 def cov_of(q):
     triangle = np.asarray(q.triangle, np.float64)
-    factor = np.tril(triangle, -1) + np.diag(np.exp(np.diag(triangle)))
+    factor = np.exp(np.diag(triangle))[:, None] * (np.tril(triangle, -1) + np.eye(len(triangle)))
     return factor @ factor.T
 
 

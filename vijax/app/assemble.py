@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,8 +13,11 @@ import optax
 
 from vijax import algorithms, step_size
 from vijax.algorithm import Algorithm
+from vijax.app import networks
 from vijax.app.config import Config
+from vijax.app.density_algorithm import DensityAlgorithm
 from vijax.app.listing import Data
+from vijax.app.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.options import chosen
 from vijax.app.sections import ProximalAlgorithm
 from vijax.loader import USUAL, CorpusLoader, as_loader
@@ -23,7 +27,7 @@ WHOLE = ("em", "map", "cavi")
 """Algorithms whose steps are of size one unless a schedule is given."""
 LAZY = ("svi", "ssvi_a")
 """Algorithms whose steps may be lazy."""
-FULL_DATA = (*WHOLE, "pg_svi")
+FULL_DATA = (*WHOLE, "pg_svi", "auto", "dadvi", "ngvi", "advi", "bbvi")
 """Algorithms that take the whole data set at each step unless a batch size is given."""
 
 
@@ -64,9 +68,7 @@ def _by_word(config: Config, data: Data) -> bool:
 def make_algorithm(config: Config, data: Data) -> Algorithm:
     """The algorithm that [model] and [algorithm] describe, for these data."""
     model, learn = config.listing.build(config.model, data), getattr(config.model, "learn", ())
-    if isinstance(config.algorithm, ProximalAlgorithm):
-        return _proximal(model, config.algorithm, learn)
-    return _composed(model, config.algorithm, learn)
+    return MAKERS.get(type(config.algorithm), _composed)(model, config.algorithm, learn)
 
 
 def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
@@ -104,6 +106,21 @@ def _proximal(model: Any, config: ProximalAlgorithm, learn: tuple[str, ...]) -> 
         learn=learn,
         hyper_optimizer=optax.adam(config.learn_rate),
     )
+
+
+def _chosen(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
+    """Of a section that says itself how each of its algorithms is made."""
+    del learn
+    return chosen(config, model)
+
+
+MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
+    ProximalAlgorithm: _proximal,
+    DensityAlgorithm: _chosen,
+    AmortisedAlgorithm: networks.algorithm,
+    StructuredAlgorithm: networks.algorithm,
+}
+"""How the sections [algorithm] are read; others as a row of `vijax.algorithms`."""
 
 
 def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:

@@ -6,6 +6,7 @@ A listing makes blocks and draws nothing; each kind of block is drawn on the pag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ class Scatter(NamedTuple):
 
 class Intervals(NamedTuple):
     """A quantity a row, with its standard deviation; drawn with two of them on either side. The screen shows the first
-    `most` rows."""
+    `most` rows, none where a table beside it has them."""
 
     title: str
     labels: Sequence[str]
@@ -85,6 +86,18 @@ class Strips(NamedTuple):
     note: str = ""
 
 
+class Images(NamedTuple):
+    """Grey images of one size, in rows that have labels: `images[row][place]` is one as a flat list of its pixels, from
+    the top left, row by row. The lowest value of all is light, the highest dark."""
+
+    title: str
+    labels: Sequence[str]
+    images: Sequence[Sequence[Numbers]]
+    height: int
+    width: int
+    note: str = ""
+
+
 class Topics(NamedTuple):
     """Topics (`vijax.summary.Topic`), and the distances between them in the order of their numbers."""
 
@@ -94,8 +107,31 @@ class Topics(NamedTuple):
     note: str = ""
 
 
-Block = Table | Lines | Scatter | Intervals | Heat | Strips | Topics
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Topics)}
+Block = Table | Lines | Scatter | Intervals | Heat | Strips | Images | Topics
+KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Images, Topics)
+}
+
+
+LONGEST_NAME = 60
+LARGEST_IMAGE = 4096
+
+
+def file_name(block: Block) -> str:
+    """What the file of a block is called, without its ending: its title in small letters.
+
+    >>> file_name(Table("Classes of held-out rows", [], []))
+    'classes_of_held_out_rows'
+    """
+    return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
+
+
+def value_range(block: Images) -> tuple[float, float]:
+    """The lowest and highest finite pixel of all, or those of nothing to see."""
+    pixels = np.array([np.nan if v is None else v for row in block.images for image in row for v in image], float)
+    pixels = pixels[np.isfinite(pixels)]
+    low, high = (float(pixels.min()), float(pixels.max())) if len(pixels) else (0.0, 1.0)
+    return (low, high) if high > low else (low, low + 1.0)
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -130,10 +166,19 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
         return [(block.rows, len(block.rows), len(block.header))]
     if isinstance(block, Heat):
         return [(block.values, len(block.rows), len(block.columns))]
+    if isinstance(block, Images):
+        size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
+        return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
     if isinstance(block, Topics):
         words = [((topic.words, topic.probabilities), 2, max(1, len(topic.words))) for topic in block.topics]
         return [(block.distances, len(block.topics), len(block.topics)), *words]
     return []
+
+
+def _side(value: int) -> int:
+    if not 1 <= value <= LARGEST_IMAGE:
+        raise ValueError(f"an image of {value} pixels a side")
+    return value
 
 
 def _number(value: Any) -> float | None:
@@ -176,6 +221,9 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "values": _list_of(_numbers),
     "distances": _list_of(_numbers),
     "states": _list_of(_list_of(int)),
+    "images": _list_of(_list_of(_numbers)),
+    "height": int,
+    "width": int,
     "topics": _list_of(_topic),
 }
 """How each field is read from JSON."""
@@ -206,7 +254,7 @@ def _text(block: Block, most: int) -> str:
     if isinstance(block, Table):
         note = f"\n  {block.note}" if block.note else ""
         return f"{block.title}\n{_aligned(block.header, block.rows, most)}{note}"
-    if isinstance(block, Intervals):
+    if isinstance(block, Intervals) and block.most > 0:
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
         return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most))}"
     if isinstance(block, Heat) and len(block.columns) <= 12:

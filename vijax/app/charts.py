@@ -194,6 +194,41 @@ def strips(block: blocks.Strips) -> str:
     return _svg(block, whole, drawn)
 
 
+LEVELS = 15
+"""Shades of grey of an image, beside white."""
+
+
+def images(block: blocks.Images) -> str:
+    """Each image as one path a shade, of horizontal stretches: a tenth of the text of as many rectangles."""
+    across = max(map(len, block.images), default=1) or 1
+    left = 8 + 6.2 * min(18, max((len(str(label)) for label in block.labels), default=0))
+    step = min(90.0, (WIDTH - left - RIGHT) / across)
+    size = (step - 4) / max(block.width, block.height)
+    row, (low, high) = size * block.height + 6, blocks.value_range(block)
+    drawn = []
+    for i, (label, some) in enumerate(zip(block.labels, block.images, strict=True)):
+        place = f'x="{left - 6:.0f}" y="{row * i + row / 2 + 4:.1f}" text-anchor="end"'
+        drawn.append(f'<text class="tick" {place}>{escape(_short(label, 18))}</text>')
+        for j, image in enumerate(some):
+            shades = [round(LEVELS * (v - low) / (high - low)) if _known(v) else 0 for v in image]
+            drawn.append(_shaded(shades, block.width, left + step * j, row * i, size))
+    return _svg(block, row * len(block.labels) + 4, drawn)
+
+
+def _shaded(shades: Sequence[int], width: int, left: float, top: float, size: float) -> str:
+    """One image: a frame, and a path for each shade."""
+    paths: dict[int, list[str]] = {}
+    for y in range(len(shades) // width):
+        for x, length, shade in _stretches(shades[y * width : (y + 1) * width]):
+            if shade:
+                paths.setdefault(shade, []).append(f"M{x} {y}h{length}v1h-{length}z")
+    drawn = "".join(
+        f'<path class="shade" fill-opacity="{shade / LEVELS:.2f}" d="{"".join(d)}"/>' for shade, d in paths.items()
+    )
+    frame = f'<path class="frame" d="M0 0h{width}v{len(shades) // width}h-{width}z"/>'
+    return f'<g transform="translate({left:.1f} {top:.1f}) scale({size:.3f})">{frame}{drawn}</g>'
+
+
 def _stretches(states: Sequence[int]) -> list[tuple[int, int, int]]:
     """Where each stretch of one state starts, how long it is, and the state.
 
@@ -217,4 +252,5 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     blocks.Intervals: intervals,
     blocks.Heat: heat,
     blocks.Strips: strips,
+    blocks.Images: images,
 }

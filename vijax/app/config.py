@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from vijax.app import at_once
 from vijax.app.catalogue import LISTINGS
 from vijax.app.listing import Listing
 from vijax.app.options import check_options
@@ -105,7 +106,15 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     other = _name_of_data(given.value) if given is not None and given.origin.startswith("--") else ""
     stem = Path(path).stem
     own = stem if FOLDER_NAME.test(stem) else _name_of_data(path) or "run"
-    return read_config({"name": Entry(other or own, str(path))} | entries)
+    return read_config({"name": Entry(other or own, str(path))} | _beside(path, entries))
+
+
+def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries, the Python file that a configuration names being beside it; one of --set is where the user is."""
+    entry = entries.get("model.file")
+    if entry is None or entry.origin.startswith("--") or not isinstance(entry.value, str):
+        return dict(entries)
+    return {**entries, "model.file": entry._replace(value=str(Path(path).parent / entry.value))}
 
 
 def _name_of_data(path: Any) -> str:
@@ -145,6 +154,7 @@ def read_config(entries: Mapping[str, Entry]) -> Config:
     check_options(config, entries)
     config.listing.source.check(config, entries)
     _check_algorithm(config.algorithm, entries)
+    at_once.check(config, entries)
     return config
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -15,8 +14,6 @@ from vijax.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")
 
-LONGEST_NAME = 60
-
 
 def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
     """Names of files and figures of the blocks that are drawn."""
@@ -27,8 +24,7 @@ def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
             yield "map", plots.topic_map(block.topics)
             yield "similarity", plots.topic_similarity(np.asarray(block.distances), block.topics)
         elif type(block) in DRAWN:
-            name = re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME]
-            yield name or type(block).__name__.lower(), DRAWN[type(block)](_plain(block))
+            yield blocks.file_name(block), DRAWN[type(block)](_plain(block))
 
 
 def _plain(block: Any) -> Any:
@@ -114,6 +110,26 @@ def strips(block: blocks.Strips) -> Figure:
     return figure
 
 
+def images(block: blocks.Images) -> Figure:
+    """Rows of grey images, a gap between them."""
+    across = max(map(len, block.images), default=1) or 1
+    high, wide = block.height + 1, block.width + 1
+    sheet = np.full((high * len(block.labels), wide * across), np.nan)
+    for i, row in enumerate(block.images):
+        for j, image in enumerate(row):
+            tile = _array(image).reshape(block.height, block.width)
+            sheet[high * i : high * i + block.height, wide * j : wide * j + block.width] = tile
+    figure, ax = _axes(
+        max(4.0, 0.6 * across + 1.4), max(1.2, 0.7 * len(block.labels) * block.height / block.width + 0.6), block
+    )
+    low, most = blocks.value_range(block)
+    ax.imshow(sheet, cmap="Greys", vmin=low, vmax=most, interpolation="nearest")
+    ax.set_yticks(high * np.arange(len(block.labels)) + block.height / 2, block.labels, fontsize=8)
+    ax.set_xticks([])
+    ax.grid(False)
+    return figure
+
+
 def _axes(width: float, height: float, block: Any) -> tuple[Figure, Any]:
     figure = new_figure(width, height)
     ax = figure.subplots()
@@ -133,4 +149,5 @@ DRAWN: dict[type, Callable[[Any], Figure]] = {
     blocks.Intervals: intervals,
     blocks.Heat: heat,
     blocks.Strips: strips,
+    blocks.Images: images,
 }

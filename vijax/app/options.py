@@ -26,9 +26,13 @@ class Chooser:
 def chosen(section: Any, *arguments: Any, **named: Any) -> Any:
     """Calls the constructor that a section's `name` names with the arguments given and the settings that were set of
     those it takes."""
-    option = section.OPTIONS[section.name]
-    values = {name: getattr(section, name) for name in option.takes}
-    return option.make(*arguments, **named, **{name: value for name, value in values.items() if value is not None})
+    return section.OPTIONS[section.name].make(*arguments, **named, **settings_taken(section))
+
+
+def settings_taken(section: Any) -> dict[str, Any]:
+    """The settings that were set, of those that the chosen option takes."""
+    values = {name: getattr(section, name) for name in section.OPTIONS[section.name].takes}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_options(config: Any, entries: Mapping[str, Entry]) -> None:
@@ -51,7 +55,7 @@ def _choosers(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _check_taken(key: str, entry: Entry, table: str, section: Any) -> None:
     name, options = key.rpartition(".")[2], section.OPTIONS
-    if name in options[section.name].takes:
+    if name in options[section.name].takes or getattr(section, name) is None:  # unset, in so many words
         return
     takes = ", ".join(options[section.name].takes) or "no settings"
     having = " or ".join(other for other, option in options.items() if name in option.takes)

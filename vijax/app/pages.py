@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from vijax import metrics
-from vijax.app import blocks
+from vijax.app import blocks, exports
 from vijax.app.assemble import load_data, make_algorithm, state_like, state_needs_data
 from vijax.app.claim import unwritable
 from vijax.app.config import Config, ConfigError
@@ -117,7 +117,7 @@ def _only_words(folder: Path) -> Data:
 
 
 def write_pages(folder: Path) -> Path:
-    """Writes summary.txt, figures and report.html of a run; gives the path of the last.
+    """Writes summary.txt, figures, tables and report.html of a run; gives the path of the last.
 
     Raises:
       ConfigError: not a run folder, or nothing was saved yet.
@@ -128,6 +128,7 @@ def write_pages(folder: Path) -> Path:
     try:
         write_text(summary_path(folder), f"{found_text(run)}\n")
         _write_figures(own_folder(folder / "figures"), run, curves)
+        _write_tables(folder / "tables", run)
         write_text(folder / "report.html", _page(run, curves))
     except OSError as error:
         raise unwritable(folder, error) from error
@@ -189,6 +190,11 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
     shown = [("curves", plots.curves(curves, run.config.listing.per, _score_per(run))), *figures.pictures(run.shown)]
     for name, figure in shown:
         write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
+
+
+def _write_tables(folder: Path, run: Run) -> None:
+    for name, text in exports.tables(run.shown):
+        write_text(own_folder(folder) / f"{name}.csv", text)
 
 
 def _lead(run: Run) -> str:

@@ -125,7 +125,7 @@ def step_records(seen: Any, seconds: float) -> list[dict[str, Any]]:
             "epoch": (int(step) + 1) / seen.steps_per_epoch,
             "elbo": trace["elbo"][i],
             f"elbo_per_{'word' if seen.num_words else 'datum'}": elbo[i],
-            **{name: trace[name][i] for name in PER_STEP},
+            **{name: trace[name][i] for name in PER_STEP if name in trace},
             "seconds": round(seconds, 3),
         }
         for i, step in enumerate(trace["step"])

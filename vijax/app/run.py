@@ -16,6 +16,7 @@ import numpy as np
 
 from vijax import checkpoint, metrics
 from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups, settled, state_like
+from vijax.app.at_once import fitted, is_at_once
 from vijax.app.claim import claimed, locked, unwritable
 from vijax.app.config import Config, ConfigError
 from vijax.app.documents import DOCUMENTS
@@ -27,6 +28,7 @@ from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
 from vijax.app.tables import held_out_entries
 from vijax.app.typed_toml import flatten
+from vijax.app.user_code import named_at_fit
 from vijax.app.versions import note_versions
 from vijax.files import own_folder, remove_leftovers
 from vijax.fit import Status, fit
@@ -70,7 +72,7 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) 
       ConfigError: the folder exists, or another process is at work there.
       ValueError: data or settings that cannot be used; nothing is left behind.
     """
-    config = _absolute(config)
+    config = named_at_fit(_absolute(config))
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
         data = _read(config, say)
         config = settled(config, data)
@@ -108,11 +110,13 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
         remove_leftovers(own_folder(folder / "checkpoints"))
         found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say)
         ended = end_of(folder)
-        if found is not None and ended is not None and _has_converged(config, found, ended):
-            say(f"{folder} has converged; to go on, lower fit.convergence in {folder / 'config.toml'}")
+        if found is not None and ended is not None and _is_at_its_end(config, found, ended):
+            more = "" if is_at_once(config) else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
+            say(f"{folder} has {'ended' if is_at_once(config) else 'converged'}{more}")
             write_pages(folder)
             skipped = skipped_text(ended.get("skipped", 0), ended["step"])
             return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped)
+        found = None if is_at_once(config) else found  # it begins again, and comes to the same
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
 
@@ -139,10 +143,10 @@ def _telling(folder: Path) -> Iterator[None]:
         raise StoppedError(what_is_saved(folder)) from None
 
 
-def _has_converged(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
+def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
     """Whether the run has stopped by itself, and would again: no step is left to take."""
     same = found.config.get("fit.convergence") == config.fit.convergence and ended["step"] == found.step
-    return same and ended["status"] == str(Status.CONVERGED)
+    return same and (ended["status"] == str(Status.CONVERGED) or is_at_once(config))
 
 
 def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
@@ -175,9 +179,16 @@ def _absolute(config: Config) -> Config:
         exists = path is not None and Path(path).expanduser().exists()
         return str(Path(path).expanduser().resolve()) if path is not None and exists else path
 
-    names = [name for name in ("path", "vocabulary") if hasattr(config.data, name)]
-    paths: dict[str, Any] = {name: absolute(getattr(config.data, name)) for name in names}
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, **paths))
+    changed = {}
+    for table, names in PATHS.items():
+        section = getattr(config, table)
+        paths: dict[str, Any] = {name: absolute(getattr(section, name)) for name in names if hasattr(section, name)}
+        changed[table] = dataclasses.replace(section, **paths)
+    return dataclasses.replace(config, **changed)
+
+
+PATHS = {"data": ("path", "vocabulary"), "model": ("file",)}
+"""Settings that are paths."""
 
 
 def _read(config: Config, say: Say) -> Data:
@@ -214,20 +225,26 @@ def _sit(
     printer = Printer(
         config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
     )
-    with _terminable(), heard_while_busy(), printer.announcing(), warnings.catch_warnings():
+    arranged = listing.arrange(data.train, config.model)
+    with _terminable(), heard_while_busy(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
-        result = fit(
-            algorithm,
-            listing.arrange(data.train, config.model),
-            key=key,
-            num_epochs=config.fit.num_epochs,
-            batch_size=size,
-            state=found.tree if found else None,
-            restarts=config.fit.restarts,
-            tol=config.fit.convergence,
-            callbacks=(recorder, printer),
-            throw=False,
-        )
+        if is_at_once(config):
+            with announced(say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"):
+                result = fitted(config, algorithm, arranged, key, (recorder,))
+        else:
+            with printer.announcing():
+                result = fit(
+                    algorithm,
+                    arranged,
+                    key=key,
+                    num_epochs=config.fit.num_epochs,
+                    batch_size=size,
+                    state=found.tree if found else None,
+                    restarts=config.fit.restarts,
+                    tol=config.fit.convergence,
+                    callbacks=(recorder, printer),
+                    throw=False,
+                )
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from vijax import checkpoint
@@ -103,11 +104,17 @@ def what_is_saved(folder: Path) -> str:
 
 
 def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
-    """Natural parameters by variable and name (topics/concentration), and the hyperparameters as they stand."""
+    """Natural parameters by variable and name (topics/concentration), and hyperparameters and networks as they stand,
+    by their place in a tree (hyper/decoder/0/weights)."""
     arrays = {
         f"{name}/{field.name}": np.asarray(getattr(family, field.name))
         for name, family in dense(state.posterior).items()
         for field in dataclasses.fields(family)  # type: ignore[arg-type]
         if not field.metadata.get("context")
     }
-    return arrays | {f"hyper/{name}": np.asarray(value) for name, value in state.hyper.items()}
+    points, _ = jax.tree_util.tree_flatten_with_path(dict(state.hyper))
+    return arrays | {f"hyper/{_slashed(path)}": np.asarray(value) for path, value in points}
+
+
+def _slashed(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")

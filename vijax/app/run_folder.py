@@ -5,7 +5,8 @@ RUN/versions.json   what it ran on                   RUN/posterior.npz   q(beta)
 RUN/data.json       sizes and checksum of the data   RUN/result.json     status, score, what the page shows
 RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
 RUN/metrics.jsonl   a line a step, a line a score    RUN/report.html     all of it on one page
-RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
+RUN/checkpoints/    the last three states            RUN/tables/         *.csv
+                                                     RUN/.lock           held by the process at work
 
 A run begins with its config.toml, which is written last of what is known before the first step: a folder without it is
 no run yet, and `vijax fit` may begin there.

@@ -53,7 +53,7 @@ class TableData:
         "synthetic:clusters",
         "file or URL (.csv, .tsv, .parquet, .npy, .npz), sklearn:NAME (iris, wine, breast_cancer, diabetes, digits) or "
         "synthetic:NAME (clusters, line, counts, binary, profiles, sequences, oscillations, switches, factors, "
-        "ratings, regression, schools, clinics, rings, rate, speech)",
+        "ratings, regression, schools, clinics, rings, rate, speech, bent)",
     )
     columns: tuple[str, ...] | None = setting(None, "columns to use; unset: all of numbers but target and group")
     target: str | None = setting(None, "column to predict, of models that predict one")

@@ -39,13 +39,21 @@ def report(
     draws = q.at(noise)
     log_q = 0.5 * (target.dim - (noise**2).sum(1)) - q.entropy()
     ratios = target.values(draws) - log_q
-    known = ratios[np.isfinite(ratios)]
-    zero = 1 - len(known) / len(ratios)
-    khat = float(psis(ratios).khat) if len(known) else float("inf")
-    gap = float(special.logsumexp(known) - np.log(len(known)) - known.mean()) if len(known) else float("inf")
+    zero, gap, khat = distance(ratios)
     shown = _shown(model, q, places, elbos)
     words = verdict(q, gap, khat, shown, zero)
     return Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
+
+
+def distance(log_ratios: Float[np.ndarray, " draws"]) -> tuple[float, float, float]:
+    """How far q is from p, by log p - log q at draws of q: the share of draws where p is zero; of the others a lower
+    bound on KL(q || p) in nats, and k-hat (`vijax.automatic.report.Report`)."""
+    known = log_ratios[np.isfinite(log_ratios)]
+    zero = 1 - len(known) / len(log_ratios)
+    if not len(known):
+        return zero, float("inf"), float("inf")
+    gap = float(special.logsumexp(known) - np.log(len(known)) - known.mean())
+    return zero, gap, float(psis(log_ratios).khat)
 
 
 def _bound(ratios: Float[np.ndarray, " draws"]) -> Estimate:

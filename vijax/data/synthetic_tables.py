@@ -184,6 +184,12 @@ def rate(rng: np.random.Generator, num_rows: int) -> Columns:
     return {"t": t, "count": rng.poisson(np.exp(1 + np.sin(2 * t) + 0.2 * t)).astype(float)}
 
 
+def bent(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Points of the plane in three normal clusters on a line that a sine bends, with noise of 0.1."""
+    u = rng.normal(np.array([-3.0, 0.0, 3.0])[rng.choice(3, num_rows, p=[0.5, 0.3, 0.2])], 0.5)
+    return _columns(np.c_[u, 2 * np.sin(1.2 * u)] + 0.1 * rng.normal(size=(num_rows, 2)))
+
+
 def _columns(x: np.ndarray, name: str = "x") -> Columns:
     return {f"{name}{i + 1}": column for i, column in enumerate(x.T)}
 
@@ -209,5 +215,6 @@ GENERATORS: dict[str, Generator] = {
     "regression": _generator(regression, 300),
     "rings": _generator(rings, 300),
     "rate": _generator(rate, 150),
+    "bent": _generator(bent, 600),
 }
 """The generators by name: `path = "synthetic:clusters"`."""

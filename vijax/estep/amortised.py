@@ -6,6 +6,7 @@ import dataclasses
 
 from vijax.checks import require_integers
 from vijax.estep.base import EStep
+from vijax.objective import check_objective, renyi
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,13 +16,17 @@ class Amortised(EStep):
     num_samples: int = 1
     closed_kl: bool = True
     refinements: int = 0
+    objective: renyi | None = None
 
     def __post_init__(self) -> None:
         require_integers(num_samples=self.num_samples)
+        check_objective(self.objective)
         require_integers(0, refinements=self.refinements)
 
 
-def amortised(num_samples: int = 1, closed_kl: bool = True, refinements: int = 0) -> Amortised:
+def amortised(
+    num_samples: int = 1, closed_kl: bool = True, refinements: int = 0, objective: renyi | None = None
+) -> Amortised:
     """Locals by a network, and the bound by reparameterised draws of them.
 
     Args:
@@ -31,11 +36,14 @@ def amortised(num_samples: int = 1, closed_kl: bool = True, refinements: int = 0
       refinements: ascent steps on each group's own mean and log standard deviation, from where the network puts them
         (semi-amortised inference, Kim et al. 2018; the network learns from where they end, without derivatives of the
         steps).
+      objective: of the draws of each group together (`vijax.objective`): `importance_weighted()` is the bound of Burda,
+        Grosse and Salakhutdinov 2016, `renyi(alpha)` that of Li and Turner 2016. None is the evidence lower bound.
+        `closed_kl` means nothing beside it.
 
     Raises:
-      ValueError: no draw.
+      ValueError: no draw, or what is no objective.
 
     >>> amortised(num_samples=5)
-    Amortised(num_samples=5, closed_kl=True, refinements=0)
+    Amortised(num_samples=5, closed_kl=True, refinements=0, objective=None)
     """
-    return Amortised(num_samples, closed_kl, refinements)
+    return Amortised(num_samples, closed_kl, refinements, objective)

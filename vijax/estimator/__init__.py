@@ -5,6 +5,7 @@ from vijax.estimator.least_squares import least_squares
 from vijax.estimator.mean_field import at_point, mean_field
 from vijax.estimator.monte_carlo import reparameterised, score_function
 from vijax.estimator.structured import ssvi, ssvi_a
+from vijax.estimator.weighted import weighted
 
 __all__ = [
     "Estimator",
@@ -16,4 +17,5 @@ __all__ = [
     "score_function",
     "ssvi",
     "ssvi_a",
+    "weighted",
 ]

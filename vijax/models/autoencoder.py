@@ -30,6 +30,7 @@ from vijax.guides import Z, mean_field
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.free_part import FreePart
 from vijax.models.observed import Observed
+from vijax.objective import importance_weighted
 from vijax.variables import Variables, free
 
 Network = tuple[Callable[[PyTree, Array], Any], PyTree]
@@ -112,8 +113,7 @@ def _bounding(of: weakref.ref[Autoencoder], num_samples: int) -> Callable[..., A
             z = drawn(key)
             return fits(z) + _log_ratio(z, mean, log_sd)
 
-        ratios = jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16)
-        return jax.nn.logsumexp(ratios) - jnp.log(num_samples)
+        return importance_weighted().bound(jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16))
 
     def each(encoder: PyTree, decoder: PyTree, keys: PRNGKeyArray, x: Array) -> Float[Array, " N"]:
         return jax.lax.map(lambda a: one(encoder, decoder, *a), (keys, x), batch_size=64)
@@ -223,14 +223,18 @@ def _bound(
     for part in said:
         require(jnp.shape(part) == (latent_dim,), "encoder", f"outputs of shape ({latent_dim},)", jnp.shape(part))
 
+    closed = estep.closed_kl and estep.objective is None
+
     def at(mean: Array, log_sd: Array, noise: Array) -> Float[Array, ""]:
         def one(noise: Array) -> Float[Array, ""]:
             z = mean + jnp.exp(log_sd) * noise
             fits = observed.log_prob(decode(decoder, z), x)
-            return fits if estep.closed_kl else fits + _log_ratio(z, mean, log_sd)
+            return fits if closed else fits + _log_ratio(z, mean, log_sd)
 
-        mean_of_draws = jnp.mean(jax.vmap(one)(noise))
-        return mean_of_draws - _kl(mean, log_sd) if estep.closed_kl else mean_of_draws
+        draws = jax.vmap(one)(noise)
+        if estep.objective is not None:
+            return estep.objective.bound(draws)
+        return jnp.mean(draws) - _kl(mean, log_sd) if closed else jnp.mean(draws)
 
     mean, log_sd = said
     for i in range(estep.refinements):  # natural-gradient ascent of the mean, plain of log sd

@@ -24,7 +24,7 @@ from vijax.checks import require
 from vijax.compiler import kept, quick_jit
 from vijax.families import Product
 from vijax.guides import Guide, Z, full_rank
-from vijax.model import Hyper, LocalElbo, Model, num_arguments
+from vijax.model import Estimates, Hyper, LocalElbo, Model, num_arguments
 from vijax.variables import Free, Variables
 
 Values = Mapping[str, Any]
@@ -151,7 +151,8 @@ def density(
         non-centred hierarchy. `fit.sample` has them beside the variables.
 
     Returns:
-      A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`.
+      A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`. Where `log_lik` is
+      that of groups, `fit.score(other, key=key)` is the log predictive density of other groups.
 
     Raises:
       ValueError: variables that are none, neither or both forms of a density, one that returns an array or an integer,
@@ -233,8 +234,18 @@ def _bound_to(density: Density) -> Density:
         free=(Z,),
         one_group=density.is_whole,
         check_data=lambda data: _check_data(density, data),
+        score=None if density.log_lik is None or density.is_whole else _scorer(density),
         values=lambda hyper, draws: {**{n: x for n, x in draws.items() if n != Z}, **_values(density, hyper, draws[Z])},
     )
+
+
+def _scorer(density: Density) -> Callable[..., Any]:
+    def score(hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> Any:
+        from vijax.models.predictive_density import predictive_density
+
+        return predictive_density(density, hyper, q, data, key)
+
+    return score
 
 
 def _no_frame(guide: Guide, dim: int) -> Frame:

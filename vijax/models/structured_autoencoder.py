@@ -37,6 +37,7 @@ from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.autoencoder import Network, as_network
 from vijax.models.energy import Energy, energy_model
 from vijax.models.observed import Observed
+from vijax.objective import importance_weighted
 
 Potentials = tuple[Array, ...]
 """Natural parameters, one array for each statistic of the latent."""
@@ -61,12 +62,31 @@ class StructuredAutoencoder(Model):
         """E[x | decoder(latent)] at each of these latents, one leading axis of them."""
         return kept(self, "decode", _decoding)(fit.state.hyper["decoder"], jnp.asarray(latents))
 
+    def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
+        """E[x | decoder(latent)] at draws of the latent from the fitted model: globals from their posterior, the other
+        local by its probabilities, the latent given both.
+
+        Raises:
+          ValueError: no draw is asked for; locals other than the latent and one class.
+        """
+        require_integers(num_draws=num_draws)
+        program = kept(self, ("generate", num_draws), lambda of: step_jit(_generating(of, num_draws)))
+        return self.decoded(fit, program(fit.posterior, key))
+
     def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
-        """The bound on E_q(beta)[log p(x | beta)] of each observation, nats, by so many draws of its latent. The KL
-        of the globals from their prior comes off the sum over the data."""
+        """The bound on E_q(beta)[log p(x | beta)] of each observation, nats, by a draw of its latent. The KL of the
+        globals from their prior comes off the sum over the data. With several draws it is the tighter
+        importance-weighted one (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to
+
+            log int p(x | u) exp E_q(beta)[log p(u | beta)] du,
+
+        (the other locals summed over), a lower bound too by Hoelder's inequality, and log p(x | beta) where the globals
+        are known. Where the other locals depend on each other it tends to less."""
         require_integers(num_samples=num_samples)
         spec = fit.alg.spec
         estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
+        if num_samples > 1:
+            estep = dataclasses.replace(estep, objective=importance_weighted())
         batch = Minibatch(jnp.asarray(data), None)
         return np.asarray(inferred(bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key))
 
@@ -77,6 +97,16 @@ def _decoding(of: weakref.ref[StructuredAutoencoder]) -> Callable[..., Array]:
         return model.parts.observed.mean(model.parts.decode(decoder, latent))
 
     return step_jit(jax.vmap(one, (None, 0)))
+
+
+def _generating(of: weakref.ref[StructuredAutoencoder], num_draws: int) -> Callable[..., Array]:
+    def one(posterior: Product, key: PRNGKeyArray) -> Array:
+        model: Any = of()
+        key_globals, key_class, key_latent = jax.random.split(key, 3)
+        stats = dict(posterior.sample_stats(key_globals))
+        return model.parts.latent_of(stats, key_class, key_latent)
+
+    return lambda posterior, key: jax.vmap(one, (None, 0))(posterior, jax.random.split(key, num_draws))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,6 +131,35 @@ class Parts:
         """The encoder's answer to one observation, its shapes checked."""
         return _potentials(self.encode(encoder, x), self.surrogate.shown.example)
 
+    def latent_of(self, stats: PyTree, key_class: PRNGKeyArray, key_latent: PRNGKeyArray) -> Array:
+        """A draw of the latent given statistics of the globals.
+
+        log p(class) = E(u, class) - log p(u | class) at any u (candidate's formula; here at 0), up to a constant: its
+        conditional is known for every class.
+        """
+        energy = self.surrogate
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), energy.shown.example)  # no potentials
+        templates = dict(energy.locals(nothing))
+        zero = {self.latent: templates[self.latent].stats(jnp.zeros_like(templates[self.latent].mean()))}
+        latent = lambda local: energy.conditionals((self.latent,), {**stats, **local}, nothing, {})[self.latent]
+        others = [name for name in templates if name != self.latent]
+        if not others:
+            return latent(zero).sample(key_latent)
+        kind = templates[others[0]]
+        known = len(others) == 1 and isinstance(kind, Categorical) and kind.batch_shape == ()
+        remedy = "Of other models draw latents yourself, and use model.decoded(fit, latents)."
+        require(known, "generate", "a model whose other local is one class", f"the locals {sorted(templates)}", remedy)
+        assert isinstance(kind, Categorical)
+
+        def log_prob(one_hot: Array) -> Float[Array, ""]:
+            local = {others[0]: kind.stats(jnp.argmax(one_hot)), **zero}
+            q = latent(local)
+            return energy.fn({**stats, **local}, nothing, {}) + jnp.sum(q.log_normalizer() - q.dot(zero[self.latent]))
+
+        classes = jnp.eye(kind.probs.shape[-1])
+        drawn = jax.random.categorical(key_class, jax.vmap(log_prob)(classes))
+        return latent({others[0]: kind.stats(drawn), **zero}).sample(key_latent)
+
     def infer(self, estep: Structured, stats: PyTree, potentials: Potentials) -> tuple[dict[str, Family], Any]:
         """q of one observation's locals, and E_q[energy] plus entropies."""
         energy = self.surrogate
@@ -112,12 +171,47 @@ class Parts:
         nothing = jax.tree.map(jnp.zeros_like, potentials)
         return found.factors, energy.fn({**stats, **means}, nothing, {}) + found.gap
 
+    def ratios(
+        self,
+        estep: Structured,
+        points: Hyper,
+        stats: PyTree,
+        q: Family,
+        draws: Float[Array, draws * latent],
+        potentials: Potentials,
+        x: Array,
+    ) -> Float[Array, " draws"]:
+        """log p(x, u | globals) - log q(u) at draws u of the latent. The other locals are at their best given each u:
+        summed over exactly where they do not depend on each other, else by a bound."""
+        energy = self.surrogate
+        held = stats if estep.through_globals else jax.lax.stop_gradient(stats)
+        begin = dict((energy.start or energy.locals)(potentials))
+        begin.pop(self.latent)
+        blocks = [tuple(name for name in block if name != self.latent) for block in energy.local_blocks]
+        nothing = jax.tree.map(jnp.zeros_like, potentials)
+
+        def one(u: Array) -> Float[Array, ""]:
+            here = {self.latent: q.stats(u)}
+            given = lambda block, local: energy.conditionals(block, {**held, **here, **local}, potentials, {})
+            problem = Conditionals(begin, given, tuple(block for block in blocks if block))
+            found = fixed_sweeps(problem, estep.num_sweeps)
+            means = jax.tree.map(lambda t: t[0], found.states)
+            inside = energy.fn({**stats, **means, **here}, nothing, {}) + found.gap
+            own = jnp.sum(q.log_normalizer() - q.dot(here[self.latent]))  # - log q(u), its base measure left out
+            return inside + own + self.observed.log_prob(self.decode(points["decoder"], u), x)
+
+        return jax.vmap(one)(draws)
+
     def bound(
         self, estep: Structured, points: Hyper, stats: PyTree, key: PRNGKeyArray, x: Array
     ) -> tuple[Float[Array, ""], dict[str, Family]]:
         """The bound of one observation, and q of its locals."""
-        factors, inside = self.infer(estep, stats, self.potentials(points["encoder"], x))
+        potentials = self.potentials(points["encoder"], x)
+        factors, inside = self.infer(estep, stats, potentials)
         draws = factors[self.latent].sample(key, (estep.num_samples,))
+        if estep.objective is not None:
+            ratios = self.ratios(estep, points, stats, factors[self.latent], draws, potentials, x)
+            return estep.objective.bound(ratios), factors
         fits = jax.vmap(lambda u: self.observed.log_prob(self.decode(points["decoder"], u), x))(draws)
         return inside + jnp.mean(fits), factors
 
@@ -156,7 +250,8 @@ def svae(
     Returns:
       A `Model`, for `vijax.aevb` (natural gradients for the globals, Adam for the networks) with
       `vijax.estep.structured()`. `fit.locals(x, key=key)` are the q of an observation's locals by name,
-      `model.bound(fit, x, key=key)`, `model.reconstruct(fit, x)`, `model.decoded(fit, latents)`.
+      `model.bound(fit, x, key=key)`, `model.reconstruct(fit, x)`, `model.decoded(fit, latents)`,
+      `model.generate(fit, key, n)`.
 
     Raises:
       ValueError: a global that is no family; a latent that is no local or no normal; potentials of other shapes; a

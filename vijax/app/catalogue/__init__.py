@@ -3,6 +3,7 @@
 from vijax.app.catalogue import (
     ard_regression,
     ctm,
+    density,
     dp_mixture,
     factor_analysis,
     factorial_hmm,
@@ -15,6 +16,8 @@ from vijax.app.catalogue import (
     mixture,
     plsa,
     state_space,
+    svae,
+    vae,
 )
 from vijax.app.listing import Listing
 
@@ -37,6 +40,9 @@ LISTINGS: dict[str, Listing] = {
         gp.LISTING,
         linear_models.GLM,
         linear_models.LOGISTIC,
+        density.LISTING,
+        vae.LISTING,
+        svae.LISTING,
     )
 }
 """By `model.name`."""

@@ -1,0 +1,232 @@
+"""Log densities on the command line: what is executed and what is not, the verdict, the table, resuming."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+from vijax.app.config import load_config
+from vijax.app.typed_toml import ConfigError
+from vijax.cli import main
+
+FILE = """
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+
+import vijax as vi
+
+
+def model(data):
+    prior = lambda v: norm.logpdf(v["slope"], 0, 10) + norm.logpdf(v["level"], 0, 10)
+    lik = lambda v, row: norm.logpdf(row["y"], v["level"] + v["slope"] * row["x"][0], 0.5)
+    return vi.density({"slope": vi.free(), "level": vi.free()}, log_prior=prior, log_lik=lik)
+"""
+CONFIG = """
+[data]
+path = {data}
+target = "out"
+held_out = 0.2
+
+[model]
+name = "density"
+file = "line.py"
+
+[fit]
+checkpoint_every_s = 0
+"""
+SLOPE, LEVEL, SD = 2.0, -1.0, 0.5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The list of allowed code is that of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VIJAX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def write(folder, file=FILE):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=50)
+    rows = np.c_[x, LEVEL + SLOPE * x + SD * rng.normal(size=50)]
+    np.savetxt(folder / "rows.csv", rows, delimiter=",", header="in,out", comments="", fmt="%.6g")
+    (folder / "line.py").write_text(file + f"\n# {folder}\n")  # a file of its own: executed once in a process
+    (folder / "line.toml").write_text(CONFIG.format(data=json.dumps(str(folder / "rows.csv"))))
+    return folder / "line.toml"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="module")
+def run(config):
+    assert main(["fit", str(config), "--out", str(config.parent / "run")]) == 0
+    return config.parent / "run"
+
+
+def left(folder):
+    with np.load(folder / "posterior.npz") as file:
+        return {name: file[name].tobytes() for name in file.files}
+
+
+def exact(config):
+    """The posterior of a linear model of known noise, by hand, on the training rows of the run."""
+    from vijax.app.assemble import load_data
+
+    table = load_data(load_config(config)).train
+    design = np.c_[np.ones(table.num_rows), table.x]
+    cov = np.linalg.inv(design.T @ design / SD**2 + np.eye(2) / 100)
+    return cov @ design.T @ table.y / SD**2, np.sqrt(np.diag(cov))
+
+
+def test_the_table_is_the_posterior_and_the_verdict_is_where_the_user_looks(run, config, capsys):
+    mean, sd = exact(config)
+    with (run / "tables" / "variables.csv").open() as file:
+        rows = {row[0]: [float(cell) for cell in row[1:]] for row in list(csv.reader(file))[1:]}
+    for name, m, s in zip(("level", "slope"), mean, sd, strict=True):
+        found = dict(zip(("mean", "sd", "low", "middle", "high"), rows[name], strict=True))
+        assert abs(found["mean"] - m) < 0.1 * s
+        assert found["sd"] == pytest.approx(s, rel=0.06)
+        assert found["high"] - found["low"] == pytest.approx(2 * 1.645 * s, rel=0.1)
+        assert abs(found["middle"] - m) < 0.12 * s
+    assert main(["summary", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "verdict  " in shown
+    assert "Converged. q is close to the posterior" in shown
+    assert "Converged. q is close" in (run / "report.html").read_text()
+    kinds = [block["title"] for block in json.loads((run / "result.json").read_text())["blocks"]]
+    assert kinds == ["Verdict", "Variables", "Posterior"]
+    assert (run / "figures" / "posterior.png").is_file()
+
+
+def test_a_run_that_was_cut_off_ends_the_same_when_it_is_resumed(run, config, tmp_path, capsys):
+    """It is begun again, and is a function of its seed."""
+    out = tmp_path / "run"
+    assert main(["fit", str(config), "--out", str(out)]) == 0
+    (out / "result.json").unlink()
+    (out / "posterior.npz").unlink()
+    assert main(["resume", str(out)]) == 0
+    assert left(out) == left(run)
+    assert (out / "metrics.jsonl").read_text().count('"step"') == (run / "metrics.jsonl").read_text().count('"step"')
+    capsys.readouterr()
+    assert main(["resume", str(out)]) == 0
+    assert "has ended" in capsys.readouterr().err
+    assert main(["evaluate", str(out), "--data", str(config.parent / "rows.csv")]) == 0
+    assert "nats per observation (50 observations)" in capsys.readouterr().out
+
+
+def test_steps_are_resumed_bit_for_bit_and_judged(config, tmp_path, capsys):
+    whole, half = tmp_path / "whole", tmp_path / "half"
+    steps = ["--set", "algorithm.name=ngvi", "num_samples=8", "evaluate_every=0", "batch_size=10", "num_epochs="]
+    for out, epochs in ((whole, 20), (half, 10)):
+        assert main(["fit", str(config), "--out", str(out), *steps[:-1], f"num_epochs={epochs}"]) == 0
+    assert left(half) != left(whole)
+    path = half / "config.toml"
+    path.write_text(path.read_text().replace("num_epochs = 10", "num_epochs = 20"))
+    assert main(["resume", str(half)]) == 0
+    assert left(half) == left(whole)
+    assert "nats from the posterior, at least" in capsys.readouterr().out
+
+
+def test_a_file_that_has_changed_is_not_executed(run, config, capsys, tmp_path):
+    ran = tmp_path / "ran"
+    path = config.parent / "line.py"
+    before = path.read_text()
+    try:
+        path.write_text(f"{before}\nopen({str(ran)!r}, 'w').close()\n")
+        for command in (["resume", str(run)], ["evaluate", str(run), "--data", str(config.parent / "rows.csv")]):
+            assert main(command) == 2
+            said = capsys.readouterr().err
+            assert "line.py has changed since the run began" in said
+            assert "is not executed" in said
+        assert main(["summary", str(run)]) == 0  # what was found needs no code
+    finally:
+        path.write_text(before)
+    assert not ran.exists()
+
+
+def test_code_of_a_folder_from_elsewhere_waits_until_it_is_allowed(run, config, tmp_path, monkeypatch, capsys):
+    """On another machine nobody has named the file."""
+    from vijax.app import user_code
+
+    user_code._module.cache_clear()
+    monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "elsewhere"))
+    command = ["evaluate", str(run), "--data", str(config.parent / "rows.csv")]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "executing" not in said
+    digest = user_code.read_code(str(config.parent / "line.py"), "model.file").sha256
+    assert f"VIJAX_ALLOW_CODE={digest}" in said
+    monkeypatch.setenv("VIJAX_ALLOW_CODE", digest)
+    assert main(command) == 0
+    assert f"Code: executing {config.parent / 'line.py'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("def model(data):\n    return 3", r"line\.py: model: expected it to return a vijax\.density, got int"),
+        ("x = 3", r"line\.py: expected a function model\(data\)"),
+        ("def model(data)\n    pass", r"line\.py, line 1: SyntaxError"),
+        ("import nowhere_to_be_found", r"line\.py, line 1: ModuleNotFoundError"),
+        (FILE.replace('row["y"]', 'row["why"]'), r"line\.py, line 10: .*data \['x', 'y'\]\), got 'why'"),
+        (FILE.replace('v["slope"] * row', 'v["slop"] * row'), r"variables \['level', 'slope'\].*got 'slop'"),
+        (FILE.replace('["x"][0]', '["x"]'), r"line\.py.*: log_lik: expected one number, got an array of shape \(1,\)"),
+        (FILE.replace('v["level"] + ', "level + "), r"line\.py, line 10: NameError: name 'level' is not defined"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_one_line(file, said, tmp_path, capsys):
+    path = write(tmp_path, file)
+    assert main(["fit", str(path), "--out", str(tmp_path / "run")]) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert re.search(said, errors[-1]), errors[-1]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["model.file=nowhere.py"], "model.file: expected a Python file that can be read, got .*nowhere.py"),
+        (["fit.restarts=3"], "fit.restarts: not for algorithm.name = auto: auto has starts of its own"),
+        (["fit.convergence=1e-4"], "fit.convergence: not for algorithm.name = auto"),
+        (["algorithm.name=dadvi", "batch_size=5"], "fit.batch_size: not for algorithm.name = dadvi"),
+        (["learning_rate=0.1"], 'algorithm.name is "auto", which takes num_starts, max_draws, max_gradients'),
+        (["algorithm.name=ngvi", "alpha=0"], 'algorithm.name is "ngvi", which takes guide, rank, num_samples, nats'),
+        (["algorithm.name=advi", "rank=3"], 'algorithm.rank: expected algorithm.guide = "low_rank" beside it'),
+        (["data.group=in"], "data.group: a density knows the groups of its training rows alone"),
+        (["data.hold_out=entries"], 'data.hold_out: expected "rows"'),
+    ],
+)
+def test_settings_that_do_not_go_together_are_named(config, overrides, said, tmp_path, capsys):
+    assert main(["fit", str(config), "--out", str(tmp_path / "run"), "--set", *overrides]) == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_a_configuration_without_a_file_says_so(tmp_path):
+    (tmp_path / "a.toml").write_text('[model]\nname = "density"\n')
+    with pytest.raises(ConfigError, match=r"model\.file: name the Python file of the density"):
+        load_config(tmp_path / "a.toml")
+
+
+def test_the_file_is_beside_the_configuration_and_where_the_user_is_when_it_is_set(config, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert Path(load_config(config).model.file) == config.parent / "line.py"
+    assert load_config(config, ["model.file=mine.py"]).model.file == "mine.py"
+
+
+def test_a_density_may_read_no_data_or_all_of_them_at_once(tmp_path, capsys):
+    free = "lambda v: -0.5 * jnp.sum((v['x'] - 3.0) ** 2)"
+    head = "import jax.numpy as jnp\nimport vijax as vi\ndef model(data):\n    return vi.density({'x': vi.free(2)}, "
+    write(tmp_path, f"{head}{free})")
+    (tmp_path / "none.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "line.py"\n')
+    assert main(["fit", str(tmp_path / "none.toml"), "--out", str(tmp_path / "none")]) == 0
+    assert "x[1]" in capsys.readouterr().out
+    assert main(["summary", str(tmp_path / "none")]) == 0

@@ -1,0 +1,190 @@
+# ruff: noqa: RUF009
+"""Log densities on the command line: a Python file of the user's says what they are (`vijax.app.user_code`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vijax.app.blocks import Block, Intervals, Table
+from vijax.app.density_algorithm import DensityAlgorithm
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.tables import TABLES, load_table, target, values
+from vijax.app.typed_toml import ConfigError, Entry, at_least, setting
+from vijax.app.user_code import executed, telling_where
+from vijax.automatic.concluded import distance
+from vijax.automatic.report import Estimate
+from vijax.data.table import Table as Rows
+from vijax.data.table import TargetKind
+from vijax.models.density import Density
+from vijax.to_arviz import draws_of_density
+from vijax.trust import in_words
+
+NOTHING = "none"
+"""`data.path` of a density that reads no data."""
+MOST_ENTRIES = 2000
+"""Numbers in the table of variables."""
+MOST_DRAWN = 40
+NUM_CHECKS = 1024
+"""Draws on which a fit by steps is judged."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the Python file that says what the density is."""
+
+    name: Literal["density"] = setting("density", "log density of your own, in a Python file")
+    file: str | None = setting(
+        None, "Python file with a function model(data) that returns a vijax.density; it is executed. Beside this file"
+    )
+    sha256: str | None = setting(None, "of that file; unset: as it is when the run begins")
+    target_kind: TargetKind = setting("real", "what data.target must be; binary is -1 and +1 in data['y']")
+    num_draws: int = setting(4000, "draws of the posterior, of which the table of variables is made", at_least(100))
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+def arrange(table: Rows, settings: Settings) -> dict[str, np.ndarray]:
+    """What the file's `model` is called with, and its `log_lik` group by group: x, and y and group where there are."""
+    del settings
+    found = {"x": values(table)}
+    if table.y is not None:
+        found["y"] = target(table)
+    if table.groups is not None:
+        found["group"] = np.asarray(table.groups, np.int32)
+    return found
+
+
+def load(config: Any) -> Data:
+    """The table in two parts; for a density that reads none a row without columns."""
+    if config.data.path != NOTHING:
+        return load_table(config)
+    return Data(Rows((), np.zeros((1, 0))), None)
+
+
+def check(config: Any, entries: Mapping[str, Entry]) -> None:
+    """What goes with a density, and what does not."""
+    origin = entries["model.name"].origin if "model.name" in entries else "settings"
+    given = config.data
+    if config.model.file is None:
+        raise ConfigError(f'{origin}: model.file: name the Python file of the density, as in model.file = "mine.py"')
+    if given.group is not None and given.held_out > 0:
+        raise ConfigError(
+            f"{origin}: data.group: a density knows the groups of its training rows alone, and so none of them can be "
+            "held out; set data.held_out=0"
+        )
+    if given.hold_out == "entries":
+        raise ConfigError(f'{origin}: data.hold_out: expected "rows" for a density, which reads whole rows')
+
+
+def tiles(facts: dict[str, Any]) -> dict[str, str]:
+    """As of other tables, or that there is none."""
+    return TABLES.tiles(facts) if facts["columns"] else {"Data": "none | the density reads none"}
+
+
+SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+def build(settings: Settings, data: Data) -> Density:
+    """What the file's `model` makes of the training data.
+
+    Raises:
+      ConfigError: see `vijax.app.user_code.executed`; a file without `model`, or whose model is none or reads what
+        there is not.
+    """
+    path = str(settings.file)
+    make = getattr(executed(path, settings.sha256, "model.file"), "model", None)
+    if not callable(make):
+        raise ConfigError(f"{path}: expected a function model(data) that returns a vijax.density, got none")
+    rows = arrange(data.train, settings)
+    with telling_where(path):
+        density = make(rows)
+        if isinstance(density, Density):
+            _try(density, rows)
+    if not isinstance(density, Density):
+        raise ConfigError(f"{path}: model: expected it to return a vijax.density, got {type(density).__name__}")
+    return density
+
+
+def _try(density: Density, rows: Mapping[str, np.ndarray]) -> None:
+    """Looks at the density without computing it, so that what is wrong with the file is found, and said to be its."""
+    x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
+    groups = jax.tree.map(lambda a: a[None], dict(rows)) if density.is_whole else dict(rows)
+    try:
+        jax.eval_shape(lambda x: density.log_liks_at(x, groups), x)
+    except KeyError as error:
+        known = f"variables {density.variables.names}, data {sorted(rows)}"
+        raise ValueError(f"expected names that there are ({known}), got {error}") from error
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+def describe(seen: Seen) -> list[Block]:
+    """Whether to trust the fit; means, deviations and quantiles of every number of the variables."""
+    draws = seen.fit.sample(seen.key, seen.settings.num_draws)
+    names, x = _entries(draws)
+    shown = x[:, :MOST_ENTRIES]
+    quantiles = np.quantile(shown, [0.05, 0.5, 0.95], axis=0)
+    columns = [shown.mean(0), shown.std(0, ddof=1), *quantiles]
+    rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
+    left = f" The first {MOST_ENTRIES:,} of {len(names):,}." if len(names) > MOST_ENTRIES else ""
+    note = f"Of {seen.settings.num_draws:,} draws of q.{left}"
+    table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)
+    first = slice(MOST_DRAWN)
+    picture = Intervals("Posterior", names[first], columns[0][first], columns[1][first], "Two sds on either side.", 0)
+    return [_trust(seen), table, picture]
+
+
+def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
+    """Every number of the variables by name and place, w[0, 2], and its draws as a column."""
+    names: list[str] = []
+    columns = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(dict(draws))[0]:
+        name, x = jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf, float)
+        names += [f"{name}[{', '.join(map(str, place))}]" if place else name for place in np.ndindex(*x.shape[1:])]
+        columns.append(x.reshape(len(x), -1))
+    return names, np.concatenate(columns, axis=1)
+
+
+def _trust(seen: Seen) -> Table:
+    """The verdict where there is one; else how the fit ended."""
+    report = seen.fit.report
+    if report is None:
+        return _of_steps(seen)
+    modes = [f"{mode.log_density:.2f} ({mode.num_starts} starts)" for mode in report.modes]
+    rows = [
+        ["verdict", report.verdict],
+        ["bound (ELBO)", str(report.elbo)],
+        ["nats from the posterior, at least", f"{max(report.gap, 0.0):.3f}"],
+        ["k-hat", f"{report.khat:.2f}"],
+        ["modes: log density", ", ".join(modes) or "none"],
+        ["gradients", f"{report.num_gradients:,}"],
+    ]
+    return Table("Verdict", ["", ""], rows)
+
+
+def _of_steps(seen: Seen) -> Table:
+    """Of a fit by steps, or that a checkpoint holds: the same numbers by draws of q, and what k-hat says."""
+    model: Any = seen.fit.alg.spec.model
+    rows = arrange(seen.data.train, seen.settings) if model.log_lik is not None else None
+    _, stats = draws_of_density(seen.fit, model, seen.key, NUM_CHECKS, rows)
+    ratios = stats["lp"] - stats["lq"]
+    zero, gap, khat = distance(ratios)
+    bound = Estimate(float(ratios.mean()), float(ratios.std(ddof=1) / np.sqrt(NUM_CHECKS)))
+    shown = [
+        ["verdict", in_words(khat) if zero == 0 else f"The density is zero at {zero:.1%} of the draws of q."],
+        ["bound (ELBO)", str(bound)],
+        ["nats from the posterior, at least", f"{max(gap, 0.0):.3f}"],
+    ]
+    return Table(
+        "Verdict", ["", ""], shown, 'More steps may raise the bound; algorithm.name = "auto" judges that itself.'
+    )
+
+
+LISTING = Listing(
+    Settings, SOURCE, DensityAlgorithm, build, describe, arrange, target=lambda settings: settings.target_kind
+)

@@ -1,0 +1,135 @@
+# ruff: noqa: RUF009
+"""Structured autoencoders on the command line: a mixture of Gaussians between two networks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vijax import models
+from vijax.app import networks, views
+from vijax.app.blocks import Block, Table
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
+from vijax.app.scores import RowScore
+from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
+
+SHARPNESS = 2.0
+"""Added to the log precision that the encoder says: it begins by trusting itself."""
+WIDE = 10.0
+"""Variance of a latent where coordinate ascent starts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["svae"] = setting("svae", "structured autoencoder: a mixture between two networks")
+    num_components: int = setting(5, "K, components of the mixture of latents", at_least(1))
+    latent_dim: int = setting(2, "latent variables of a row", at_least(1))
+    concentration: float = setting(1.0, "of the weights' Dirichlet prior; below 1 unused components empty", POSITIVE)
+    image: tuple[int, ...] = setting((), "height and width, where a row is an image: for pictures")
+    test_draws: int = setting(100, "draws of the importance-weighted bound that scores held-out rows", at_least(1))
+    networks: NetworksConfig = section(NetworksConfig)
+    observed: ObservedConfig = section(ObservedConfig)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model: components of independent normals, normal-gamma a priori."""
+    networks.check_rows(settings, data)
+    encoder, decoder, observed = networks.networks(settings, len(data.names), potentials)
+    shape = settings.num_components, settings.latent_dim
+    return models.svae(
+        globals={
+            "weights": Dirichlet.from_concentration(np.full(shape[0], settings.concentration)),
+            "components": NormalGamma.from_parameters(np.zeros(shape), 0.1, 2.0, 1.0),
+        },
+        locals={
+            "z": Categorical.from_logits(np.zeros(shape[0])),
+            "u": Normal.from_mean_variance(np.zeros(shape[1]), WIDE),
+        },
+        energy=mixture,
+        latent="u",
+        encoder=encoder,
+        decoder=decoder,
+        observed=observed,
+    )
+
+
+def mixture(s: Mapping[str, Any]) -> Float[Array, ""]:
+    """log p(z, u | weights, components): z ~ weights, u ~ N(mean_z, 1 / precision_z)."""
+    c, u = s["components"], s["u"]
+    fit = 0.5 * (c.log_precision - c.precision_times_square - jnp.log(2 * jnp.pi))
+    fit += c.precision_times_mean * u.value - 0.5 * c.precision * u.square
+    return jnp.vdot(s["z"].one_hot, s["weights"].log + jnp.sum(fit, -1))
+
+
+def potentials(mean: Array, log_precision: Array) -> tuple[Array, Array]:
+    """(J m, -J / 2) on the statistics u and u^2."""
+    precision = jnp.exp(log_precision + SHARPNESS)
+    return precision * mean, -0.5 * precision
+
+
+def score(seen: Seen) -> RowScore:
+    """The bound of each held-out row."""
+    model: Any = seen.fit.alg.spec.model
+    draws = seen.settings.test_draws
+    x = networks.arrange(seen.data.test, seen.settings)
+    bound = model.bound(seen.fit, x, key=seen.key, num_samples=draws)
+    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
+
+
+def describe(seen: Seen) -> list[Block]:
+    """Networks; components; rows rebuilt, and rows and latents by component."""
+    x, _ = networks.seen_rows(seen)
+    local = seen.fit.locals(x, key=seen.key)
+    labels, latents = np.asarray(local["z"].probs).argmax(1), np.asarray(local["u"].mean(), float)
+    shown: list[Block] = [networks.size_table(seen), _components(seen, labels), networks.rebuilt(seen, x)]
+    if seen.settings.image:
+        model: Any = seen.fit.alg.spec.model
+        made = [np.asarray(model.generate(seen.fit, seen.key, networks.NUM_SHOWN))]
+        shown.append(_drawn_components(seen))
+        shown.append(networks.images(seen, "New images", [""], made, "What the decoder makes of draws of the mixture."))
+    if x.shape[1] >= 2:
+        shown.append(views.scatter("Clusters", x, seen.data.names, labels, note="Rows by their component."))
+    plane = networks.plane_of_latents(latents, labels, "component")
+    return [*shown, *([plane] if plane else [])]
+
+
+def _components(seen: Seen, labels: np.ndarray) -> Table:
+    """Weight, mean and deviation of each, largest first."""
+    weights, at = np.asarray(seen.point("weights"), float), seen.point("components")
+    mean, sd = np.asarray(at.mean, float), 1 / np.sqrt(np.asarray(at.precision, float))
+    names = [f"latent {i + 1}" for i in range(seen.settings.latent_dim)]
+    header = ["", "weight", "rows shown", *names, *(f"sd {name}" for name in names)]
+    counts = np.bincount(labels, minlength=len(weights))
+    order = np.argsort(-weights)
+    rows = [[int(k), float(weights[k]), int(counts[k]), *map(float, (*mean[k], *sd[k]))] for k in order]
+    return Table("Components", header, rows, "Of the latents.")
+
+
+def _drawn_components(seen: Seen) -> Block:
+    """What the decoder makes of each component's mean, largest first."""
+    model: Any = seen.fit.alg.spec.model
+    order = np.argsort(-np.asarray(seen.point("weights"), float))[: networks.NUM_SHOWN]
+    means = np.asarray(seen.point("components").mean)[order]
+    made = np.asarray(model.decoded(seen.fit, means))
+    return networks.images(seen, "Components as images", [""], [made], "What the decoder makes of their means.")
+
+
+LISTING = Listing(
+    Settings,
+    networks.SOURCE,
+    StructuredAlgorithm,
+    build,
+    describe,
+    networks.arrange,
+    score,
+    target=lambda settings: "real",
+)

@@ -1,0 +1,87 @@
+# ruff: noqa: RUF009
+"""Variational autoencoders on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from vijax import models
+from vijax.app import networks
+from vijax.app.blocks import Block, Table
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.networks import AmortisedAlgorithm, NetworksConfig, ObservedConfig
+from vijax.app.scores import RowScore
+from vijax.app.typed_toml import at_least, section, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["vae"] = setting("vae", "variational autoencoder")
+    latent_dim: int = setting(10, "latent variables of a row", at_least(1))
+    image: tuple[int, ...] = setting((), "height and width, where a row is an image: for pictures")
+    test_draws: int = setting(100, "draws of the importance-weighted bound that scores held-out rows", at_least(1))
+    networks: NetworksConfig = section(NetworksConfig)
+    observed: ObservedConfig = section(ObservedConfig)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    networks.check_rows(settings, data)
+    encoder, decoder, observed = networks.networks(settings, len(data.names), mean_and_log_sd)
+    return models.vae(encoder, decoder, observed, settings.latent_dim)
+
+
+def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
+    """Of q(z): as the encoder says them."""
+    return mean, log_sd
+
+
+def score(seen: Seen) -> RowScore:
+    """A bound on log p of each held-out row, nearly that itself."""
+    model: Any = seen.fit.alg.spec.model
+    draws = seen.settings.test_draws
+    x = networks.arrange(seen.data.test, seen.settings)
+    bound = model.bound(seen.fit, x, key=seen.key, num_samples=draws)
+    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
+
+
+def describe(seen: Seen) -> list[Block]:
+    """Networks; which latents are used; rows rebuilt, new ones, and the latents in the plane."""
+    model: Any = seen.fit.alg.spec.model
+    x, classes = networks.seen_rows(seen)
+    q = seen.fit.locals(x, key=seen.key)["z"]
+    mean = np.asarray(q.mean(), float)
+    shown = [networks.size_table(seen), _used(mean, np.asarray(q.variance, float)), networks.rebuilt(seen, x)]
+    if seen.settings.image:
+        keys = jax.random.split(seen.key, 2)
+        rows = [np.asarray(model.generate(seen.fit, key, networks.NUM_SHOWN)) for key in keys]
+        shown.append(networks.images(seen, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."))
+    plane = networks.plane_of_latents(mean, classes, seen.data.train.target)
+    return [*shown, *([plane] if plane else [])]
+
+
+def _used(mean: np.ndarray, variance: np.ndarray) -> Table:
+    """KL(q(z_k) || N(0, 1)) of each latent, averaged over rows: near zero of one that says nothing."""
+    kl = 0.5 * (mean**2 + variance - 1 - np.log(variance)).mean(axis=0)
+    order = np.argsort(-kl)
+    rows = [[int(k) + 1, float(kl[k]), float(mean[:, k].std())] for k in order]
+    return Table("Latents by what they say", ["latent", "nats a row", "sd of means"], rows)
+
+
+LISTING = Listing(
+    Settings,
+    networks.SOURCE,
+    AmortisedAlgorithm,
+    build,
+    describe,
+    networks.arrange,
+    score,
+    target=lambda settings: "real",
+)

@@ -1,0 +1,89 @@
+"""[algorithm] of log densities: the rows of free variables, and the two methods that run to their own end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import optax
+
+from vijax import free_algorithms, guides
+from vijax.algorithm import Algorithm
+from vijax.app.options import Chooser, Option
+from vijax.app.typed_toml import POSITIVE, ConfigError, at_least, setting
+from vijax.auto import MOST_FULL
+from vijax.guides import Guide
+from vijax.models.density import Density
+from vijax.objective import renyi
+
+GUIDES: dict[str, Callable[[], Guide]] = {"mean_field": guides.mean_field, "full_rank": guides.full_rank}
+
+
+def _guide(name: str | None, rank: int | None) -> Guide | None:
+    if rank is not None and name != "low_rank":
+        raise ConfigError(f'algorithm.rank: expected algorithm.guide = "low_rank" beside it, got {name or "no guide"}')
+    if name == "low_rank":
+        return guides.low_rank(rank or 10)
+    return None if name is None else GUIDES[name]()
+
+
+def _ngvi(model: Density, guide: str | None = None, rank: int | None = None, **choices: Any) -> Algorithm:
+    return free_algorithms.ngvi(model, guide=_guide(guide, rank), **choices)
+
+
+def _advi(model: Density, alpha: float | None = None, **choices: Any) -> Algorithm:
+    return free_algorithms.advi(model, objective=None if alpha is None else renyi(alpha), **choices)
+
+
+def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    def make(
+        model: Density, guide: str | None = None, rank: int | None = None, learning_rate: float = 0.01, **choices: Any
+    ) -> Algorithm:
+        return row(model, guide=_guide(guide, rank), optimizer=optax.adam(learning_rate), **choices)
+
+    return make
+
+
+def _ends_full(model: Density, **choices: Any) -> Algorithm:
+    """The algorithm of the fits that `vijax.auto` returns: its state is what a checkpoint holds."""
+    del choices
+    return _framed(model, guides.full_rank() if model.variables.dim <= MOST_FULL else guides.mean_field())
+
+
+def _ends_diagonal(model: Density, **choices: Any) -> Algorithm:
+    """Likewise of `vijax.dadvi`."""
+    del choices
+    return _framed(model, guides.mean_field())
+
+
+def _framed(model: Density, guide: Guide) -> Algorithm:
+    return free_algorithms.ngvi(model.with_guide(guide, is_framed=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class DensityAlgorithm(Chooser):
+    """[algorithm]: one row of the table of algorithms of free variables."""
+
+    name: Literal["auto", "dadvi", "ngvi", "advi", "bbvi"] = setting(
+        "auto", "auto chooses all and stops by itself, as dadvi does; the others take fit.num_epochs passes"
+    )
+    guide: Literal["mean_field", "full_rank", "low_rank"] | None = setting(
+        None, "ngvi, advi, bbvi: covariance of q; unset: full_rank for ngvi, else mean_field"
+    )
+    rank: int | None = setting(None, "guide low_rank, of advi: columns of the factor; unset: 10", at_least(1))
+    num_samples: int | None = setting(None, "ngvi, advi, bbvi: draws a step; unset: 32, 1, 64", at_least(1))
+    nats: float | None = setting(None, "ngvi: no step goes further than this; unset: 1", POSITIVE)
+    alpha: float | None = setting(None, "advi: order of the Renyi bound of its draws; 0 weighs them by importance")
+    learning_rate: float | None = setting(None, "advi, bbvi: of Adam; unset: 0.01", POSITIVE)
+    num_starts: int | None = setting(None, "auto: searches for modes, side by side; unset: 8", at_least(1))
+    max_draws: int | None = setting(None, "auto: most fixed draws; unset: 2048", at_least(8))
+    max_gradients: int | None = setting(None, "auto: most gradients; unset: 3000, more for many variables", at_least(1))
+    num_draws: int | None = setting(None, "dadvi: fixed draws; unset: 30", at_least(2))
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "auto": Option(_ends_full, ("num_starts", "max_draws", "max_gradients")),
+        "dadvi": Option(_ends_diagonal, ("num_draws",)),
+        "ngvi": Option(_ngvi, ("guide", "rank", "num_samples", "nats")),
+        "advi": Option(_by_adam(_advi), ("guide", "rank", "num_samples", "alpha", "learning_rate")),
+        "bbvi": Option(_by_adam(free_algorithms.bbvi), ("guide", "rank", "num_samples", "learning_rate")),
+    }
