@@ -66,6 +66,13 @@ def test_steps_are_lazy_where_that_gains(tmp_path, overrides, num_words, lazy):
     assert make_algorithm(chosen, data).spec.lazy is lazy
 
 
+def test_documents_are_held_to_some_topics(tmp_path):
+    data = sparse(600)
+    chosen = settled(config(tmp_path, "num_topics=4", "algorithm.active_topics=2"), data)
+    spec = make_algorithm(chosen, data).spec
+    assert (spec.lazy, spec.active_topics) == (True, 2)
+
+
 def test_settings_reach_what_they_are_of(tmp_path):
     overrides = ["algorithm.estep.name=gibbs", "num_sweeps=7", "burn_in=2", "alpha=0.3", "learn=['alpha']"]
     schedule = ["algorithm.step_size.name=hold_then_decay", "hold=4", "rho=0.5", "kappa=1.0"]

@@ -52,7 +52,7 @@ def settled(config: Config, data: Data) -> Config:
         return config
     size = batch_size(config, num_groups(config, data))
     lazy = algorithm.name in LAZY and size is not None and _by_word(config, data)
-    if lazy and size is not None:
+    if lazy and size is not None and getattr(algorithm, "active_topics", None) is None:
         loader = CorpusLoader(data.train, size, 0, by_word=data.train.vocab_size)
         lazy = max(loader.words_of_batches()) < data.train.vocab_size / 2
     return dataclasses.replace(config, algorithm=dataclasses.replace(algorithm, lazy=lazy))
@@ -82,6 +82,8 @@ def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         arguments["warm_starts"] = True
     if getattr(config, "lazy", None):
         arguments["lazy"] = True
+    if getattr(config, "active_topics", None) is not None:
+        arguments |= {"lazy": config.lazy is not False, "active_topics": config.active_topics}
     return getattr(algorithms, config.name)(model, **arguments, **_own(config))
 
 

@@ -152,6 +152,7 @@ DAMPING: Any = (
 LAZY: Any = (
     "svi, ssvi_a: steps that cost what the words of their batch do; unset: where a batch holds less than half of all",
 )
+ACTIVE: Any = ("lda by svi or ssvi_a: so many topics a document at a step, for many topics; unset: all", at_least(1))
 WARM: Any = ("begin the E-step of each document (row, sequence) where it ended when it was last seen",)
 
 
@@ -164,6 +165,7 @@ class DocumentAlgorithm:
     damping: float | None = setting(None, *DAMPING)
     warm_starts: bool = setting(False, *WARM)
     lazy: bool | None = setting(None, *LAZY)
+    active_topics: int | None = setting(None, *ACTIVE)
     estep: DocumentEstep = section(DocumentEstep)
     step_size: StepSizeConfig = section(StepSizeConfig)
 
