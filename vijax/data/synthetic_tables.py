@@ -5,6 +5,7 @@ A generator is a function (rng, number of rows) -> columns by name, and a row of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -184,6 +185,19 @@ def rate(rng: np.random.Generator, num_rows: int) -> Columns:
     return {"t": t, "count": rng.poisson(np.exp(1 + np.sin(2 * t) + 0.2 * t)).astype(float)}
 
 
+def links(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Edges of a graph of three circles of friends and a fourth group, whose members know people of all circles and
+    hardly each other."""
+    size = max(60, math.ceil(2 * math.sqrt(num_rows)))
+    block = np.arange(size) * 4 // size
+    rates = np.array([[0.5, 0.02, 0.02, 0.3], [0.02, 0.4, 0.02, 0.3], [0.02, 0.02, 0.3, 0.3], [0.3, 0.3, 0.3, 0.02]])
+    first, second = np.triu_indices(size, 1)
+    chance = rates[block[first], block[second]]
+    drawn = rng.choice(len(first), num_rows, replace=False, p=chance / chance.sum())
+    names = np.array([f"{'abcd'[k]}{i + 1:02d}" for i, k in enumerate(block)], object)
+    return {"source": names[first[drawn]], "target": names[second[drawn]]}
+
+
 def _columns(x: np.ndarray, name: str = "x") -> Columns:
     return {f"{name}{i + 1}": column for i, column in enumerate(x.T)}
 
@@ -209,5 +223,6 @@ GENERATORS: dict[str, Generator] = {
     "regression": _generator(regression, 300),
     "rings": _generator(rings, 300),
     "rate": _generator(rate, 150),
+    "links": _generator(links, 400),
 }
 """The generators by name: `path = "synthetic:clusters"`."""

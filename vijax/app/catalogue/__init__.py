@@ -15,6 +15,7 @@ from vijax.app.catalogue import (
     mixture,
     plsa,
     state_space,
+    stochastic_block_model,
 )
 from vijax.app.listing import Listing
 
@@ -30,6 +31,7 @@ LISTINGS: dict[str, Listing] = {
         hmm.LISTING,
         factorial_hmm.LISTING,
         state_space.LISTING,
+        stochastic_block_model.LISTING,
         factor_analysis.LISTING,
         gap_nmf.LISTING,
         ard_regression.LISTING,
