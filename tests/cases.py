@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.special import log_ndtr
 from scipy import stats as sps
 
+from tests.recipes import run_skeleton
+from vijax import checks
 from vijax.families import (
     Bernoulli,
     Beta,
@@ -36,7 +39,14 @@ from vijax.families import (
     Product,
     TruncatedNormal,
     Wishart,
+    base,
 )
+from vijax.families.construction import constructor
+
+Recipe = run_skeleton(
+    "How to add a family", {**vars(typing), **vars(base), "constructor": constructor, "require": checks.require}
+)["Exponential"]
+"""The family that CONTRIBUTING.md writes down."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity
@@ -692,6 +702,16 @@ FAMILIES = [
         **polya_gamma(1),
     ),
     Case("polya_gamma_extreme", params={"c": array(1e-3, 100.0, 1e4)}, extreme=True, **polya_gamma(2)),
+    Case(
+        "recipe",
+        constructor=Recipe.from_rate,
+        params={"rate": array(0.5, 2.0)},
+        reference=lambda rate: sps.expon(scale=1 / rate),
+        support="positive",
+        moment=(lambda x: jnp.cos(x), lambda q: q.rate**2 / (1 + q.rate**2)),
+        invalid=((Recipe.from_rate, {"rate": -1.0}, "rate"), (Recipe.from_rate, {"rate": NAN}, "rate")),
+        outside=((0.0,), (1.0,)),
+    ),
     Case(
         "product",
         constructor=product,

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from vijax import compiler
-from vijax.compiler import QUICK, STEP, kept, quick_jit, step_jit, usable
+from vijax.compiler import LARGE, QUICK, STEP, kept, once_jit, quick_jit, step_jit, usable
 
 
-@pytest.mark.parametrize("jit", [quick_jit, step_jit])
+@pytest.mark.parametrize("jit", [quick_jit, step_jit, once_jit])
 def test_it_is_jit_with_static_and_donated_arguments(jit):
     power = jit(lambda n, x: x**n, static_argnums=0)
     np.testing.assert_array_equal(power(2, np.array([2.0, 3.0])), [4.0, 9.0])
@@ -17,7 +17,7 @@ def test_it_is_jit_with_static_and_donated_arguments(jit):
     assert taken.is_deleted()
 
 
-@pytest.mark.parametrize("jit", [quick_jit, step_jit])
+@pytest.mark.parametrize("jit", [quick_jit, step_jit, once_jit])
 def test_within_another_program_it_is_a_part_of_it(jit):
     """JAX refuses options of its own to a part."""
     double = jit(lambda x: 2 * x)
@@ -25,6 +25,21 @@ def test_within_another_program_it_is_a_part_of_it(jit):
     assert jax.grad(double)(3.0) == 2
     np.testing.assert_array_equal(jax.vmap(double)(np.arange(3)), [0, 2, 4])
     assert jax.jit(lambda x: double(3) + x)(1) == 7
+
+
+def test_little_work_is_compiled_quickly_and_much_of_it_well(monkeypatch):
+    """Each time by one program alone, and by arguments of any kind."""
+    made = {"quick_jit": [], "step_jit": []}
+    for name, calls in made.items():
+        monkeypatch.setattr(compiler, name, lambda fn, calls=calls: lambda *args, **named: calls.append(args))
+    program = once_jit(lambda x, y: None)
+    program(np.ones(LARGE - 2), {"y": 1.0})
+    program(np.ones(LARGE - 1), {"y": 1.0})
+    assert [len(calls) for calls in made.values()] == [1, 1]
+    program = once_jit(lambda x, n: None, work=lambda x, n: x.size * n)
+    program(np.ones(4), n=LARGE // 4 - 1)
+    program(np.ones(4), n=LARGE // 4)
+    assert [len(calls) for calls in made.values()] == [2, 2]
 
 
 def test_no_option_is_given_to_an_accelerator(monkeypatch):

@@ -31,6 +31,19 @@ def fit(callback):
     return vi.fit(alg, jnp.ones(3), key=jax.random.key(0), num_steps=100, steps_per_chunk=1, callbacks=(callback,))
 
 
+def test_a_step_is_traced_once_for_any_number_of_chunks():
+    """Most of what a first fit costs beside compiling."""
+    alg, traced = vi.cavi(COIN), []
+
+    def step(key, state, batch):
+        traced.append(None)
+        return alg.step(key, state, batch)
+
+    for num_steps in (7, 9):
+        vi.fit(alg._replace(step=step), jnp.ones(3), key=jax.random.key(0), num_steps=num_steps, steps_per_chunk=3)
+    assert len(traced) == 1
+
+
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_is_answered_at_once_and_ends_with_the_chunk(capfd):
     """The callback is between chunks: the next one, the third, is the one that is finished."""

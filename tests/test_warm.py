@@ -1,11 +1,14 @@
 """Warm starts: an E-step that goes on at a group's next visit is one that was never interrupted."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import vijax as vi
+from tests.esteps import ESTEPS, GOING_ON
 from vijax.batch import Minibatch
 from vijax.loader import as_loader
 
@@ -47,13 +50,13 @@ def test_batches_of_documents_say_which_they_hold():
 
 
 # --- the law ----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kind", [vi.estep.mean_field, vi.estep.cvb0])
-def test_topics_go_on_to_the_fixed_point(kind):
+@pytest.mark.parametrize("name", GOING_ON)
+def test_topics_go_on_to_the_fixed_point(name):
     """At still globals later visits end where one long visit does, by whichever road."""
     topics = vi.fit(vi.cavi(lda(100)), CORPUS, num_steps=30, key=KEY).posterior
 
     def visited(rounds, epochs):
-        model = vi.models.lda(3, 12, estep=kind(rounds, 1e-14))
+        model = vi.models.lda(3, 12, estep=dataclasses.replace(ESTEPS[name], max_iters=rounds, tol=1e-14))
         alg, batches = still(model, warm_starts=True), as_loader(CORPUS, model, 23, 0)
         state = alg.init(KEY, next(iter(batches.batches(0, 1))))._replace(posterior=topics)
         step = jax.jit(alg.step)

@@ -1,7 +1,9 @@
 """How hard XLA's CPU compiler tries: most of a first fit is its work, and most of that gains nothing.
 
 Two kinds of programs. *Steps* run many times: optimisation level 1, without fusion emitters, compiles in half the time
-and a fifth of the memory, and runs as fast. *Quick* programs run once: level 0. An accelerator, whose compiler knows
+and a fifth of the memory, and runs as fast. *Quick* programs run once: level 0, and all in one piece, for XLA's cutting
+of a program into up to 32 for as many threads costs a tenth to a third of their compilation. What runs once on data of
+any size is quick where it is little work. An accelerator, whose compiler knows
 other trades, gets no options; neither does a compiler an option that it does not know. What the user set in XLA_FLAGS
 stands.
 """
@@ -15,10 +17,17 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp  # noqa: F401  # of the examples
 import numpy as np
 
 STEP = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
-QUICK = STEP | {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+QUICK = STEP | {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+LARGE = 1 << 20
+"""Numbers, times what is done with each, from which on a program that runs once costs more to run than to compile."""
 
 
 def step_jit(fn: Callable, **more: Any) -> Callable:
@@ -33,6 +42,32 @@ def quick_jit(fn: Callable, **more: Any) -> Callable:
     3
     """
     return _Program(fn, QUICK, more)
+
+
+def once_jit(fn: Callable, work: Callable[..., int] | None = None, **more: Any) -> Callable:
+    """`jax.jit` of what runs once, on data of any size: quick where there is little work.
+
+    Args:
+      fn: the function.
+      work: of the arguments, how much there is to do, to be compared with `LARGE`; None is how many numbers they hold.
+      more: what `jax.jit` takes.
+
+    >>> print(once_jit(jnp.sum)(np.arange(3)))
+    3
+    """
+    quick, step = quick_jit(fn, **more), step_jit(fn, **more)
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        size = (work or numbers_in)(*args, **kwargs)
+        return (quick if size < LARGE else step)(*args, **kwargs)
+
+    return call
+
+
+def numbers_in(*args: Any, **kwargs: Any) -> int:
+    """How many there are in all."""
+    return sum(int(np.size(leaf)) for leaf in jax.tree.leaves((args, kwargs)))
 
 
 class _Program:

@@ -65,7 +65,7 @@ def _chunk(
 
     def body(i: Array, carry: tuple[State, Info]) -> tuple[State, Info]:
         state, infos = carry
-        state, info = one(state, i)
+        state, info = one(state, i.astype(jnp.int32))  # a loop's number is weakly typed, and would be another trace
         return state, jax.tree.map(lambda all_, x: all_.at[i].set(x), infos, info)
 
     shapes = jax.eval_shape(one, state, jnp.int32(0))[1]

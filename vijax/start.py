@@ -8,16 +8,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.algorithm import Algorithm
 from vijax.batch import Minibatch, is_whole
-from vijax.compiler import kept, quick_jit, step_jit
+from vijax.compiler import LARGE, kept, numbers_in, quick_jit, step_jit
 from vijax.loader import Loader
-
-LARGE = 1 << 20
-"""Numbers in a first batch from which on a start costs more to run than to compile well."""
 
 READS_VALUES = (
     jax.errors.ConcretizationTypeError,
@@ -42,8 +38,7 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> Any:
         known, batch = float(batch.num_groups or loader.num_groups), batch._replace(num_groups=None)  # a shape
     elif isinstance(batch, Minibatch) and is_whole(batch):
         batch = batch._replace(num_groups=None)  # which says that it is, also where it is traced
-    size = sum(np.size(leaf) for leaf in jax.tree.leaves(batch))
-    compiled = step_jit if size >= LARGE else quick_jit
+    compiled = step_jit if numbers_in(batch) >= LARGE else quick_jit
     program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
     try:
         return program(key, batch)

@@ -49,7 +49,7 @@ def short(path, corpus):
         values += [] if config.algorithm.name in FULL_DATA else ["batch_size=10"]
         return values + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
     if not config.data.path.startswith("sklearn"):  # its rows are sorted by class
-        values.append(f"num_rows={400 if config.data.group else 40}")
+        values.append(f"num_rows={400 if getattr(config.data, 'group', 'links') else 40}")
     if config.fit.batch_size:
         size = (
             28 if path.stem == "finite_dp" else min(20, config.fit.batch_size)

@@ -1,8 +1,6 @@
 """The skeleton of CONTRIBUTING.md puts a model on the command line."""
 
 import dataclasses
-import re
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,17 +10,11 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from tests.recipes import run_skeleton
 from vijax.app import blocks, listing, sections, tables, typed_toml
 from vijax.app.catalogue import LISTINGS
 from vijax.cli import main
 from vijax.data import table as data_table
-
-TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
-
-
-def skeleton(heading):
-    """The Python block under a heading."""
-    return re.search(r"```python\n(.*?)```", TEXT.partition(f"## {heading}")[2], flags=re.DOTALL)[1]
 
 
 @pytest.fixture
@@ -32,8 +24,8 @@ def coin(monkeypatch):
         **vars(blocks), **vars(listing), **vars(sections), **vars(tables), **vars(typed_toml),
         "Table": blocks.Table,
     }  # fmt: skip
-    exec(skeleton("How to add a model"), names)
-    exec(skeleton("How to put a model on the command line"), names)
+    run_skeleton("How to add a model", names)
+    run_skeleton("How to put a model on the command line", names)
     monkeypatch.setitem(LISTINGS, "coin", names["LISTING"])
     return names["LISTING"]
 

@@ -8,20 +8,8 @@ import pytest
 from scipy import stats
 
 import vijax as vi
+from tests.estimators import ESTIMATORS
 from vijax.estimator.joint import estimate
-
-ESTIMATORS = {
-    "mean_field": (vi.estimator.mean_field(), False),
-    "ssvi_a": (vi.estimator.ssvi_a(), False),
-    "ssvi": (vi.estimator.ssvi(damping=1.0), True),
-    "ssvi_plain": (vi.estimator.ssvi(damping=1.0, control_variate=False), True),
-    "ssvi_damped": (vi.estimator.ssvi(damping=0.5), False),
-    "reparameterised": (vi.estimator.reparameterised(4), True),
-    "sticking": (vi.estimator.reparameterised(4, sticking=True), True),
-    "score_function": (vi.estimator.score_function(4), True),
-    "weighted": (vi.estimator.weighted(4, vi.objective.renyi(1.0)), True),
-}
-"""A new estimator is one row: itself, and whether it is unbiased for bounds that are not linear."""
 
 SHAPE, RATE = 2.5, 1.5
 Q = vi.Product({"x": vi.Gamma.from_shape_rate(SHAPE, RATE)})
@@ -91,3 +79,10 @@ def test_what_asks_for_no_derivative_needs_none():
     rule = {"x": vi.estimator.score_function(8)}
     message = estimate(rule, ["x"], KEYS[0], Q, PRIOR, jnp.float32(0.1), bound, {})
     assert np.all(np.isfinite(jax.tree.leaves(message.natural)))
+
+
+def test_the_registry_has_every_estimator():
+    """`at_point` is what each is of a point; least squares is of free variables (tests/test_density.py)."""
+    exported = {x for x in vars(vi.estimator).values() if isinstance(x, type) and issubclass(x, vi.estimator.Estimator)}
+    others = {vi.estimator.Estimator, vi.estimator.at_point, vi.estimator.least_squares}
+    assert exported - others == {type(estimator) for estimator, _ in ESTIMATORS.values()}

@@ -8,74 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+from scipy import integrate
 
+from tests.likelihoods import LIKELIHOODS
 from tests.rounding import rounding
 from vijax import expectation, likelihood
-
-LOG_SIGMA = special.log_expit
-SIGMA = special.expit
-CUTS = np.array([-1.5, 0.2, 2.0])
-NU, S, R = 4.0, 0.7, 2.5
-
-
-def student(y, z):
-    u = (z - y) / S
-    return (
-        stats.t.logpdf(y, NU, z, S),
-        -(NU + 1) * u / (NU + u**2) / S,
-        -(NU + 1) * (NU - u**2) / (NU + u**2) ** 2 / S**2,
-    )
-
-
-def negative_binomial(y, z):
-    p = SIGMA(z - np.log(R))
-    value = y * LOG_SIGMA(z - np.log(R)) + R * LOG_SIGMA(np.log(R) - z)
-    value += special.gammaln(y + R) - special.gammaln(R) - special.gammaln(y + 1)
-    return value, y - (y + R) * p, -(y + R) * p * (1 - p)
-
-
-def probit(y, z):
-    value = special.log_ndtr(y * z)
-    t = -y * z
-    ratio = np.sqrt(2 / np.pi) / special.erfcx(t / np.sqrt(2))
-    gap = 1 / t - 2 / t**3 + 10 / t**5 if t > 300 else ratio - t  # the difference would cancel
-    return value, y * ratio, -ratio * gap
-
-
-def ordinal(y, z):
-    a, b = np.concatenate([[-np.inf], CUTS, [np.inf]])[[y, y + 1]]
-    value = LOG_SIGMA(b - z) + LOG_SIGMA(z - a) + np.log(-np.expm1(a - b))
-    p, q = SIGMA(b - z), SIGMA(z - a)
-    return value, (1 - q) - (1 - p), -p * (1 - p) - q * (1 - q)
-
-
-# The likelihood, observations, (y, z) -> (l, l', l'') by hand and in SciPy, and where l bends.
-CASES = {
-    "bernoulli_logit": (
-        likelihood.bernoulli_logit,
-        [1, -1],
-        lambda y, z: (LOG_SIGMA(y * z), y * SIGMA(-y * z), -SIGMA(z) * SIGMA(-z)),
-        lambda y: [0.0],
-    ),
-    "bernoulli_probit": (likelihood.bernoulli_probit, [1, -1], probit, lambda y: [0.0]),
-    "negative_binomial": (
-        functools.partial(likelihood.negative_binomial, R),
-        [0, 7],
-        negative_binomial,
-        lambda y: [np.log(R)],
-    ),
-    "student_t": (functools.partial(likelihood.student_t, NU, S), [-0.4, 3.0], student, lambda y: [y]),
-    "ordinal_logit": (functools.partial(likelihood.ordinal_logit, CUTS), [0, 2, 3], ordinal, lambda y: list(CUTS)),
-}
-VARIANCES = 10.0 ** np.arange(-6, 7, 3)
 
 
 def adaptive(function, m, v, bends):
     """E_{N(m, v)}[function(z)], adaptively, told of every length scale near every bend."""
     sd = np.sqrt(v)
     rings = np.concatenate([-np.geomspace(0.5, 3e4, 10)[::-1], [0.0], np.geomspace(0.5, 3e4, 10)])
-    cuts = np.concatenate([m + sd * np.linspace(-10, 10, 9), *(np.asarray(bends)[:, None] + rings)])
+    cuts = np.concatenate([m + sd * np.linspace(-10, 10, 9), *(bend + rings for bend in bends)])
     cuts = np.unique(np.clip(cuts, m - 10 * sd, m + 10 * sd))
     density = lambda z: (
         math.exp(-0.5 * ((z - m) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
@@ -87,30 +31,32 @@ def adaptive(function, m, v, bends):
     return sum(piece(a, b) for a, b in itertools.pairwise(cuts))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_quadrature_agrees_with_adaptive_quadrature(name):
-    make, observations, by_hand, bends = CASES[name]
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_expectations_agree_with_adaptive_quadrature(name):
+    """Closed forms where there are any, else our quadrature."""
+    row = LIKELIHOODS[name]
     rng = np.random.default_rng(0)
-    grid = [(y, m, v) for y in observations for v in VARIANCES for m in (0.3, rng.normal(0, 3 + 3 * np.sqrt(v)))]
+    means = lambda v: (0.3, rng.normal(0, 3 + 3 * np.sqrt(v)))
+    grid = [(y, m, v) for y in row.observations for v in row.variances for m in means(v)]
     y, m, v = map(np.array, zip(*grid, strict=True))
     with jax.enable_x64(True):
-        got = jax.jit(functools.partial(expectation.quadrature(), make()))(*map(jnp.asarray, (y, m, v)), None)
+        got = jax.jit(functools.partial(expectation.exact(), row.make()))(*map(jnp.asarray, (y, m, v)), None)
         got = jax.tree.map(np.asarray, got)
     with np.errstate(over="ignore"):
         for i, (yi, mi, vi) in enumerate(grid):
             for j, field in enumerate(got._fields):
-                expected = adaptive(lambda z, j=j, yi=yi: by_hand(yi, z)[j], mi, vi, bends(yi))
+                expected = adaptive(lambda z, j=j, yi=yi: row.by_hand(yi, z)[j], mi, vi, row.bends(yi))
                 error = abs(got[j][i] - expected) / (1 + abs(expected))
                 assert error < 1e-8, (field, yi, mi, vi, got[j][i], expected)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LIKELIHOODS)
 def test_float32_is_right_to_float32(name):
-    make, observations, _, _ = CASES[name]
-    y = np.repeat(observations, len(VARIANCES))
-    v = np.tile(VARIANCES, len(observations))
+    row = LIKELIHOODS[name]
+    y = np.repeat(row.observations, len(row.variances))
+    v = np.tile(row.variances, len(row.observations))
     m = np.random.default_rng(1).normal(0, 2, len(v))
-    call = lambda: jax.jit(functools.partial(expectation.quadrature(), make()))
+    call = lambda: jax.jit(functools.partial(expectation.exact(), row.make()))
     single = call()(jnp.asarray(y, jnp.float32), jnp.asarray(m, jnp.float32), jnp.asarray(v, jnp.float32), None)
     with jax.enable_x64(True):
         double = call()(jnp.asarray(y, float), jnp.asarray(m), jnp.asarray(v), None)

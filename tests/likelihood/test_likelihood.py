@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import special
 
+from tests.likelihoods import LIKELIHOODS
 from vijax import likelihood
 
 Z = np.array([-30.0, -2.0, 0.0, 0.7, 12.0])
@@ -25,17 +26,13 @@ def test_probabilities_sum_to_one(lik, support):
     np.testing.assert_allclose(jax.nn.logsumexp(logs, axis=0), 0.0, atol=2e-6)
 
 
-def test_densities_match_scipy():
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_densities_match_scipy(name):
+    row = LIKELIHOODS[name]
     with jax.enable_x64(True):
-        z = jnp.asarray(Z[1:4])
-        np.testing.assert_allclose(likelihood.poisson_log().log_prob(3.0, z), stats.poisson(np.exp(z)).logpmf(3))
-        r = 2.5
-        nb = stats.nbinom(r, r / (r + np.exp(z)))
-        np.testing.assert_allclose(likelihood.negative_binomial(r).log_prob(4.0, z), nb.logpmf(4))
-        t = stats.t(3.0, z, 0.5)
-        np.testing.assert_allclose(likelihood.student_t(3.0, 0.5).log_prob(1.0, z), t.logpdf(1.0))
-        normal = stats.norm(z, np.sqrt(0.3))
-        np.testing.assert_allclose(likelihood.gaussian(0.3).log_prob(1.0, z), normal.logpdf(1.0))
+        each = jax.jit(jax.vmap(row.make().log_prob, (None, 0)))
+        for y in row.observations:
+            np.testing.assert_allclose(each(y, jnp.asarray(Z[1:4])), row.by_hand(y, Z[1:4])[0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -54,35 +51,28 @@ def test_probit_tails(x64):
     np.testing.assert_allclose(second[:3], -1.0, rtol=4e-3)
 
 
-@pytest.mark.parametrize(
-    ("lik", "y", "message"),
-    [
-        (
-            likelihood.bernoulli_logit(),
-            [1, -1, 0],
-            r"y: bernoulli_logit expects labels -1 or \+1 .*2\*y - 1.*, got 0 at site 2",
-        ),
-        (likelihood.bernoulli_probit(), [2, -1], "got 2 at site 0"),
-        (likelihood.poisson_log(), [1.0, -1.0], "counts 0, 1, 2, .*got -1.0 at site 1"),
-        (likelihood.negative_binomial(1.0), [1.0, 1.5], "got 1.5 at site 1"),
-        (likelihood.student_t(3.0, 1.0), [1.0, np.nan], "finite numbers, got nan at site 1"),
-        (likelihood.ordinal_logit([0.0]), [0, 1, 2], "classes 0, ..., 1, got 2 at site 2"),
-    ],
-)
-def test_observations_outside_the_support_are_named(lik, y, message):
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_observations_outside_the_support_are_named(name):
+    y, message = LIKELIHOODS[name].outside
+    lik = LIKELIHOODS[name].make()
+    lik.check(np.array(LIKELIHOODS[name].observations))
     with pytest.raises(ValueError, match=message):
         lik.check(np.array(y))
 
 
-def test_bad_parameters():
-    for make, name in (
-        (lambda: likelihood.negative_binomial(0.0), "dispersion"),
-        (lambda: likelihood.student_t(-1.0, 1.0), "degrees"),
-        (lambda: likelihood.student_t(1.0, 0.0), "scale"),
-        (lambda: likelihood.gaussian(-1.0), "variance"),
-        (lambda: likelihood.ordinal_logit([1.0, 1.0]), "cutpoints"),
-    ):
-        with pytest.raises(ValueError, match=name):
+@pytest.mark.parametrize("name", [name for name, row in LIKELIHOODS.items() if row.invalid])
+def test_bad_parameters(name):
+    for make, argument in LIKELIHOODS[name].invalid:
+        with pytest.raises(ValueError, match=f"^{argument}: expected"):
             make()
+
+
+def test_what_is_no_likelihood():
     with pytest.raises(TypeError, match="likelihood"):
         likelihood.as_likelihood(3)
+
+
+def test_the_registry_has_every_likelihood():
+    """Of a scalar predictor alone: the others, of vectors or of other globals, have tests of their own."""
+    of_more = {"as_likelihood", "noisy_labels", "softmax", "softmax_mixture"}
+    assert {name for name in likelihood.__all__ if name.islower()} - of_more == set(LIKELIHOODS)

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import digamma, gammaln, logsumexp
 
 import vijax as vi
+from tests.esteps import ESTEPS
 from vijax.data.synthetic import lda_corpus
 from vijax.families import DirichletStats
 
@@ -17,11 +18,6 @@ K, V = 3, 7
 ALPHA, ETA = 0.4, 0.3
 
 MESSAGES = {"em": vi.em, "map": vi.map, "svi": vi.svi, "ssvi": vi.ssvi, "ssvi_a": vi.ssvi_a}
-ESTEPS = {
-    "mean_field": vi.estep.mean_field(max_iters=200, tol=1e-5),
-    "gibbs": vi.estep.gibbs(num_sweeps=4, burn_in=2),
-    "cvb0": vi.estep.cvb0(max_iters=100, tol=1e-5),
-}
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from vijax.result import Fit
 
 
 class Data(NamedTuple):
-    """What a run learns from and is scored on (None if nothing was held out): both corpora, or both tables."""
+    """What a run learns from and is scored on (None if nothing was held out): both corpora, tables or graphs."""
 
     train: Any
     test: Any
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The words of a corpus; the columns of a table."""
+        """The words of a corpus; the columns of a table; the nodes of a graph."""
         return tuple(self.train.vocabulary or ()) if hasattr(self.train, "vocabulary") else self.train.columns
 
 
@@ -77,7 +77,7 @@ class Listing:
     Attributes:
       settings: a dataclass of the settings of [model]; the default and the help of its first field, `name`, are the
         model's name and title.
-      source: the kind of its data: `documents.DOCUMENTS` or `tables.TABLES`.
+      source: the kind of its data: `documents.DOCUMENTS`, `tables.TABLES` or `graphs.GRAPHS`.
       algorithm: a dataclass of the settings of [algorithm] (`vijax.app.sections`).
       build: ([model], data) -> the model.
       arrange: (training or other data, [model]) -> what `vijax.fit` and `Fit.score` read.

@@ -24,10 +24,11 @@ class LikelihoodConfig(Chooser):
     """[model.likelihood]: the law of the target given its predictor z."""
 
     name: Literal[
-        "bernoulli_logit", "bernoulli_probit", "poisson_log", "negative_binomial", "gaussian", "student_t"
+        "bernoulli_logit", "bernoulli_probit", "poisson_log", "negative_binomial", "gaussian", "gamma_log", "student_t"
     ] = setting("bernoulli_logit", "the law; the first two of two classes, the next two of counts")
     dispersion: float | None = setting(None, "negative_binomial: r; large is near Poisson; unset: 1", POSITIVE)
     variance: float | None = setting(None, "gaussian: of the noise; unset: 1", POSITIVE)
+    shape: float | None = setting(None, "gamma_log: its shape, 1 for exponential times; unset: 1", POSITIVE)
     degrees: float | None = setting(None, "student_t: degrees of freedom; unset: 4", POSITIVE)
     scale: float | None = setting(None, "student_t: its scale; unset: 1", POSITIVE)
     OPTIONS: ClassVar[Mapping[str, Option]] = {
@@ -36,6 +37,7 @@ class LikelihoodConfig(Chooser):
         "poisson_log": Option(likelihood.poisson_log),
         "negative_binomial": Option(lambda dispersion=1.0: likelihood.negative_binomial(dispersion), ("dispersion",)),
         "gaussian": Option(lambda variance=1.0: likelihood.gaussian(variance), ("variance",)),
+        "gamma_log": Option(lambda shape=1.0: likelihood.gamma_log(shape), ("shape",)),
         "student_t": Option(lambda degrees=4.0, scale=1.0: likelihood.student_t(degrees, scale), ("degrees", "scale")),
     }
 

@@ -70,6 +70,28 @@ class TableData:
     sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
 
 
+@dataclasses.dataclass(frozen=True)
+class GraphData:
+    """[data]: a graph, as an edge list or as an adjacency matrix."""
+
+    path: str = setting(
+        "synthetic:links",
+        "file or URL (.csv, .tsv, .parquet, .npy, .npz) of edges, a row each, or of a square matrix with one column a "
+        "node; or synthetic:links",
+    )
+    source: str = setting("source", "edge list: column of the node at which an edge begins")
+    target: str = setting("target", "edge list: column of the node at which it ends")
+    weight: str = setting(
+        "weight", "edge list: column of weights, if there is one; 0: no edge; missing: the pair was not observed"
+    )
+    num_rows: int | None = setting(None, "how many edges to generate; of files, rows to keep of the first", at_least(1))
+    synthetic_seed: int = setting(0, "seed of a synthetic graph", at_least(0))
+    held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", between(0.0, 1.0))
+    split_seed: int = setting(0, "seed of the split into training and held-out pairs", at_least(0))
+    encoding: str = setting("utf-8", "of text files")
+    sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
+
+
 # --- [algorithm] -----------------------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class DocumentEstep(Chooser):

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
-from scipy.stats import qmc
 
 from vijax.automatic.ascent import Mode
 from vijax.automatic.target import Target
@@ -94,6 +93,8 @@ class Gaussian(NamedTuple):
 
 def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
     """Antithetic scrambled Sobol normals: at least `size`, the next power of two."""
+    from scipy.stats import qmc  # here, for it takes as long to import as JAX itself
+
     pairs = max(int(np.ceil(np.log2(max(size, 2)))) - 1, 0)
     uniform = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(pairs)
     half = special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9))

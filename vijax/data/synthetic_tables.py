@@ -5,6 +5,7 @@ A generator is a function (rng, number of rows) -> columns by name, and a row of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -190,6 +191,19 @@ def bent(rng: np.random.Generator, num_rows: int) -> Columns:
     return _columns(np.c_[u, 2 * np.sin(1.2 * u)] + 0.1 * rng.normal(size=(num_rows, 2)))
 
 
+def links(rng: np.random.Generator, num_rows: int) -> Columns:
+    """Edges of a graph of three circles of friends and a fourth group, whose members know people of all circles and
+    hardly each other."""
+    size = max(60, math.ceil(2 * math.sqrt(num_rows)))
+    block = np.arange(size) * 4 // size
+    rates = np.array([[0.5, 0.02, 0.02, 0.3], [0.02, 0.4, 0.02, 0.3], [0.02, 0.02, 0.3, 0.3], [0.3, 0.3, 0.3, 0.02]])
+    first, second = np.triu_indices(size, 1)
+    chance = rates[block[first], block[second]]
+    drawn = rng.choice(len(first), num_rows, replace=False, p=chance / chance.sum())
+    names = np.array([f"{'abcd'[k]}{i + 1:02d}" for i, k in enumerate(block)], object)
+    return {"source": names[first[drawn]], "target": names[second[drawn]]}
+
+
 def _columns(x: np.ndarray, name: str = "x") -> Columns:
     return {f"{name}{i + 1}": column for i, column in enumerate(x.T)}
 
@@ -216,5 +230,6 @@ GENERATORS: dict[str, Generator] = {
     "rings": _generator(rings, 300),
     "rate": _generator(rate, 150),
     "bent": _generator(bent, 600),
+    "links": _generator(links, 400),
 }
 """The generators by name: `path = "synthetic:clusters"`."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.compiler import step_jit
+from vijax.compiler import numbers_in, once_jit
 from vijax.families import Family, Point
 from vijax.families.predictive import log_predictive
 
@@ -68,7 +68,11 @@ def log_predictive_density(
     return HeldOut.of(densities)
 
 
-@functools.partial(step_jit, static_argnums=(0, 1))
+def _work(predictive: Any, log_likelihood: Any, parts: Any, weights: Array, data: Array) -> int:
+    return numbers_in(data) * weights.size
+
+
+@functools.partial(once_jit, work=_work, static_argnums=(0, 1))
 def _mixed(
     predictive: Any, log_likelihood: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
 ) -> Float[Array, " N"]:

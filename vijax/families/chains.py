@@ -185,6 +185,7 @@ def _log_normalizer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 @jax.custom_jvp
+@jax.jit  # so that it is traced once, though a step asks for it some ten times
 def _smoothed(initial: Array, transition: Array, unary: Array, mask: Array) -> Smoothed:
     """In probabilities; where those might have underflowed in any sequence of a batch, once more in log space. (A
     `lax.cond` in a batch would always do both; a loop does what any of the batch needs. XLA would move what does not

@@ -5,7 +5,7 @@ from vijax.likelihood.binary import bernoulli_logit, bernoulli_probit, noisy_lab
 from vijax.likelihood.categorical import VectorLikelihood, softmax, softmax_mixture
 from vijax.likelihood.counts import negative_binomial, poisson_log
 from vijax.likelihood.ordinal import ordinal_logit
-from vijax.likelihood.real import gaussian, student_t
+from vijax.likelihood.real import gamma_log, gaussian, student_t
 
 __all__ = [
     "Likelihood",
@@ -15,6 +15,7 @@ __all__ = [
     "as_likelihood",
     "bernoulli_logit",
     "bernoulli_probit",
+    "gamma_log",
     "gaussian",
     "negative_binomial",
     "noisy_labels",

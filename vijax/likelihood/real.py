@@ -44,6 +44,43 @@ def gaussian(variance: Any) -> Likelihood:
 
 
 @by_value
+def gamma_log(shape: Any) -> Likelihood:
+    """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma regression with
+    logarithmic link (McCullagh and Nelder 1989, section 8).
+
+    Its expectations are closed, E e^-z = e^(v/2 - m); like Poisson's its f has no Lipschitz gradient (Khan et al. 2016,
+    appendix A.1), so give it `vijax.step_size.backtracking()`.
+
+    Args:
+      shape: k > 0; 1 for exponential times.
+
+    Raises:
+      ValueError: the shape is not positive.
+
+    >>> round(float(gamma_log(2.0).closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
+    4.0
+    """
+    require_positive(shape=shape)
+    k = jnp.asarray(shape)
+
+    def known(y: Any) -> Array:
+        return k * jnp.log(k) - gammaln(k) + (k - 1.0) * jnp.log(y)
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        ratio = k * y * jnp.exp(0.5 * v - m)
+        return Moments(known(y) - k * m - ratio, ratio - k, -ratio)
+
+    return Likelihood(
+        lambda y, z: known(y) - k * z - k * y * jnp.exp(-z),
+        name="gamma_log",
+        kinks=lambda y: jnp.log(y)[None],
+        log_concave=True,
+        closed_form=closed_form,
+        check=lambda y: require_sites(_positive(y), "gamma_log", "positive finite numbers", y),
+    )
+
+
+@by_value
 def student_t(degrees: Any, scale: Any) -> Likelihood:
     """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites of outliers may have
     negative precision.
@@ -69,3 +106,8 @@ def student_t(degrees: Any, scale: Any) -> Likelihood:
         width=s * jnp.sqrt(nu),
         check=lambda y: require_sites(np.isfinite(np.asarray(y)), "student_t", "finite numbers", y),
     )
+
+
+def _positive(y: Any) -> Any:
+    values = np.asarray(y)
+    return (values > 0) & np.isfinite(values)

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from vijax import init as starts
 from vijax.by_value import by_value
 from vijax.checks import require, require_positive
-from vijax.compiler import step_jit
+from vijax.compiler import once_jit
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product, chains
 from vijax.families.predictive import log_predictive
 from vijax.model import Estimates, Model
@@ -128,7 +128,11 @@ def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 
-@functools.partial(step_jit, static_argnums=0)
+def _work(log_likelihood: Any, q: Estimates, y: Array, mask: Array) -> int:
+    return int(y.size * jax.tree.leaves(q["transition"])[0].size)  # K^2 for each number
+
+
+@functools.partial(once_jit, work=_work, static_argnums=0)
 def _log_densities(log_likelihood: Any, q: Estimates, y: Array, mask: Array) -> Float[Array, " N"]:
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))

@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from vijax import init as starts
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
-from vijax.compiler import step_jit
+from vijax.compiler import once_jit
 from vijax.families import (
     LinearGaussianChain,
     LinearGaussianChainStats,
@@ -193,7 +193,11 @@ def score(q: Estimates, data: PyTree, dim: int) -> Any:
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 
-@step_jit
+def _work(stats: Any, y: Array, mask: Array) -> int:
+    return int(y.size * stats["initial"].precision.shape[0] ** 2)
+
+
+@functools.partial(once_jit, work=_work)
 def log_densities(stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]) -> Float[Array, " N"]:
     """log p(y_n | globals) of the observed entries of each sequence, from the statistics of a point."""
     num_states = stats["initial"].precision.shape[0]

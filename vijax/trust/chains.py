@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy import special, stats
+from scipy import special
 
 from vijax.checks import require
 from vijax.trust.numbers import finite_array
@@ -89,7 +89,9 @@ def _halves(draws: Any, fewest: int = 4) -> Float[np.ndarray, "halves draws *sha
 
 def _normal_scores(x: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, "chains draws *shape"]:
     """Quantiles of the standard normal at (rank - 3/8) / (S + 1/4), eq. 14; ties have their mean rank."""
-    ranks = stats.rankdata(x.reshape(-1, *x.shape[2:]), axis=0).reshape(x.shape)
+    from scipy.stats import rankdata  # here, for it takes as long to import as JAX itself
+
+    ranks = rankdata(x.reshape(-1, *x.shape[2:]), axis=0).reshape(x.shape)
     return special.ndtri((ranks - 0.375) / (x.shape[0] * x.shape[1] + 0.25))
 
 

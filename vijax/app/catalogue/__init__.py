@@ -16,6 +16,7 @@ from vijax.app.catalogue import (
     mixture,
     plsa,
     state_space,
+    stochastic_block_model,
     svae,
     vae,
 )
@@ -33,6 +34,7 @@ LISTINGS: dict[str, Listing] = {
         hmm.LISTING,
         factorial_hmm.LISTING,
         state_space.LISTING,
+        stochastic_block_model.LISTING,
         factor_analysis.LISTING,
         gap_nmf.LISTING,
         ard_regression.LISTING,

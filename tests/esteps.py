@@ -1,0 +1,12 @@
+"""The registry of E-steps for mixed membership. A row here runs under every algorithm (tests/models/test_lda.py), keeps
+to the contract (tests/estep/test_contract.py), and by what it says of itself goes on from visit to visit
+(tests/test_warm.py) and may be believed where it is remembered (tests/test_parts.py)."""
+
+from vijax import estep
+
+ESTEPS = {
+    "mean_field": estep.mean_field(max_iters=200, tol=1e-5),
+    "gibbs": estep.gibbs(num_sweeps=4, burn_in=2),
+    "cvb0": estep.cvb0(max_iters=100, tol=1e-5),
+}
+GOING_ON = [name for name, step in ESTEPS.items() if step.goes_on]

@@ -1,0 +1,140 @@
+"""Stochastic block models of graphs on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import stats
+
+from vijax import models
+from vijax.app import views
+from vijax.app.blocks import Block, Heat, Table
+from vijax.app.graphs import GRAPHS, adjacency
+from vijax.app.listing import Data, Listing, Seen
+from vijax.app.scores import RowScore
+from vijax.app.sections import EnergyAlgorithm
+from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.models.stochastic_block_model import rates_matrix
+
+MOST_DRAWN = 60
+"""Nodes of the picture of the graph."""
+MOST_NAMED = 6
+"""Nodes that stand for a block."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """[model]: the generative story."""
+
+    name: Literal["stochastic_block_model"] = setting("stochastic_block_model", "blocks of the nodes of a graph")
+    num_blocks: int = setting(3, "K, how many blocks", at_least(1))
+    edges: Literal["bernoulli", "poisson"] = setting("bernoulli", "an edge or none; or counts")
+    directed: bool = setting(False, "whether an edge from a to b is none from b to a")
+    concentration: float = setting(1.0, "of the Dirichlet prior of the blocks' weights", POSITIVE)
+    a: float = setting(1.0, "of the Beta(a, b) prior of a link, or the Gamma(a, b) prior of a rate", POSITIVE)
+    b: float = setting(1.0, "of the same", POSITIVE)
+
+
+def build(settings: Settings, data: Data) -> Any:
+    """The model."""
+    given = dataclasses.asdict(settings)
+    return models.stochastic_block_model(**{key: value for key, value in given.items() if key != "name"})
+
+
+# --- the score -------------------------------------------------------------------------------------------------------
+def score(seen: Seen) -> RowScore:
+    """Log predictive probability of each held-out pair, sum_kl q(z_i = k) q(z_j = l) E[p(y_ij | B_kl)]."""
+    test = seen.data.test
+    rows, columns = np.nonzero(test.pairs)
+    y, q = test.x[rows, columns], _memberships(seen)
+    chance = np.einsum("nk,nkl,nl->n", q[rows], _chances(seen, y), q[columns])
+    remarks = ""
+    if seen.settings.edges == "bernoulli" and 0 < y.sum() < len(y):
+        linked = np.where(y > 0, chance, 1 - chance)
+        remarks = f"area under the ROC curve {_area(linked, y > 0):.3f}"
+    return RowScore.of(np.log(np.maximum(chance, 1e-300)), "pair", remarks)
+
+
+def _memberships(seen: Seen) -> Float[np.ndarray, "N K"]:
+    """q of the blocks of each node, given the pairs that training has seen."""
+    z: Any = seen.fit.locals(adjacency(seen.data.train), key=seen.key)["z"]
+    return np.asarray(z.probs[0], np.float64)
+
+
+def _chances(seen: Seen, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n K K"]:
+    """E[p(y | B)] for each observation and pair of blocks: of counts a negative binomial, at a point a Poisson."""
+    counts = y[:, None, None]
+    if seen.settings.edges == "bernoulli":
+        mean = _rates(seen.point("rates"))
+        return np.where(counts > 0, mean, 1 - mean)
+    if seen.fit.alg.spec.is_point("rates"):
+        return stats.poisson.pmf(counts, _rates(seen.point("rates")))
+    q: Any = seen.posterior["rates"]
+    shape, rate = _rates(q.shape), _rates(q.rate)
+    return stats.nbinom.pmf(counts, shape, rate / (1 + rate))
+
+
+def _rates(values: Array) -> Float[np.ndarray, "K K"]:
+    return np.asarray(rates_matrix(values), np.float64)
+
+
+def _area(chance: Float[np.ndarray, " n"], linked: np.ndarray) -> float:
+    """How often a linked pair has a larger chance than one that is not (Mann and Whitney's statistic)."""
+    ranks, number = stats.rankdata(chance), int(linked.sum())
+    return float((ranks[linked].sum() - number * (number + 1) / 2) / (number * (len(linked) - number)))
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+def describe(seen: Seen) -> list[Block]:
+    """Blocks, the numbers between them, the graph in the order of blocks, and every node's block."""
+    names, q = seen.data.train.columns, _memberships(seen)
+    size = q.shape[1]
+    block, sure = q.argmax(axis=1), q.max(axis=1)
+    order = np.lexsort((-sure, block))
+    of_block = [order[block[order] == k] for k in range(size)]
+    weights = np.asarray(seen.point("weights"), float)
+    labels = [f"block {k + 1}" for k in range(size)]
+    shown = order[views.thinned(len(order), MOST_DRAWN)]
+    drawn = [names[i] for i in shown]
+    what = "edge" if seen.settings.edges == "bernoulli" else "count"
+    return [
+        Table(
+            "Blocks",
+            ["", "weight", "nodes", "members"],
+            [[labels[k], float(weights[k]), len(of_block[k]), _listed(names, of_block[k])] for k in range(size)],
+            "The surest members of each.",
+        ),
+        Heat(
+            "Links between blocks",
+            labels,
+            labels,
+            _rates(seen.point("rates")),
+            "The probability of an edge from the block of the row to that of the column."
+            if what == "edge"
+            else "The mean count from the block of the row to that of the column.",
+        ),
+        Heat(
+            "The graph",
+            drawn,
+            drawn,
+            np.nan_to_num(seen.data.train.x[np.ix_(shown, shown)]),
+            "Nodes in the order of their blocks" + ("." if len(shown) == len(order) else ", some of them."),
+        ),
+        Table(
+            "Nodes",
+            ["", "block", "probability"],
+            [[names[i], int(block[i]) + 1, float(sure[i])] for i in order],
+        ),
+    ]
+
+
+def _listed(names: tuple[str, ...], members: np.ndarray) -> str:
+    return ", ".join(names[i] for i in members[:MOST_NAMED]) + (", ..." if len(members) > MOST_NAMED else "")
+
+
+LISTING = Listing(
+    Settings, GRAPHS, EnergyAlgorithm, build, describe, adjacency, score, unit="graph", per="graph", missing=True
+)
