@@ -11,6 +11,7 @@ from scipy import optimize, special
 
 import vijax as vi
 from tests.estimators import ESTIMATORS
+from vijax import describe
 
 KEY = jax.random.key(0)
 Y = jnp.asarray(np.random.default_rng(0).normal(3.0, 2.0, 40), jnp.float32)
@@ -237,7 +238,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=repr)
+@pytest.mark.parametrize("choice", CHOICES, ids=describe.setting)
 def test_choices_are_equal_by_value_and_pickle(choice):
     again = pickle.loads(pickle.dumps(choice))
     assert again == choice

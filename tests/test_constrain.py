@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from vijax import constrain
+from vijax.constrain.inside import next_to
 
 RNG = np.random.default_rng(0)
 LOWER = np.tril_indices(3)
@@ -229,3 +230,12 @@ def test_one_by_one_correlations_have_no_coordinates():
     assert factor.free_shape((5, 1, 1)) == (5, 0)
     np.testing.assert_array_equal(factor.point(jnp.zeros((5, 0))), np.ones((5, 1, 1)))
     assert factor.log_det(jnp.zeros((5, 0))) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_next_to_zero_is_a_number_that_is_not_flushed_to_it(dtype):
+    for sign in (1, -1):
+        near = next_to(0.0, sign, dtype)
+        assert near == sign * np.finfo(dtype).tiny
+        assert near.dtype == dtype
+        assert next_to(3.0, sign, dtype) == np.nextafter(dtype(3.0), dtype(sign * np.inf))

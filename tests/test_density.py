@@ -5,9 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import gamma, norm
+from scipy import stats
 
 import vijax as vi
 from vijax.batch import Minibatch
+from vijax.guides import Z
+from vijax.models.density import Frame
 from vijax.variables import Variables
 
 KEY = jax.random.key(0)
@@ -293,3 +296,26 @@ def test_other_groups_are_scored_by_their_predictive_density():
     assert found.mean == pytest.approx(found.log_densities.mean())
     with pytest.raises(ValueError, match="no held-out score"):
         vi.Fit(vi.ngvi(normal_target()), state, {}, None).score(y, key=KEY)
+
+
+def test_a_framed_density_by_hand():
+    """log p(x) + log |dx / dz| at x = shift + L z, with SciPy's normal."""
+    law = stats.multivariate_normal([1.0, -2.0], [[2.0, 0.7], [0.7, 1.0]])
+    inverse, constant = np.linalg.inv(law.cov), law.logpdf(law.mean)
+    gap = lambda v: v["w"] - law.mean
+    model = vi.density({"w": vi.free(2)}, lambda v: constant - 0.5 * gap(v) @ inverse @ gap(v))
+    shift, scale, z = np.array([0.3, 0.1]), np.array([[0.5, 0.0], [1.5, 3.0]]), np.array([0.7, -1.2])
+    for frame, width in ((scale, scale), (np.diagonal(scale), np.diag(np.diagonal(scale)))):
+        framed = model.with_guide(vi.guides.full_rank(), is_framed=True)
+        point = framed.prior({}).stats({Z: jnp.asarray(z, jnp.float32)})
+        found = framed.global_elbo({"frame": Frame(np.float32(shift), np.float32(frame))}, point)
+        expected = law.logpdf(shift + width @ z) + np.log(np.diagonal(width)).sum()
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_first_groups_are_looked_at_and_not_one_alone():
+    where = lambda v, y: jnp.where(y > 4, -jnp.inf, -0.5 * (y - v["w"]) ** 2)
+    model = vi.density({"w": vi.free()}, log_prior=lambda v: -0.5 * v["w"] ** 2, log_lik=where)
+    model.check_data(np.arange(5.0))
+    with pytest.raises(ValueError, match=r"^log_density: expected one finite at any of eight random starts"):
+        model.check_data(np.arange(10.0))

@@ -8,6 +8,7 @@ from scipy import optimize
 
 import vijax as vi
 from tests.esteps import ESTEPS
+from vijax.parts import recall, unvisited
 
 KEY = jax.random.key(0)
 
@@ -204,3 +205,38 @@ def test_fewer_passes_than_coordinate_ascent():
     state = alg.init(key, vi.Minibatch(y[:500], 20_000.0))._replace(posterior=start)
     fit = vi.fit(alg, y, num_epochs=round(0.7 * needed), key=key, state=state)
     assert fit.trace["elbo"][-1] >= enough
+
+
+def test_what_is_recalled_by_hand():
+    """Three parts of 2, 3 and 5 groups, visited in turn, and once more: l_b(s) = <m_b, s> + c_b, in NumPy."""
+    family = lambda x: vi.Product({"x": vi.Gamma(jnp.float32(x[0]), jnp.float32(x[1]))})
+    numbers = lambda q: np.array(jax.tree.leaves(q), float)
+    groups, total = [2.0, 3.0, 5.0], 10.0
+    excess = np.array([0.4, -0.2])
+    messages = np.array([[1.0, -2.0], [0.5, -1.5], [2.0, -0.5]])
+    at = np.array([[-0.3, 0.9], [0.2, 1.4], [0.1, 1.1]])
+    values = np.array([-50.0, -7.0, -4.0])  # the first below zero: no memory may seem better than it
+    parts = unvisited(family([1.0, -1.0]), 3)
+
+    def visit(parts, b, message, s, value):
+        stats = {"x": vi.Gamma.Stats(*map(jnp.float32, s))}
+        arguments = (family(message), family(excess), jnp.float32(value), stats, jnp.float32(groups[b]), total)
+        return recall(parts, jnp.int32(b), *arguments, at_once=True, keeps_better=True)
+
+    constants = values - np.sum(messages * at, 1)
+    for b in range(3):
+        found = visit(parts, b, messages[b], at[b], values[b])
+        parts, share = found.parts, sum(groups[: b + 1]) / total
+        np.testing.assert_allclose(numbers(found.natural), messages[: b + 1].sum(0) + (1 - share) * excess, rtol=1e-5)
+        bound = messages[: b + 1].sum(0) @ at[b] + constants[: b + 1].sum()
+        np.testing.assert_allclose(found.value, bound / share, rtol=1e-5)
+    here = np.array([0.3, 1.0])
+    known = messages[0] @ here + constants[0]
+    for better, kept in ((known + 0.5, False), (known - 0.5, True)):
+        new = np.array([0.7, -0.1])
+        found = visit(parts, 0, new, here, better)
+        message = messages[0] if kept else new
+        np.testing.assert_allclose(numbers(found.natural), message + messages[1:].sum(0), rtol=1e-5)
+        np.testing.assert_allclose(found.parts.constant[0], constants[0] if kept else better - new @ here, rtol=1e-5)
+        bound = messages[1:].sum(0) @ here + constants[1:].sum() + max(better, known)
+        np.testing.assert_allclose(found.value, bound, rtol=1e-5)

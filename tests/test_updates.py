@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.estimator.base import Reads
 
 
 def gamma(shape, rate):
@@ -108,3 +109,89 @@ def test_only_updates_whose_step_size_is_a_beta_take_steps_above_one():
 
     half = lambda q, target, size: vi.update.kl().propose(q, target, size / 2, ())[0]
     vi.cavi(coin, update=vi.update.proximal(half, "beta"), step_size=full)
+
+
+def test_an_event_of_which_one_number_is_not_finite_stays_in_sight():
+    normal = vi.MultivariateNormal.from_mean_precision(jnp.zeros(2), jnp.eye(2))
+    q = vi.Product({"x": normal})
+    proposal = q.with_naturals([jnp.array([1.0, jnp.nan]), -0.5 * jnp.eye(2)])
+    moved, _ = jax.jit(vi.update.retract)(proposal, q, q, 0.25)
+    assert np.isnan(jax.tree.leaves(moved)[0]).any()
+
+
+def test_a_mirror_step_that_leads_nowhere_is_not_taken():
+    """Halved thirty times it is still outside: mean parameters of a rate below zero."""
+    q, target = vi.Gamma.from_shape_rate(2.0, 1.0), vi.Gamma.from_shape_rate(2.0, 1e6)
+    new = jax.jit(lambda q, target: vi.update.mirror().propose(q, target, 1e30, ())[0])(q, target)
+    for a, b in zip(jax.tree.leaves(new), jax.tree.leaves(q), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_trust_region_halves_each_member_by_itself():
+    """In NumPy: natural parameters mixed, KL(q' || q) of normals by its formula; one member is near enough as it is."""
+    mean, variance = np.array([0.0, 0.0]), np.array([1.0, 1.0])
+    goal, wide = np.array([0.1, 5.0]), np.array([1.0, 40.0])
+
+    def mixed(share, i):
+        precision = (1 - share) / variance[i] + share / wide[i]
+        return ((1 - share) * mean[i] / variance[i] + share * goal[i] / wide[i]) / precision, 1 / precision
+
+    def kl(m, v, i):
+        return 0.5 * (v / variance[i] + (m - mean[i]) ** 2 / variance[i] - 1 - np.log(v / variance[i]))
+
+    expected = [next(mixed(s, i) for s in 0.5 ** np.arange(31) if kl(*mixed(s, i), i) <= 0.1) for i in range(2)]
+    assert expected[0][0] == 0.1
+    at = lambda m, v: vi.Normal.from_mean_variance(jnp.asarray(m), jnp.asarray(v))
+    new, _ = vi.update.within(0.1).propose(at(mean, variance), at(goal, wide), 1.0, ())
+    np.testing.assert_allclose(np.stack([new.mean(), new.variance], 1), expected, rtol=1e-5)
+
+
+# --- sites ------------------------------------------------------------------------------------------------------
+SITES = 5
+KERNEL = np.exp(-0.5 * np.subtract.outer(np.arange(SITES), np.arange(SITES)) ** 2) + 0.1 * np.eye(SITES)
+LINEAR, PRECISION = np.array([0.5, -1.0, 0.3, 0.0, 2.0]), np.array([0.2, 1.5, 0.7, 0.1, 0.4])
+
+
+def sites(linear=LINEAR, precision=PRECISION):
+    """N(0, K) and sites of known numbers."""
+    kernel = lambda a, b: jnp.exp(-0.5 * (a - b.T) ** 2)
+    x = np.arange(SITES, dtype=float)[:, None]
+    model = vi.models.gp(x, np.ones(SITES), kernel, vi.likelihood.bernoulli_logit(), jitter=0.1)
+    q = vi.pg_svi(model).init(jax.random.key(0)).posterior["z"]
+    return q.with_naturals([jnp.asarray(linear, jnp.float32), jnp.asarray(precision, jnp.float32)])
+
+
+def test_the_exact_mean_step_of_sites_by_hand():
+    """Khan et al. 2016, appendix D.3, in NumPy: the mean first, then the sites."""
+    rho, alpha, gamma = 0.3, np.array([1.0, -0.4, 0.6, 0.2, -1.0]), -np.array([0.5, 0.1, 0.9, 0.3, 0.2])
+    inverse = np.linalg.inv(KERNEL)
+    old = np.linalg.solve(inverse + np.diag(PRECISION), LINEAR)
+    np.testing.assert_allclose(sites().mean(), old, rtol=1e-4)
+    mean = np.linalg.solve(inverse + (1 - rho) * np.diag(PRECISION), (1 - rho) * LINEAR + rho * alpha)
+    target = sites(alpha - gamma * old, -gamma)
+    new = jax.jit(lambda q, target: vi.update.exact_mean().propose(q, target, rho, ())[0])(sites(), target)
+    np.testing.assert_allclose(new.linear, (1 - rho) * LINEAR + rho * (alpha - gamma * mean), rtol=1e-4)
+    np.testing.assert_allclose(new.precision, (1 - rho) * PRECISION - rho * gamma, rtol=1e-4)
+    np.testing.assert_allclose(new.mean(), mean, rtol=1e-3, atol=1e-4)
+
+
+def test_inner_steps_of_sites_by_hand_and_padding_is_no_site():
+    """Three steps on two sites with slopes of known functions of the marginals; the marginal is conditioned in full."""
+    rho, rows = 0.4, np.array([3, 1])
+    slopes = lambda m, v: (1.0 - 0.3 * m, -0.2 - 0.05 * v)  # in the mean and in the variance
+    linear, precision = LINEAR.copy(), PRECISION.copy()
+    for _ in range(3):
+        cov = np.linalg.inv(np.linalg.inv(KERNEL) + np.diag(precision))
+        m, v = (cov @ linear)[rows], np.diag(cov)[rows]
+        by_mean, by_variance = slopes(m, v)
+        linear[rows] = (1 - rho) * linear[rows] + rho * (by_mean - 2 * m * by_variance)
+        precision[rows] = (1 - rho) * precision[rows] - 2 * rho * by_variance
+    slope = lambda at: type(at)(*slopes(at.mean, at.variance))
+    for more in (0, 2):  # rows of padding, which hold a site that there is
+        padded = np.concatenate([rows, np.full(more, 4)])
+        reads = Reads(jnp.asarray(padded), jnp.asarray(np.arange(2 + more) < 2, jnp.float32), jnp.float32(1.0))
+        new = jax.jit(lambda q, reads=reads: vi.update.block(3).propose_from(q, reads, slope, jnp.float32(rho)))(
+            sites()
+        )
+        np.testing.assert_allclose(new.linear, linear, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(new.precision, precision, rtol=1e-4)

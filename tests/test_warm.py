@@ -11,6 +11,7 @@ import vijax as vi
 from tests.esteps import ESTEPS, GOING_ON
 from vijax.batch import Minibatch
 from vijax.loader import as_loader
+from vijax.warm import Visited, starts, unvisited
 
 KEY = jax.random.key(0)
 CORPUS = vi.data.Corpus.from_counts(np.random.default_rng(2).poisson(0.9, (23, 12)))
@@ -185,3 +186,16 @@ def test_the_table_of_all_groups_is_not_copied():
 def test_what_cannot_go_on_is_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_padding_begins_where_nothing_is_known():
+    """Its row is N, which is no group: not even where all have been seen, and the last one's is next to it."""
+    alg, batch = still(lda(4), warm_starts=True), next(iter(as_loader(CORPUS, lda(4), 5, 0).batches(0, 1)))
+    total, spec = CORPUS.num_documents, alg.spec
+    like = unvisited(spec, spec.model.hyper, batch._replace(num_groups=float(total)))
+    visited = Visited(jax.tree.map(lambda x: jnp.full_like(x, 7.5), like.local), jnp.ones(total, bool))
+    rows = tuple(np.where(np.arange(len(some)) % 2, total, some) for some in batch.rows)
+    found = starts(spec, spec.model.hyper, visited, batch._replace(rows=rows))
+    for some, cold, at in zip(found, spec.model.init_local(spec.model.hyper, batch), rows, strict=True):
+        np.testing.assert_array_equal(some[at < total], 7.5)
+        np.testing.assert_array_equal(some[at == total], cold[at == total])

@@ -1,0 +1,117 @@
+"""The steps of `vijax.auto` by hand: towards a normal target regressions are exact, and natural parameters mix."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vijax.automatic import diagonal, gaussian
+from vijax.automatic.ascent import Mode
+from vijax.automatic.gaussian import Ended, Gaussian, noise_of
+from vijax.automatic.stochastic import by_passes, sample_of
+
+PRECISION = np.array([[1.0, 0.3], [0.3, 0.8]])
+MEAN = np.array([0.2, -0.1])
+Q = Gaussian(np.array([0.0, 0.1]), np.linalg.cholesky([[1.2, -0.2], [-0.2, 0.9]]), -1.0)
+
+
+class Normal:
+    """As `vijax.automatic.target.Target`: the log density of N(mean, precision^-1), up to a constant."""
+
+    epsilon, num_gradients = 1e-16, 0
+
+    def __init__(self, precision=PRECISION, mean=MEAN):
+        self.precision, self.mean, self.dim = precision, mean, len(mean)
+
+    def slopes(self, x):
+        self.num_gradients += len(x)
+        slopes = -(x - self.mean) @ self.precision
+        return 0.5 * np.sum((x - self.mean) * slopes, 1), slopes
+
+
+def naturals(mean, precision):
+    return precision @ mean, precision
+
+
+def of(q):
+    scale = q.scale if q.scale.ndim == 2 else np.diag(q.scale)
+    return naturals(q.mean, np.linalg.inv(scale @ scale.T))
+
+
+def mixed(rho, q, target):
+    return [(1 - rho) * a + rho * b for a, b in zip(of(q), naturals(target.mean, target.precision), strict=True)]
+
+
+def same(q, expected, rtol=1e-8):
+    for a, b in zip(of(q), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol)
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0])
+def test_a_step_mixes_natural_parameters_and_knows_its_nats(rho):
+    slope = Q.scale.T @ PRECISION @ (MEAN - Q.mean)
+    found = gaussian.step(Q, slope, Q.scale.T @ PRECISION @ Q.scale, 10.0, rho)
+    same(found.to, mixed(rho, Q, Normal()))
+    old, new = (np.asarray(q.scale @ q.scale.T) for q in (Q, found.to))
+    gap = found.to.mean - Q.mean
+    kl = np.trace(np.linalg.solve(old, new)) + gap @ np.linalg.solve(old, gap) - 2
+    kl = 0.5 * (kl + np.linalg.slogdet(old)[1] - np.linalg.slogdet(new)[1])
+    np.testing.assert_allclose(found.nats, kl, rtol=1e-8)
+    assert found.is_whole
+    short = gaussian.step(Q, slope, Q.scale.T @ PRECISION @ Q.scale, 0.5 * kl, rho)
+    assert 0.05 * kl < short.nats <= 0.5 * kl
+    assert not short.is_whole
+
+
+def test_fresh_draws_are_averaged_with_those_before():
+    """After steps of 1/2, 1/3 and 1/4 the start is a quarter of q, and the target all of the rest."""
+    target = Normal()
+    found = gaussian._polished(target, Q, 1e9, np.array([0.1, 0.3]), 32, [0, 0], 96)
+    same(found, mixed(0.75, Q, target))
+    np.testing.assert_allclose(found.error, 0.3 / np.sqrt(4))
+    assert found.ended == Ended.LIMITED
+    assert target.num_gradients == 96
+
+
+def test_independent_normals_are_averaged_likewise():
+    """The noise of a normal target is none, and so the first step, of a half, is the last."""
+    target, q = Normal(np.diag([1.5, 0.7])), Gaussian(np.array([0.4, -0.3]), np.array([0.9, 1.3]), -1.0)
+    start = Mode(q.mean, 0.0, q.scale)
+    found = diagonal._polished(target, q, start, 0, 64, 10_000)
+    same(found, mixed(0.5, q, target), rtol=1e-6)
+    assert target.num_gradients == 64
+
+
+def test_noise_has_the_moments_that_are_promised():
+    noise = noise_of(100, 3, 0)
+    assert noise.shape == (128, 3)
+    np.testing.assert_allclose(noise.sum(0), 0.0, atol=1e-12)
+    unit = diagonal.unit_noise(100, 3, 0)
+    np.testing.assert_allclose(unit.mean(0), 0.0, atol=1e-12)
+    np.testing.assert_allclose((unit**2).mean(0), 1.0, rtol=1e-12)
+
+
+def test_distance_and_entropy_are_those_of_the_normal():
+    cov, x = Q.scale @ Q.scale.T, np.array([1.0, -0.7])
+    np.testing.assert_allclose(Q.distance(x), (x - Q.mean) @ np.linalg.solve(cov, x - Q.mean), rtol=1e-12)
+    np.testing.assert_allclose(Q.entropy(), stats.multivariate_normal(Q.mean, cov).entropy(), rtol=1e-12)
+    apart = Q._replace(scale=np.array([0.5, 2.0]))
+    np.testing.assert_allclose(apart.distance(x), np.sum(((x - Q.mean) / apart.scale) ** 2), rtol=1e-12)
+    np.testing.assert_allclose(apart.entropy(), stats.norm(scale=apart.scale).entropy().sum(), rtol=1e-12)
+
+
+def test_a_sample_stands_for_all_groups():
+    data = np.arange(10_000.0)
+    found = sample_of(data, 3, 0)
+    assert len(np.unique(found.data)) == 2000
+    assert found.scale == 5.0
+    np.testing.assert_allclose(found.scale * found.data.sum(), data.sum(), rtol=0.05)
+
+
+def test_a_pass_weighs_its_batches_alike():
+    """lambda = (c lambda_before + mean of the messages) / (c + 1), c = 2 at first: the module says so."""
+    steps, messages = 5, np.array([3.0, -1.0, 2.0, 7.0, 4.0])
+    q = before = 10.0
+    for t, message in enumerate(messages):
+        rho = float(by_passes(steps)(t))
+        q = (1 - rho) * q + rho * message
+    np.testing.assert_allclose(q, (2 * before + messages.mean()) / 3, rtol=1e-6)
