@@ -1,6 +1,7 @@
 """`pytest --first-cases`: of every test function the first and the last of the cases that the run has of it, for a run
 that asks whether all works, not whether all is right: the oldest jax that is allowed lacks a function or it does not,
-and every function of the tests and every docstring still runs."""
+and every function of the tests and every docstring still runs. So .ci/run has the dear ones too, whose middle cases
+differ by the family, the model or the E-step."""
 
 import pytest
 
