@@ -135,7 +135,7 @@ def compose(
         those of `vijax.fit` do (`vijax.lazy.renumbered`). The state keeps a `vijax.families.by_word.DirichletByWord`.
       active_topics: with `lazy`, hold each document of `lda` to so many topics at a step (Hughes and Sudderth 2016):
         those to which a first round at the mean topics gives most of its words. Draws and messages are then of the
-        pairs of its words and these alone, and many topics cost no more than few. Exact where it is K.
+        pairs of its words and these alone; the first round alone looks at all topics. Exact where it is K.
         `Info.left_out` says what share of the words that first round gave to other topics.
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
         key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
