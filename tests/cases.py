@@ -33,6 +33,7 @@ from vijax.families import (
     MultivariateNormalGamma,
     Normal,
     NormalGamma,
+    NormalsWishart,
     NormalWishart,
     Poisson,
     PolyaGamma,
@@ -110,8 +111,9 @@ def spd(seed: int, size: int, dim: int) -> np.ndarray:
 
 def symmetrised(q: Family, v: Family) -> Family:
     """A direction in which every leaf that is a square matrix is symmetric."""
+    is_square = lambda x, n: n == 2 and x.shape[-1] == x.shape[-2]
     leaves = zip(jax.tree.leaves(v), v.event_ndims, strict=True)
-    return v.with_naturals([0.5 * (x + jnp.swapaxes(x, -1, -2)) if n == 2 else x for x, n in leaves])
+    return v.with_naturals([0.5 * (x + jnp.swapaxes(x, -1, -2)) if is_square(x, n) else x for x, n in leaves])
 
 
 def centred(q: Categorical, v: Categorical) -> Categorical:
@@ -271,6 +273,11 @@ NORMAL_WISHART = {
     "gauge": symmetrised,
 }
 
+NORMALS_WISHART = {
+    "constructor": NormalsWishart.from_parameters,
+    "peaked": lambda q: q.degrees > q.dim + 1 - q.num_means,
+    "gauge": symmetrised,
+}
 TRUNCATED_NORMAL = {
     "constructor": TruncatedNormal.from_mean_variance,
     "reference_entropy": False,  # SciPy's is NaN for an infinite end
@@ -574,6 +581,50 @@ FAMILIES = [
         },
         extreme=True,
         **NORMAL_WISHART,
+    ),
+    Case(
+        "normals_wishart",
+        params={
+            "location": np.stack(
+                [array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]), array([0.2, 0.1], [1.0, 0.0], [0.0, -0.7])]
+            ),
+            "strength": array([0.7, 5.0, 1.0], [2.0, 0.4, 9.0]),
+            "degrees": array(3.5, 30.0),
+            "scale": spd(5, 2, 2) / 5,
+        },
+        invalid=tuple(
+            (
+                NormalsWishart.from_parameters,
+                {"location": np.zeros((3, 2)), "strength": np.ones(3), "degrees": 3.0, "scale": np.eye(2), name: bad},
+                name,
+            )
+            for name, bad in (
+                ("location", np.full((3, 2), NAN)),
+                ("location", [0.0, 0.0]),
+                ("strength", [1.0, 0.0, 1.0]),
+                ("degrees", 1.0),
+                ("scale", -np.eye(2)),
+            )
+        ),
+        outside=(
+            (np.zeros((3, 2)), -np.eye(2), -np.ones(3), 0.4),
+            (np.zeros((3, 2)), -np.eye(2), array(-1.0, 0.0, -1.0), 3.0),
+            (np.full((3, 2), 3.0), -np.eye(2), -np.ones(3), 3.0),
+        ),
+        **NORMALS_WISHART,
+    ),
+    Case(
+        "normals_wishart_extreme",
+        params={
+            "location": np.stack(
+                [array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]), array([0.0, 1e-3], [1e-3, 0.0], [0.0, 0.0])]
+            ),
+            "strength": array([1e-2, 1.0, 3.0], [1e5, 1e3, 1e4]),
+            "degrees": array(1.5, 1e5),
+            "scale": np.stack([np.diag([1e-2, 1.0]) + 1e-3, 1e-4 * (np.eye(2) + 0.9)]),
+        },
+        extreme=True,
+        **NORMALS_WISHART,
     ),
     Case(
         "poisson",

@@ -20,6 +20,7 @@ from vijax.families import (
     MultivariateNormalGamma,
     Normal,
     NormalGamma,
+    NormalsWishart,
     NormalWishart,
     Wishart,
 )
@@ -86,6 +87,14 @@ def normal_wisharts(rng: Rng, size: int) -> Member:
     return {"location": offset(rng, factor, far), "strength": strength, **q}
 
 
+def normals_wisharts(rng: Rng, size: int) -> Member:
+    """Two means, each as of the normal-Wishart."""
+    one = normal_wisharts(rng, size)
+    turned = one["location"] * rng.choice([-0.5, 0.5], size)[:, None]
+    both = {"location": np.stack([one["location"], turned], 1), "strength": np.stack([one["strength"]] * 2, 1)}
+    return {**one, **both}
+
+
 def condition_numbers(matrix: np.ndarray) -> np.ndarray:
     """Of the correlations."""
     units = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
@@ -142,6 +151,13 @@ def normal_wishart_values(rng: Rng, q: Member) -> tuple:
     precision = wishart_values(rng, q)
     factor = np.linalg.inv(np.linalg.cholesky(precision)).swapaxes(-1, -2)
     return q["location"] + offset(rng, factor, 2 / np.sqrt(np.float64(q["strength"]))), precision
+
+
+def normals_wishart_values(rng: Rng, q: Member) -> tuple:
+    precision = wishart_values(rng, q)
+    factor = np.linalg.inv(np.linalg.cholesky(precision)).swapaxes(-1, -2)
+    moved = [offset(rng, factor, 2 / np.sqrt(np.float64(q["strength"][:, j]))) for j in range(2)]
+    return q["location"] + np.stack(moved, 1), precision
 
 
 def precisions(rng: Rng, q: Member) -> np.ndarray:
@@ -267,6 +283,24 @@ def normal_wishart_log_prob(x: Any, q: Member) -> Any:
     )
 
 
+def one_mean(q: Member, j: int) -> Member:
+    return {**q, "location": q["location"][j], "strength": q["strength"][j]}
+
+
+def normals_wishart_kl(q: Member, p: Member) -> Any:
+    return total(normal_wishart_kl(one_mean(q, j), one_mean(p, j)) for j in range(2)) - wishart_kl(q, p)
+
+
+def normals_wishart_entropy(q: Member) -> Any:
+    return total(normal_wishart_entropy(one_mean(q, j)) for j in range(2)) - wishart_entropy(q)
+
+
+def normals_wishart_log_prob(x: Any, q: Member) -> Any:
+    means, precision = x
+    each = [normal_wishart_log_prob((means[j], precision), one_mean(q, j)) for j in range(2)]
+    return total(each) - wishart_log_prob(precision, q)
+
+
 def normal_gamma_kl(q: Member, p: Member) -> Any:
     ratio, tau = p["strength"] / q["strength"], q["shape"] / q["rate"]
     shift = p["strength"] * tau * (q["location"] - p["location"]) ** 2
@@ -357,6 +391,16 @@ GAUSSIAN: dict[str, Oracle] = {
         log_prob=normal_wishart_log_prob,
         near=near_normal_wisharts,
     ),
+    "normals_wishart": Oracle(
+        NormalsWishart.from_parameters,
+        "as of the normal-Wishart, of two means",
+        members=normals_wisharts,
+        values=normals_wishart_values,
+        kl=normals_wishart_kl,
+        entropy=normals_wishart_entropy,
+        log_prob=normals_wishart_log_prob,
+        near=near_normal_wisharts,
+    ),
     "normal_gamma": Oracle(
         NormalGamma.from_parameters,
         "strength and rate from 1e-4 to 1e4, shape from 1e-2 to 1e3, |location| up to 50 (1 + shape)^-1/4 "
@@ -400,6 +444,7 @@ WIDER = {
     "multivariate_normal": wider("multivariate_normal", normals(1e6, 1e6)),
     "wishart": wider("wishart", wisharts(1e7)),
     "normal_wishart": wider("normal_wishart", far_off(normal_wisharts, "location")),
+    "normals_wishart": wider("normals_wishart", far_off(normals_wisharts, "location")),
     "normal_gamma": wider("normal_gamma", far_off(normal_gammas, "location")),
     "multivariate_normal_gamma": wider("multivariate_normal_gamma", far_off(coefficients, "location")),
 }

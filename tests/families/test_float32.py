@@ -34,6 +34,7 @@ WITHOUT = {
             "Normal",
             "NormalGamma",
             "NormalWishart",
+            "NormalsWishart",
             "Wishart",
         ),
         "test_float32_gaussian.py, which has their rows",

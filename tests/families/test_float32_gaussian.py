@@ -111,7 +111,7 @@ def built(oracle: Oracle, wanted: dict) -> Any:
 def lost(wanted: Any, got: Any) -> float:
     """The relative change of a number or vector, or of a variance in any direction."""
     wanted, got = np.float64(wanted), np.float64(got)
-    if wanted.ndim < 2:
+    if wanted.ndim < 2 or wanted.shape[0] != wanted.shape[1]:  # of several vectors all at once
         return float(np.max(np.abs(got - wanted)) / np.max(np.abs(wanted)))
     root = np.linalg.inv(np.linalg.cholesky(wanted))
     return float(np.linalg.norm(root @ (got - wanted) @ root.T, 2))

@@ -22,20 +22,35 @@ from vijax.models.emission import Emission
 class EmissionConfig(Chooser):
     """[model.emission]: what a component (or state) emits, and the conjugate prior of its parameters."""
 
-    name: Literal["full_gaussian", "diagonal_gaussian", "unit_gaussian", "poisson", "bernoulli", "categorical"] = (
-        setting("full_gaussian", "the family")
-    )
+    name: Literal[
+        "full_gaussian",
+        "tied_gaussian",
+        "diagonal_gaussian",
+        "spherical_gaussian",
+        "unit_gaussian",
+        "poisson",
+        "bernoulli",
+        "categorical",
+    ] = setting("full_gaussian", "the family; tied: one covariance for all, spherical: one variance for each")
     location: float | None = setting(None, "Gaussians: prior mean of the means; unset: 0")
-    strength: float | None = setting(None, "full, diagonal: how many observations that is worth; unset: 0.01", POSITIVE)
+    strength: float | None = setting(
+        None, "Gaussians but unit: how many observations that is worth; unset: 0.01", POSITIVE
+    )
     variance: float | None = setting(None, "unit: prior variance of the means; unset: 100", POSITIVE)
-    degrees: float | None = setting(None, "full: degrees of freedom of the Wishart; unset: dimension + 2", POSITIVE)
-    shape: float | None = setting(None, "diagonal: of the gamma of precisions; poisson: of rates; unset: 1", POSITIVE)
+    degrees: float | None = setting(
+        None, "full, tied: degrees of freedom of the Wishart; unset: dimension + 2", POSITIVE
+    )
+    shape: float | None = setting(
+        None, "diagonal, spherical: of the gamma of precisions; poisson: of rates; unset: 1", POSITIVE
+    )
     rate: float | None = setting(None, "the rate of that gamma; unset: 1", POSITIVE)
     alpha: float | None = setting(None, "bernoulli: pseudo-count of ones; unset: 1", POSITIVE)
     beta: float | None = setting(None, "bernoulli: pseudo-count of zeros; unset: 1", POSITIVE)
     eta: float | None = setting(None, "categorical: concentration of word probabilities; unset: 1", POSITIVE)
     OPTIONS: ClassVar[Mapping[str, Option]] = {
         "full_gaussian": Option(emissions.full_gaussian, ("location", "strength", "degrees")),
+        "tied_gaussian": Option(emissions.tied_gaussian, ("location", "strength", "degrees")),
+        "spherical_gaussian": Option(emissions.spherical_gaussian, ("location", "strength", "shape", "rate")),
         "diagonal_gaussian": Option(emissions.diagonal_gaussian, ("location", "strength", "shape", "rate")),
         "unit_gaussian": Option(emissions.unit_gaussian, ("location", "variance")),
         "poisson": Option(emissions.poisson, ("shape", "rate")),
@@ -65,7 +80,7 @@ class InitConfig(Chooser):
 
 def make(config: EmissionConfig, num_components: int, dim: int) -> Emission:
     """The emission that a section describes."""
-    if config.name == "full_gaussian" and config.degrees is not None and config.degrees <= dim - 1:
+    if config.name in ("full_gaussian", "tied_gaussian") and config.degrees is not None and config.degrees <= dim - 1:
         raise ValueError(
             f"model.emission.degrees: expected more than the {dim} columns less 1, got {config.degrees}. Leave it "
             "unset for columns + 2."
@@ -81,7 +96,11 @@ def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
     point = seen.point("components")
     if name == "unit_gaussian":
         return [(mean, np.eye(len(mean))) for mean in np.asarray(point)]
-    means, precisions = np.asarray(point.mean, float), np.asarray(point.precision, float)
+    means, precisions = component_means(name, seen).astype(float), np.asarray(point.precision, float)
+    if name == "spherical_gaussian":
+        return [(mean, np.eye(len(mean)) / max(p[0, 0], 1e-30)) for mean, p in zip(means, precisions, strict=True)]
+    if name == "tied_gaussian":
+        return [(mean, np.linalg.pinv(precisions)) for mean in means]
     if name == "diagonal_gaussian":
         return [(mean, np.diag(1 / np.maximum(p, 1e-30))) for mean, p in zip(means, precisions, strict=True)]
     return [(mean, np.linalg.pinv(p)) for mean, p in zip(means, precisions, strict=True)]
@@ -90,7 +109,9 @@ def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
 def component_means(name: str, seen: Seen) -> np.ndarray:
     """What each component emits on average, (K, D)."""
     point = seen.point("components")
-    return np.asarray(getattr(point, "mean", point) if name in ("full_gaussian", "diagonal_gaussian") else point)
+    if not name.endswith("gaussian") or name == "unit_gaussian":
+        return np.asarray(point)
+    return np.asarray(point.mean)[..., 0] if name == "spherical_gaussian" else np.asarray(point.mean)
 
 
 def table_of_components(

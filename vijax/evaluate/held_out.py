@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.compiler import numbers_in, once_jit
 from vijax.families import Family, Point
-from vijax.families.predictive import log_predictive
 
 
 class HeldOut(NamedTuple):
@@ -64,25 +63,26 @@ def log_predictive_density(
         parts = (components,) if isinstance(components, Family | Point) else tuple(components)
         parts, weights, data = jax.tree.map(lambda x: np.asarray(x, np.float64), (parts, weights, data))
         predictive = _plug_in if plug_in else _predictive
-        densities = np.asarray(_mixed(predictive, emission.log_likelihood, parts, weights, data))
+        densities = np.asarray(_mixed(predictive, emission, parts, weights, data))
     return HeldOut.of(densities)
 
 
-def _work(predictive: Any, log_likelihood: Any, parts: Any, weights: Array, data: Array) -> int:
+def _work(predictive: Any, emission: Any, parts: Any, weights: Array, data: Array) -> int:
     return numbers_in(data) * weights.size
 
 
 @functools.partial(once_jit, work=_work, static_argnums=(0, 1))
 def _mixed(
-    predictive: Any, log_likelihood: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
+    predictive: Any, emission: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
 ) -> Float[Array, " N"]:
-    return jax.nn.logsumexp(jnp.log(weights) + predictive(log_likelihood, parts, data), axis=-1)
+    return jax.nn.logsumexp(jnp.log(weights) + predictive(emission, parts, data), axis=-1)
 
 
-def _predictive(log_likelihood: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
-    return jax.vmap(lambda y: jnp.concatenate([log_predictive(log_likelihood, q, y) for q in parts]))(data)
+def _predictive(emission: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+    return jax.vmap(lambda y: jnp.concatenate([emission.log_predictive(q, y) for q in parts]))(data)
 
 
-def _plug_in(log_likelihood: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+def _plug_in(emission: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+    plain = emission.scored_as or emission
     stats = [q.stats(q.mean()) for q in parts]
-    return jax.vmap(lambda y: jnp.concatenate([log_likelihood(s, y) for s in stats]))(data)
+    return jax.vmap(lambda y: jnp.concatenate([plain.log_likelihood(s, y) for s in stats]))(data)

@@ -21,6 +21,7 @@ from vijax.families.multivariate_normal_gamma import (
 from vijax.families.normal import Normal, NormalStats
 from vijax.families.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
 from vijax.families.normal_wishart import NormalWishart, NormalWishartStats
+from vijax.families.normals_wishart import NormalsWishart, NormalsWishartStats
 from vijax.families.point import Point
 from vijax.families.poisson import Poisson, PoissonStats
 from vijax.families.polya_gamma import PolyaGamma, PolyaGammaStats
@@ -62,6 +63,8 @@ __all__ = [
     "NormalStats",
     "NormalWishart",
     "NormalWishartStats",
+    "NormalsWishart",
+    "NormalsWishartStats",
     "Point",
     "Poisson",
     "PoissonStats",

@@ -52,7 +52,8 @@ def dp_mixture(
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
-      ValueError: an unknown truncation, a concentration that is not positive, or finite truncation at one component.
+      ValueError: an unknown truncation, a concentration that is not positive, finite truncation at one component, or
+        tied truncation of components that share parameters.
 
     >>> import jax, vijax as vi
     >>> y = jnp.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
@@ -65,6 +66,9 @@ def dp_mixture(
     size, tied = emission.num_components, truncation == "tied"
     require(truncation in ("finite", "tied"), "truncation", '"finite" or "tied"', repr(truncation))
     require_positive(concentration=concentration)
+    remedy = 'Take truncation="finite".'
+    alone = emission.shared_by is None or not tied
+    require(alone, "emission", "components that share nothing, for tied truncation", "tied_gaussian", remedy)
     require(tied or size > 1, "emission", "at least two components for finite truncation", size)
     prior_stats = emission.prior.expected_stats()
 

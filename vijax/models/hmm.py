@@ -23,7 +23,6 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_positive
 from vijax.compiler import once_jit
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product, chains
-from vijax.families.predictive import log_predictive
 from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
@@ -124,19 +123,19 @@ def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
     y, mask = map(np.asarray, data)
     with jax.enable_x64(True):
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
-        densities = _log_densities(emission.log_likelihood, q, np.asarray(y, np.float64), mask)
+        densities = _log_densities(emission, q, np.asarray(y, np.float64), mask)
     return Score.of(np.asarray(densities), mask.sum(axis=1))
 
 
-def _work(log_likelihood: Any, q: Estimates, y: Array, mask: Array) -> int:
+def _work(emission: Emission, q: Estimates, y: Array, mask: Array) -> int:
     return int(y.size * jax.tree.leaves(q["transition"])[0].size)  # K^2 for each number
 
 
 @functools.partial(once_jit, work=_work, static_argnums=0)
-def _log_densities(log_likelihood: Any, q: Estimates, y: Array, mask: Array) -> Float[Array, " N"]:
+def _log_densities(emission: Emission, q: Estimates, y: Array, mask: Array) -> Float[Array, " N"]:
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
-    emit = jax.vmap(lambda y: log_predictive(log_likelihood, q["components"], y))
+    emit = jax.vmap(lambda y: emission.log_predictive(q["components"], y))
     return jax.vmap(lambda y, m: chains.chain_log_normalizer(initial, transition, emit(y), m))(y, mask)
 
 

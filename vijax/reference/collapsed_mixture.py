@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.checks import require_integers
+from vijax.checks import require, require_integers
 from vijax.evaluate.inputs import check_alpha
 from vijax.families import Dirichlet, Family
 from vijax.families.predictive import log_predictive
@@ -54,7 +54,8 @@ def collapsed_gibbs_mixture(
       key: fixes the draws.
 
     Raises:
-      ValueError: a concentration or a number of sweeps out of range, or data that cannot be.
+      ValueError: a concentration or a number of sweeps out of range, data that cannot be, or an emission whose
+        components share parameters.
 
     >>> from vijax.models.emission import bernoulli
     >>> y = jnp.array([[1.0, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
@@ -63,6 +64,8 @@ def collapsed_gibbs_mixture(
     ((50, 4), True)
     """
     require_integers(num_sweeps=num_sweeps)
+    alone = emission.shared_by is None
+    require(alone, "emission", "components that share no parameters", "tied_gaussian", "Use vijax.reference.gibbs.")
     concentration = check_alpha(concentration, emission.num_components, "concentration")
     emission.check(y)
     prior = jax.tree.map(jnp.asarray, emission.prior)

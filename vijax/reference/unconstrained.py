@@ -29,6 +29,7 @@ CONSTRAINTS: dict[type[Family], Any] = {
     families.InverseWishart: _MATRIX,
     families.NormalGamma: MeanPrecision(_REAL, _POSITIVE),
     families.NormalWishart: MeanPrecision(_REAL, _MATRIX),
+    families.NormalsWishart: MeanPrecision(_REAL, _MATRIX),
     families.MultivariateNormalGamma: CoefficientsPrecision(_REAL, _POSITIVE),
 }
 """The registry: supports of families, in the structure of a value."""

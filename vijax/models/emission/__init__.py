@@ -1,0 +1,23 @@
+"""What components of mixtures and states of chains emit."""
+
+from vijax.models.emission.base import Emission as Emission
+from vijax.models.emission.base import LogLikelihood as LogLikelihood
+from vijax.models.emission.base import LogPredictive as LogPredictive
+from vijax.models.emission.base import check_emission as check_emission
+from vijax.models.emission.base import checker as checker
+from vijax.models.emission.base import is_count as is_count
+from vijax.models.emission.counts import bernoulli, categorical, poisson
+from vijax.models.emission.gaussian import diagonal_gaussian, full_gaussian, unit_gaussian
+from vijax.models.emission.shared import blurred, spherical_gaussian, tied_gaussian
+
+__all__ = [
+    "bernoulli",
+    "blurred",
+    "categorical",
+    "diagonal_gaussian",
+    "full_gaussian",
+    "poisson",
+    "spherical_gaussian",
+    "tied_gaussian",
+    "unit_gaussian",
+]

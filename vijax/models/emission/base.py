@@ -1,0 +1,134 @@
+"""What a mixture component, or a state of a chain, emits: a conjugate prior and the log likelihood in its statistics.
+
+An `Emission` serves every model with exchangeable components: mixtures, Dirichlet-process mixtures, hidden Markov
+models (Pei 2019, eq. 9.1 to 9.9: a mixture of *any* exponential family).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from vijax.by_value import Remade
+from vijax.checks import require, require_integers
+from vijax.families import Family, Point
+from vijax.families.base import as_float
+from vijax.families.construction import on_host
+from vijax.families.predictive import log_predictive
+
+LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
+LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Emission(Remade):
+    """Attributes:
+    prior: conjugate prior of the components' parameters, batch shape (K,) or (K, D).
+    log_likelihood: (statistics, observation) -> log p(y | component k), shape (K,), linear in the statistics.
+    example: an observation of the right shape.
+    check: raises ValueError on data (N observations) that cannot be.
+    predictive: (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the
+      general one is known; q is no `Point`.
+    shared_by: K, where the components share parameters and the prior is one member of its family for all of them.
+    scored_as: the emission whose density is that of an observation, where this one is only fitted (`blurred`).
+    """
+
+    prior: Family
+    log_likelihood: LogLikelihood
+    example: Array | np.ndarray
+    check: Callable[[Any], None]
+    predictive: LogPredictive | None = None
+    shared_by: int | None = None
+    scored_as: Emission | None = None
+
+    @property
+    def num_components(self) -> int:
+        """K."""
+        return self.shared_by or self.prior.batch_shape[0]
+
+    def log_predictive(self, q: Family | Point, y: Float[Array, ...]) -> Float[Array, " K"]:
+        """log p(y | component k), the parameters integrated over q; see the function `log_predictive`."""
+        if self.scored_as is not None:
+            return self.scored_as.log_predictive(q, y)
+        if self.predictive is not None and not isinstance(q, Point):
+            return self.predictive(q, y)
+        return log_predictive(self.log_likelihood, q, y)
+
+
+def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
+    """What a model of components was given as its emission.
+
+    Raises:
+      TypeError: none was given, or arguments that the model does not have.
+    """
+    example = "vijax.models.emission.full_gaussian(num_components=3, dim=2)"
+    if others:
+        belong = "the number of components and their dimension are arguments of the emission"
+        raise TypeError(f"unexpected argument {sorted(others)[0]}: {belong}. Pass emission={example}, say.")
+    if not isinstance(emission, Emission):
+        raise TypeError(f"emission: expected what components emit, {example} say, got {emission!r}.")
+    return emission
+
+
+def sizes_of(num_components: int, dim: int) -> tuple[int, int]:
+    """K and D, checked."""
+    require_integers(num_components=num_components, dim=dim)
+    return num_components, dim
+
+
+def full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
+    """A hyperparameter of each component; a ValueError names it."""
+    value = as_float(value, name)
+    fits = value.ndim <= len(shape) and all(a in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False))
+    require(fits, name, f"a shape that broadcasts to {shape}", value.shape)
+    xp, value = on_host(value)
+    return xp.broadcast_to(value, shape)
+
+
+def checker(dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str, centred: bool = False) -> Any:
+    """data -> None: ValueError naming the first bad row of (N, D) data."""
+
+    def check(data: PyTree) -> None:
+        data = np.asarray(data)
+        shape = f"an array of shape (N, {dim})"
+        require(data.ndim == 2 and data.shape[1] == dim and len(data) > 0, "data", shape, f"shape {data.shape}")
+        bad = np.argwhere(~(np.isfinite(data) & valid(data)))
+        if len(bad):
+            row, column = map(int, bad[0])
+            raise ValueError(
+                f"data: expected {expected}, got {data[row, column]} in row {row}, column {column} ({len(bad)} such "
+                "values). Remove or impute those rows."
+            )
+        if centred:
+            _check_centred(data)
+
+    return check
+
+
+def _check_centred(data: np.ndarray) -> None:
+    """In float32 squares about a far origin lose the spread."""
+    if jnp.result_type(float) == np.float64 == data.dtype:
+        return
+    data = np.asarray(data, np.float64)
+    mean, spread = data.mean(axis=0), data.std(axis=0)
+    far = np.flatnonzero((np.abs(mean) > 300 * spread) & (spread > 0))
+    if len(far):
+        column = int(far[0])
+        raise ValueError(
+            f"data: expected columns whose mean is within 300 standard deviations of 0, since float32 loses the rest, "
+            f"got mean {mean[column]:.6g}, standard deviation {spread[column]:.3g} in column {column}. Subtract a "
+            "constant from it, or work in float64."
+        )
+
+
+def is_count(x: np.ndarray) -> np.ndarray:
+    """Which numbers are 0, 1, 2, ..."""
+    return (x >= 0) & (x == np.floor(x))
+
+
+REAL: dict[str, Any] = {"valid": lambda x: np.ones(x.shape, bool), "expected": "finite numbers", "centred": True}

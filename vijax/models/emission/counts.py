@@ -1,0 +1,61 @@
+"""Emissions of binary values, counts and words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+
+from vijax.by_value import by_value
+from vijax.families import Beta, Dirichlet, Gamma
+from vijax.models.emission.base import Emission, checker, full, is_count, sizes_of
+
+
+@by_value
+def bernoulli(num_components: int, dim: int, alpha: Any = 1.0, beta: Any = 1.0) -> Emission:
+    """D independent binary values; each component's probabilities are Beta(alpha, beta).
+
+    >>> bernoulli(3, dim=5).prior.batch_shape
+    (3, 5)
+    """
+    shape = sizes_of(num_components, dim)
+    prior = Beta.from_alpha_beta(full("alpha", alpha, shape), full("beta", beta, shape))
+    binary = lambda x: (x == 0) | (x == 1)
+    return Emission(
+        prior=prior,
+        log_likelihood=lambda s, y: s.log @ y + s.log1m @ (1 - y),
+        example=np.zeros(dim),
+        check=checker(dim, binary, "zeros and ones"),
+        predictive=_bernoulli_predictive,
+    )
+
+
+def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
+    """sum_d log E[p_kd] or log E[1 - p_kd]."""
+    return jnp.sum(jnp.log(jnp.where(y > 0.5, q.alpha, q.beta) / (q.alpha + q.beta)), axis=-1)
+
+
+@by_value
+def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) -> Emission:
+    """D independent counts; each component's rates are Gamma(shape, rate)."""
+    sizes = sizes_of(num_components, dim)
+    prior = Gamma.from_shape_rate(full("shape", shape, sizes), full("rate", rate, sizes))
+
+    def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
+        return s.log @ y - jnp.sum(s.value, -1) - jnp.sum(gammaln(y + 1))
+
+    return Emission(prior, log_likelihood, np.ones(dim), checker(dim, is_count, "counts 0, 1, 2, ..."))
+
+
+@by_value
+def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emission:
+    """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is a vector of V
+    counts, its likelihood that of the words in their order (no multinomial coefficient). One-hot rows are plain
+    categorical data."""
+    sizes = sizes_of(num_components, vocab_size)
+    prior = Dirichlet.from_concentration(full("eta", eta, sizes))
+    check = checker(vocab_size, is_count, "counts 0, 1, 2, ...")
+    return Emission(prior, lambda s, y: s.log @ y, np.ones(vocab_size), check)

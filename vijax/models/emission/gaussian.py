@@ -1,0 +1,84 @@
+"""Gaussian emissions: unit variances, diagonal and full covariances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vijax.by_value import by_value
+from vijax.families import Normal, NormalGamma, NormalWishart
+from vijax.families.base import as_float
+from vijax.models.emission.base import REAL, Emission, checker, full, sizes_of
+
+
+@by_value
+def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: Any = 100.0) -> Emission:
+    """Normal with unit variances (Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3): means are N(location,
+    variance)."""
+    sizes = sizes_of(num_components, dim)
+    prior = Normal.from_mean_variance(full("location", location, sizes), full("variance", variance, sizes))
+
+    def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
+        return s.value @ y - 0.5 * (jnp.sum(s.square, -1) + y @ y + dim * math.log(2 * math.pi))
+
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL))
+
+
+@by_value
+def diagonal_gaussian(
+    num_components: int, dim: int, location: Any = 0.0, strength: Any = 0.01, shape: Any = 1.0, rate: Any = 1.0
+) -> Emission:
+    """Normal with diagonal covariance (Blei, Kucukelbir and McAuliffe 2017, appendix B): mean and precision of each
+    dimension are NormalGamma(location, strength, shape, rate), the precision's prior mean shape / rate."""
+    sizes = sizes_of(num_components, dim)
+    given = {"location": location, "strength": strength, "shape": shape, "rate": rate}
+    prior = NormalGamma.from_parameters(**{name: full(name, value, sizes) for name, value in given.items()})
+
+    def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
+        squares = jnp.sum(s.precision_times_square - s.log_precision, -1) + s.precision @ y**2
+        return s.precision_times_mean @ y - 0.5 * (squares + dim * math.log(2 * math.pi))
+
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL))
+
+
+@by_value
+def full_gaussian(
+    num_components: int,
+    dim: int,
+    location: Any = 0.0,
+    strength: Any = 0.01,
+    degrees: float | None = None,
+    scale: Any = None,
+) -> Emission:
+    """Normal with full covariance (Pei 2019): mean and precision matrix are NormalWishart.
+
+    Args:
+      num_components: K.
+      dim: D.
+      location: prior mean of the means, scalar or (D,).
+      strength: how many observations it is worth.
+      degrees: of the Wishart, above D - 1; D + 2 by default.
+      scale: of the Wishart, (D, D); by default such that the prior mean of the precision is the identity.
+    """
+    sizes = sizes_of(num_components, dim)
+    degrees = dim + 2.0 if degrees is None else degrees
+    scale = np.eye(dim) / degrees if scale is None else as_float(scale, "scale")
+    prior = NormalWishart.from_parameters(
+        location=full("location", location, sizes),
+        strength=full("strength", strength, sizes[:1]),
+        degrees=full("degrees", degrees, sizes[:1]),
+        scale=full("scale", scale, (num_components, dim, dim)),
+    )
+
+    return Emission(prior, log_likelihood_of_full, np.zeros(dim), checker(dim, **REAL))
+
+
+def log_likelihood_of_full(s: Any, y: Array) -> Float[Array, " K"]:
+    """log p(y) by statistics of a normal-Wishart for each component."""
+    spread = (y @ s.precision) @ y  # in this order an observation costs K D floats, not D^2, and none is transposed
+    constant = y.shape[-1] * math.log(2 * math.pi)
+    return s.precision_times_mean @ y - 0.5 * (spread + s.quadratic - s.log_det + constant)

@@ -1,0 +1,137 @@
+"""Gaussian emissions with fewer covariance parameters, both of one conjugate prior (`NormalsWishart`): "spherical", one
+gamma for the D coordinates of a component; "tied", one Wishart for the K components. And `blurred`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vijax.by_value import by_value
+from vijax.checks import require
+from vijax.families import NormalsWishart
+from vijax.families.base import as_float
+from vijax.families.predictive import log_predictive
+from vijax.models.emission.base import REAL, Emission, checker, full, sizes_of
+from vijax.models.emission.gaussian import log_likelihood_of_full
+
+
+@by_value
+def spherical_gaussian(
+    num_components: int, dim: int, location: Any = 0.0, strength: Any = 0.01, shape: Any = 1.0, rate: Any = 1.0
+) -> Emission:
+    """Normal whose covariance is a multiple of the identity, another for each component.
+
+    The precision of a component is Gamma(shape, rate); given it the coordinates of its mean are independent N(location,
+    1 / (strength precision)). An observation adds D / 2 to the shape: all of its coordinates speak of one variance.
+
+    Args:
+      num_components: K.
+      dim: D.
+      location: prior mean of the means, scalar or (D,).
+      strength: how many observations it is worth.
+      shape, rate: of the gamma prior of the precisions, whose mean is shape / rate.
+
+    Returns:
+      An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D, 1) and `precision` of shape (K, 1, 1).
+
+    >>> spherical_gaussian(3, dim=5).prior.location.shape
+    (3, 5, 1)
+    """
+    sizes = sizes_of(num_components, dim)
+    prior = NormalsWishart.from_parameters(
+        location=full("location", location, sizes)[..., None],
+        strength=full("strength", strength, sizes),
+        degrees=2.0 * full("shape", shape, sizes[:1]),
+        scale=0.5 / full("rate", rate, (num_components, 1, 1)),
+    )
+
+    def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
+        squares = jnp.sum(s.quadratic, -1) + s.precision[:, 0, 0] * (y @ y)
+        return s.precision_times_mean[..., 0] @ y - 0.5 * (squares + dim * (math.log(2 * math.pi) - s.log_det))
+
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL))
+
+
+@by_value
+def tied_gaussian(
+    num_components: int,
+    dim: int,
+    location: Any = 0.0,
+    strength: Any = 0.01,
+    degrees: float | None = None,
+    scale: Any = None,
+) -> Emission:
+    """Normal with full covariance, the same one for all components: linear discriminants without labels.
+
+    Args:
+      num_components: K.
+      dim: D.
+      location: prior mean of the means, scalar or (D,).
+      strength: how many observations it is worth.
+      degrees: of the Wishart prior of the one precision matrix, above D - 1; D + 2 by default.
+      scale: of the Wishart, (D, D); by default such that the prior mean of the precision is the identity.
+
+    Returns:
+      An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D) and `precision` of shape (D, D).
+
+    >>> tied_gaussian(3, dim=5).prior.scale.shape
+    (5, 5)
+    """
+    sizes = sizes_of(num_components, dim)
+    degrees = dim + 2.0 if degrees is None else degrees
+    scale = np.eye(dim) / degrees if scale is None else as_float(scale, "scale")
+    prior = NormalsWishart.from_parameters(
+        full("location", location, sizes),
+        full("strength", strength, sizes[:1]),
+        degrees,
+        full("scale", scale, (dim, dim)),
+    )
+
+    def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
+        own = s.quadratic + y @ s.precision @ y - s.log_det + dim * math.log(2 * math.pi)
+        return s.precision_times_mean @ y - 0.5 * own
+
+    def predictive(q: NormalsWishart, y: Array) -> Float[Array, " K"]:
+        """Of the marginal laws, one for each component: the gain of all of them together is no sum."""
+        return log_predictive(log_likelihood_of_full, q.each(), y)
+
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), predictive, shared_by=num_components)
+
+
+@by_value
+def blurred(emission: Emission, variance: float) -> Emission:
+    """The Gaussian emission, fitted as if every observation were spread by noise of this variance in each coordinate:
+
+        E[log p(y + e | beta)] = log p(y | beta) - variance tr(precision) / 2,    e ~ N(0, variance I)
+
+    Then the covariance that maximum likelihood gives a component is never below variance I, also where it has one
+    observation, and coordinate ascent still never lowers its objective (the "regularisation of the covariance" of other
+    libraries, who add it after the maximisation). Held-out densities are those of the emission itself.
+
+    Args:
+      emission: one of the Gaussian emissions of `vijax.models.emission`.
+      variance: of the noise, 0 or more.
+
+    >>> from vijax.models.emission import full_gaussian
+    >>> e, s = full_gaussian(1, dim=2), full_gaussian(1, dim=2).prior.expected_stats()
+    >>> y = jnp.array([1.0, 2.0])
+    >>> print((blurred(e, 0.5).log_likelihood(s, y) - e.log_likelihood(s, y)).round(3))
+    [-0.5]
+    """
+    require(variance >= 0, "variance", "a number >= 0", variance)
+    dim = emission.example.shape[-1]
+
+    def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
+        # The trace of the second derivative, of which y is no part: it is computed once for all observations.
+        steps = jnp.concatenate([jnp.eye(dim), -jnp.eye(dim)])
+        around = jnp.sum(jax.vmap(lambda step: emission.log_likelihood(s, step))(steps), 0)
+        laplacian = around - 2 * dim * emission.log_likelihood(s, jnp.zeros(dim))
+        return emission.log_likelihood(s, y) + 0.5 * variance * laplacian
+
+    return dataclasses.replace(emission, log_likelihood=log_likelihood, scored_as=emission)

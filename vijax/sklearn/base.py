@@ -1,0 +1,48 @@
+"""What the estimators have in common: random states, precision, and what they say of a fit that went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from vijax.checks import require
+
+
+def key_of(random_state: Any) -> PRNGKeyArray:
+    """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a `RandomState`."""
+    return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def precision_of(X: Any) -> contextlib.AbstractContextManager:
+    """The working precision for data: float64 where they are of it, else float32."""
+    return jax.enable_x64(X.dtype == np.float64)
+
+
+def cast(values: PyTree, X: Any) -> PyTree:
+    """Arrays of floats, as what is fitted holds them, in the precision of the data."""
+    dtype = np.float64 if X.dtype == np.float64 else np.float32
+    change = lambda x: np.asarray(x, dtype) if jax.dtypes.issubdtype(x.dtype, np.floating) else x
+    return jax.tree.map(change, values)
+
+
+def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raises ValueError naming the argument where it is none of its choices."""
+    require(value in choices, name, f"one of {sorted(choices)}", repr(value))
+
+
+def warn_not_converged(estimator: Any, max_iter: int) -> None:
+    """Warns in scikit-learn's words, with the remedy."""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in max_iter={max_iter} iterations. Increase max_iter or tol, or "
+        "try another start: n_init, init_params or random_state.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

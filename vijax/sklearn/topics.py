@@ -1,0 +1,122 @@
+"""What topic models have in common as estimators: fitting in passes, documents' shares, bounds and perplexity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+
+from vijax import keys
+from vijax.algorithm import Algorithm
+from vijax.checks import require, require_integers
+from vijax.data.minibatch import in_order
+from vijax.fit import fit
+from vijax.inferred import bounds_of, inferred, shares_of
+from vijax.sklearn.bags import BagLoader
+from vijax.sklearn.base import cast, key_of, precision_of
+
+AT_A_TIME = 1024
+"""Documents whose shares are inferred at once."""
+
+
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """An abstract transformer of counts into topic shares. A subclass has `_algorithm`, and says in `fit` how its data
+    are cut into batches."""
+
+    fit_: Any
+
+    def transform(self, X: Any, *, normalize: bool = True) -> Float[np.ndarray, "docs K"]:
+        """Expected topic shares of documents.
+
+        Args:
+          X: counts, (documents, words), dense or sparse.
+          normalize: shares that sum to one; False gives them times the number of words of the document.
+
+        Raises:
+          NotFittedError: `fit` has not been called.
+          ValueError: negative or missing numbers, or another number of words than in `fit`.
+        """
+        check_is_fitted(self)
+        X = self._checked(X, "transform", reset=False)
+        with precision_of(X):
+            shares = self._per_document(X, shares_of)
+        return shares if normalize else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The sum over documents of a lower bound on their log probability under the fitted topics. (The bound's term
+        of the topics themselves is not in it: it says nothing of X.)"""
+        del y
+        check_is_fitted(self)
+        X = self._checked(X, "score", reset=False)
+        return self._bound(X)
+
+    def perplexity(self, X: Any) -> float:
+        """exp(-score per word): lower is better, and the size of the vocabulary is as good as knowing nothing."""
+        check_is_fitted(self)
+        X = self._checked(X, "perplexity", reset=False)
+        return self._perplexity(X)
+
+    def _perplexity(self, X: Any) -> float:
+        words = float(X.sum())
+        require(words > 0, "X", "documents with words", "only empty documents")
+        return float(np.exp(-self._bound(X) / words))
+
+    def _bound(self, X: Any) -> float:
+        with precision_of(X):
+            return float(self._per_document(X, bounds_of).sum(dtype=np.float64))
+
+    def _per_document(self, X: Any, read: Any) -> np.ndarray:
+        """What `read` reads of each document, in their order."""
+        spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
+        posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
+        size = -(-X.shape[0] // AT_A_TIME)
+        results, rows = [], []
+        for batch, order in BagLoader.of(X, -(-X.shape[0] // size)).in_turn():
+            found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0))
+            results.append(np.concatenate([np.asarray(x) for x in found]))
+            rows.append(order)
+        return in_order(np.concatenate(results), np.concatenate(rows))
+
+    def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader, max_iter: int, evaluate_every: int, tol: float):
+        """Runs `max_iter` passes, with a look at the perplexity of the data every so many of them."""
+        key, state, before = key_of(self.random_state), None, np.inf  # type: ignore[attr-defined]
+        stops = [*range(evaluate_every, max_iter, evaluate_every), max_iter] if evaluate_every > 0 else [max_iter]
+        for passes in stops:
+            self.fit_ = fit(alg, loader, key=key, num_steps=passes * loader.steps_per_epoch, state=state)
+            self.n_iter_, state = passes, self.fit_.state
+            if evaluate_every > 0:
+                self.bound_ = self._perplexity(X)
+                if abs(before - self.bound_) < tol:
+                    break
+                before = self.bound_
+        self.n_batch_iter_ = self.n_iter_ * loader.steps_per_epoch
+
+    def _checked(self, X: Any, whom: str, reset: bool) -> Any:
+        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        check_non_negative(X, f"{type(self).__name__}.{whom}")
+        return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]  # type: ignore[attr-defined]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def seed_of(random_state: Any) -> int:
+    """Of the order in which documents are dealt."""
+    return keys.seed(key_of(random_state))
+
+
+def check_passes(max_iter: Any, n_components: Any, batch_size: Any) -> None:
+    """Raises ValueError naming the argument."""
+    require_integers(n_components=n_components, max_iter=max_iter, batch_size=batch_size)
