@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.programs import compiled
 from vijax.data import Corpus
 from vijax.interrupt import FINISHING
 from vijax.loader import as_loader
@@ -115,3 +116,29 @@ def test_many_documents_are_taken_in_usual_batches(make, steps):
     counts = np.random.default_rng(0).integers(1, 3, (512, 2))
     fit = vi.fit(make(vi.models.lda(2, 2)), counts, num_epochs=1, key=jax.random.key(0))
     assert len(fit.trace["elbo"]) == steps
+
+
+def test_a_run_that_a_callback_stops_leaves_the_precision_as_it_was():
+    """The thread that puts data on the device has it in a context of its own, which is left there."""
+    with jax.enable_x64(True):
+        fit(lambda progress: True)
+        assert jax.config.jax_enable_x64
+
+
+def test_other_values_of_points_are_fitted_by_the_same_programs():
+    """Those of a model made with them, and nothing is compiled."""
+    y = np.array([[-5.0], [-4.0], [3.0], [3.5]])
+    wide, narrow = (vi.models.emission.unit_gaussian(2, dim=1, variance=v) for v in (100.0, 0.1))
+    model = vi.models.mixture(wide, init=vi.init.nearest([[-4.0], [3.0]]), prior_as_point=True)
+    run = lambda alg, **more: vi.fit(alg, y, num_steps=5, key=jax.random.key(0), **more)
+    run(vi.cavi(model), hyper={"prior": model.hyper["prior"]})
+    before = compiled()
+    other = {"prior": vi.Product({"components": narrow.prior, "weights": vi.Dirichlet.from_concentration(np.ones(2))})}
+    found = run(vi.cavi(model), hyper=other)
+    assert compiled() == before
+    alone = run(vi.cavi(vi.models.mixture(narrow, init=vi.init.nearest([[-4.0], [3.0]]))))
+    np.testing.assert_allclose(found.posterior["components"].mean(), alone.posterior["components"].mean(), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"hyper: expected names among \['prior'\], got \['priors'\]"):
+        run(vi.cavi(model), hyper={"priors": other["prior"]})
+    with pytest.raises(ValueError, match=r"hyper\['prior'\]: expected what is of the shapes"):
+        run(vi.cavi(model), hyper={"prior": 1.0})

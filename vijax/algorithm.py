@@ -60,7 +60,8 @@ class Algorithm(NamedTuple):
     """A pure algorithm: jit, scan, vmap or shard its functions as you like.
 
     Attributes:
-      init: (key, batch=None) -> `State`; the batch (as in `step`) is needed by models whose start depends on data.
+      init: (key, batch=None, hyper=None) -> `State`; the batch (as in `step`) is needed by models whose start depends
+        on data; values of points in `hyper` stand in the place of the model's own.
       step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the algorithm takes
         the whole set or was told `num_groups`.
       spec: the choices it is made of.
@@ -233,10 +234,10 @@ def _of_choices(kind: type[_OfChoices], spec: Spec, optimizer: optax.GradientTra
 class _Init(_OfChoices):
     """`Algorithm.init`."""
 
-    def __call__(self, key: PRNGKeyArray, batch: Any = None) -> State:
+    def __call__(self, key: PRNGKeyArray, batch: Any = None, hyper: Hyper | None = None) -> State:
         spec, model = self.spec, self.spec.model
         batch = None if batch is None else by_words.of_all_words(self._batch(batch))
-        hyper = tree.as_arrays(model.hyper)
+        hyper = tree.as_arrays({**model.hyper, **(hyper or {})})
         posterior = in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
         dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
         # Locals of other groups would be no start: they are carried only where every batch is the same, the whole set.

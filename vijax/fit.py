@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ from vijax import keys
 from vijax.algorithm import Algorithm, Info, State
 from vijax.fit_arguments import (
     check_batches,
+    check_hyper,
     check_key,
     check_not_forked,
     check_restarts,
@@ -85,6 +86,7 @@ def fit(
     num_steps: int | None = None,
     batch_size: int | None = None,
     state: State | None = None,
+    hyper: Mapping[str, Any] | None = None,
     restarts: int = 1,
     callbacks: Sequence[Callback] = (),
     steps_per_chunk: int | None = None,
@@ -107,6 +109,8 @@ def fit(
         batches of 100 are 17 of 94 or 95.
       state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
         and arguments, a run in two parts equals a run in one, bit for bit.
+      hyper: values of some of the model's points (`Model.hyper`) in the place of its own, of the same shapes: a program
+        that was compiled once serves them all.
       restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
         returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
         shape (steps, restarts). It takes so many times the memory.
@@ -153,9 +157,10 @@ def fit(
     loader = as_loader(data, spec.model, batch_size, int(seed), spec.num_parts, spec.lazy, is_stochastic(spec))
     total = num_steps_of(num_epochs, num_steps, loader)
     check_restarts(restarts, state)
+    check_hyper(hyper, spec.model, state)
     check_batches(alg, loader, total)
     runs = alg if restarts == 1 else many(alg, restarts)
-    state = start(runs, loader, key_init) if state is None else copied(state)
+    state = start(runs, loader, key_init, hyper) if state is None else copied(state)
     usual = 50 if loader.steps_per_epoch == 1 else 10  # not fewer for a short run: it shares the long one's program
     length = min(steps_per_chunk or usual, max(total, usual))
     chunks = _Chunks(runs, loader, key_run, length, total, to_checks=tol is not None)
@@ -254,9 +259,14 @@ def _prefetched(inputs: Iterator) -> Generator:
 
 
 def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
-    """`with jax.enable_x64()` holds in one thread only, and the data are put on the device in another."""
-    with jax.enable_x64(x64):
-        yield from inputs
+    """`with jax.enable_x64()` holds in one thread only, and the data are put on the device in another. It is left
+    before each item is handed on: a generator that is closed early would leave it in the thread that closes it."""
+    while True:
+        with jax.enable_x64(x64):
+            item = next(inputs, None)
+        if item is None:
+            return
+        yield item
 
 
 def _run(

@@ -13,6 +13,7 @@ import numpy as np
 from vijax.algorithm import Algorithm
 from vijax.checks import require, require_integers
 from vijax.loader import Loader
+from vijax.model import Model
 from vijax.restarts import Many
 from vijax.spec import Spec
 from vijax.step_size import backtracking, by_share
@@ -84,6 +85,19 @@ def check_restarts(restarts: int, state: Any) -> None:
         f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out, or give the "
         "`whole` of a callback's last Progress."
     )
+
+
+def check_hyper(hyper: Any, model: Model, state: Any) -> None:
+    """Raises ValueError on what is no point of the model, or of another shape; and where a state has its own."""
+    if hyper is None:
+        return
+    remedy = "They are in state.hyper."
+    require(state is None, "hyper", "none where a run goes on from `state`", sorted(hyper), remedy)
+    strange = sorted(set(hyper) - set(model.hyper))
+    require(not strange, "hyper", f"names among {sorted(model.hyper)}", strange)
+    for name, value in hyper.items():
+        own, given = (jax.tree.map(jnp.shape, x) for x in (model.hyper[name], value))
+        require(own == given, f"hyper[{name!r}]", f"what is of the shapes {own}", given)
 
 
 def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:

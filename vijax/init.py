@@ -6,6 +6,7 @@ that they imply, lambda = eta + (N/S) sum_n grad E: so they read data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -144,13 +145,13 @@ def near_symmetric() -> Init:
 
 
 @by_value
-def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: int = 10) -> Init:
-    """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), then
-    rounds of Lloyd's algorithm.
+def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: int = 100) -> Init:
+    """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), each the
+    best of some that are drawn, then rounds of Lloyd's algorithm until none changes class.
 
     Args:
       features: group -> vector in which distances are taken; by default its first array, flattened.
-      num_iters: rounds, 0 or more.
+      num_iters: most rounds, 0 or more.
 
     Raises:
       ValueError: `num_iters` is negative; or (when used) the model has no categorical local.
@@ -169,30 +170,70 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
     return start
 
 
+@by_value
+def nearest(centres: Any) -> Init:
+    """Each group wholly in the class of the nearest of the centres given, K vectors: no key is used.
+
+    Raises:
+      ValueError: no (K, D) numbers; or (when used) centres of another number than the classes.
+    """
+    given = np.asarray(centres)
+    require(given.ndim == 2, "centres", "an array of shape (K, D)", f"shape {given.shape}")
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        del key
+        name = _require_class(context)
+        templates, batch = context.templates(), context.data()
+        size = jax.tree.leaves(templates[name])[0].shape[-1]
+        require(len(given) == size, "centres", f"{size} of them", len(given))
+        points = jax.vmap(lambda group: jnp.ravel(jax.tree.leaves(group)[0]))(jax.tree.map(jnp.asarray, batch.data))
+        labels = _closest(points.astype(jnp.result_type(float)), jnp.asarray(given, jnp.result_type(float)))
+        return context.implied_by({**context.start_stats(), name: templates[name].stats(labels)})
+
+    return start
+
+
 def nearest_labels(
     key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int, num_iters: int
 ) -> Int[Array, " N"]:
-    """Labels of the nearest centre after k-means++ seeding and `num_iters` rounds of Lloyd's algorithm."""
+    """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of Lloyd's algorithm."""
     # About their mean, where distances by norms and products lose no digits.
     points = points - weights @ points / jnp.sum(weights)
-    keys = jax.random.split(key, num_classes)
+    seeds = _seeds(key, points, weights, num_classes)
+
+    def lloyd(carry: tuple) -> tuple:
+        centres, labels, _, i = carry
+        members = jax.nn.one_hot(labels, num_classes, dtype=points.dtype) * weights[:, None]
+        sizes = jnp.sum(members, 0)[:, None]
+        centres = jnp.where(sizes > 0, members.T @ points / jnp.maximum(sizes, 1), centres)
+        new = _closest(points, centres)
+        return centres, new, jnp.any((new != labels) & (weights > 0)), i + 1
+
+    unsettled = lambda carry: carry[2] & (carry[3] < num_iters)
+    start = seeds, _closest(points, seeds), jnp.array(True), 0
+    return jax.lax.while_loop(unsettled, lloyd, start)[1]
+
+
+def _seeds(
+    key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int
+) -> Float[Array, "K D"]:
+    """Centres drawn one after the other in proportion to the squared distance from those there are: of a few draws the
+    one that leaves the least distance."""
+    keys, norms = jax.random.split(key, num_classes), jnp.sum(points**2, 1)
     first = points[jax.random.categorical(keys[0], jnp.log(weights))]
     centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
-
-    def seed(k, carry):
-        centres, distances = carry
-        chosen = points[jax.random.categorical(keys[k], jnp.log(distances * weights))]
-        return centres.at[k].set(chosen), jnp.minimum(distances, jnp.sum((points - chosen) ** 2, 1))
-
-    def lloyd(_, centres):
-        members = jax.nn.one_hot(_closest(points, centres), num_classes, dtype=points.dtype) * weights[:, None]
-        sizes = jnp.sum(members, 0)[:, None]
-        return jnp.where(sizes > 0, members.T @ points / jnp.maximum(sizes, 1), centres)
-
+    trials = 2 + int(math.log(num_classes))
     tiny = np.finfo(np.float32).tiny  # points all alike: any is as good a centre
-    start = centres, jnp.sum((points - first) ** 2, 1) + tiny
-    centres, _ = jax.lax.fori_loop(1, num_classes, seed, start)
-    return _closest(points, jax.lax.fori_loop(0, num_iters, lloyd, centres))
+
+    def seed(k: Int[Array, ""], carry: tuple) -> tuple:
+        centres, distances = carry
+        drawn = jax.random.categorical(keys[k], jnp.log(distances * weights), shape=(trials,))
+        squares = norms[drawn][:, None] + norms - 2 * points[drawn] @ points.T
+        left = jnp.minimum(distances, jnp.maximum(squares, 0.0) + tiny)
+        best = jnp.argmin(left @ weights)
+        return centres.at[k].set(points[drawn[best]]), left[best]
+
+    return jax.lax.fori_loop(1, num_classes, seed, (centres, jnp.sum((points - first) ** 2, 1) + tiny))[0]
 
 
 def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[Array, " N"]:

@@ -51,9 +51,9 @@ def many(alg: Algorithm, restarts: int) -> Algorithm:
 
 
 def _inits(one: weakref.ref[Callable], restarts: int) -> Callable[..., Many]:
-    def init(key: PRNGKeyArray, batch: Any = None) -> Many:
+    def init(key: PRNGKeyArray, batch: Any = None, hyper: Any = None) -> Many:
         alone: Any = one()
-        states = jax.vmap(lambda k: alone(k, batch))(jax.random.split(key, restarts))
+        states = jax.vmap(lambda k: alone(k, batch, hyper))(jax.random.split(key, restarts))
         return Many(states, jnp.zeros((), jnp.int32), jnp.full((restarts, WINDOW), jnp.nan))
 
     return init

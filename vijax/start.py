@@ -30,8 +30,9 @@ def copied(state: Any) -> Any:
     return jax.tree.map(jnp.copy, state)
 
 
-def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> Any:
-    """The state of step 0, to be consumed; the first batch is there for models whose start depends on the data."""
+def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) -> Any:
+    """The state of step 0, to be consumed; the first batch is there for models whose start depends on the data, values
+    in `hyper` stand in the place of the model's own."""
     batch = next(iter(loader.batches(0, 1)))
     known = None
     if isinstance(batch, Minibatch) and alg.spec.warm_starts:
@@ -41,17 +42,17 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray) -> Any:
     compiled = step_jit if numbers_in(batch) >= LARGE else quick_jit
     program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
     try:
-        return program(key, batch)
+        return program(key, batch, hyper)
     except READS_VALUES:  # a start of the user's own may compute in NumPy
-        return copied(alg.init(key, batch if known is None else batch._replace(num_groups=known)))
+        return copied(alg.init(key, batch if known is None else batch._replace(num_groups=known), hyper))
 
 
 def _bind(of: weakref.ref[Callable], num_groups: float | None) -> Callable[..., Any]:
     """With N as a constant, where shapes depend on it."""
 
-    def begin(key: PRNGKeyArray, batch: Any) -> Any:
+    def begin(key: PRNGKeyArray, batch: Any, hyper: Any) -> Any:
         init: Any = of()
         batch = batch if num_groups is None else batch._replace(num_groups=num_groups)
-        return jax.tree.map(jnp.copy, init(key, batch))
+        return jax.tree.map(jnp.copy, init(key, batch, hyper))
 
     return begin

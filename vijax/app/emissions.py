@@ -66,7 +66,7 @@ class InitConfig(Chooser):
     name: Literal["kmeans_plus_plus", "random_responsibilities", "near_symmetric", "prior"] = setting(
         "kmeans_plus_plus", "the start"
     )
-    num_iters: int | None = setting(None, "kmeans_plus_plus: rounds of Lloyd's algorithm; unset: 10", at_least(0))
+    num_iters: int | None = setting(None, "kmeans_plus_plus: most rounds of Lloyd's algorithm; unset: 100", at_least(0))
     concentration: float | None = setting(
         None, "random_responsibilities: of their Dirichlet; unset: 1, diverse", POSITIVE
     )

@@ -36,6 +36,7 @@ def dp_mixture(
     concentration: float = 1.0,
     truncation: Literal["finite", "tied"] = "finite",
     init: starts.Init | None = None,
+    prior_as_point: bool = False,
     **others: Any,
 ) -> Model:
     """A Dirichlet-process mixture truncated at T = `emission.num_components` components.
@@ -46,6 +47,7 @@ def dp_mixture(
         hyperparameter of the model: `learn=("concentration",)` learns it.
       truncation: "finite" (the last stick takes all) or "tied" (posterior equal to the prior beyond T).
       init: `vijax.init.kmeans_plus_plus()` by default.
+      prior_as_point: see `vijax.energy_model`.
 
     Returns:
       A `Model` with globals `sticks` (T - 1, or T of them) and `components`.
@@ -95,6 +97,7 @@ def dp_mixture(
         init=init or starts.kmeans_plus_plus(),
         check_data=emission.check,
         score=lambda hyper, q, data, key: score(emission, q, data),
+        prior_as_point=prior_as_point,
     )
 
 

@@ -162,6 +162,7 @@ def energy_model(
     estep: Any = None,
     check_data: Callable[[PyTree], None] | None = None,
     score: Callable[[Hyper, Estimates, PyTree, PRNGKeyArray], Any] | None = None,
+    prior_as_point: bool = False,
 ) -> Model:
     """A model from its log joint (level 2 of the design).
 
@@ -206,6 +207,8 @@ def energy_model(
       check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once. Without it data must be finite
         where the energy needs it. That data are groups like the example is checked in any case.
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
+      prior_as_point: keep the priors of the globals, a `Product`, among the model's points, by the name "prior". Then
+        `vijax.fit(..., hyper={"prior": ...})` fits others without compiling anything again.
 
     Returns:
       A `Model`, for every algorithm.
@@ -250,6 +253,9 @@ def energy_model(
     if free is not None:
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
+    if prior_as_point:
+        require("prior" not in hyper, "prior_as_point", "no point of yours by the name prior", sorted(hyper))
+        hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start)
     begin = _begins(init or starts.prior(), free)
 
@@ -275,7 +281,7 @@ def energy_model(
         score=score,
         is_linear=free is None,
         solved_by=OfConditionals,
-        constraints=dict.fromkeys(points or {}, real()),
+        constraints=dict.fromkeys([*(points or {}), *(["prior"] if prior_as_point else [])], real()),
         free=() if free is None else (Z,),
         values=None if free is None else free.values,
     )

@@ -35,6 +35,7 @@ def factor_analysis(
     loading_precision: float = 1.0,
     shape: float = 1.0,
     rate: float = 1.0,
+    prior_as_point: bool = False,
 ) -> Model:
     """Factor analysis.
 
@@ -45,6 +46,7 @@ def factor_analysis(
       intercept: whether columns have means m_d.
       loading_precision: prior precision of loadings and means.
       shape, rate: of the gamma prior of the noise precisions.
+      prior_as_point: see `vijax.energy_model`.
 
     Returns:
       A `Model` with globals `loadings`, a multivariate normal for each column over (w_d, m_d), and `noise`, and the
@@ -106,6 +108,7 @@ def factor_analysis(
         example=jnp.linspace(-1.0, 1.0, dim),
         init=start,
         check_data=lambda data: _check(data, dim),
+        prior_as_point=prior_as_point,
     )
 
 

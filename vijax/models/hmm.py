@@ -36,6 +36,7 @@ def hmm(
     transition_concentration: float = 1.0,
     stickiness: float = 0.0,
     init: starts.Init | None = None,
+    prior_as_point: bool = False,
     **others: Any,
 ) -> Model:
     """A hidden Markov model with K = `emission.num_components` states.
@@ -46,6 +47,7 @@ def hmm(
       transition_concentration: of those of the next state given each.
       stickiness: added to the concentration of staying where one is.
       init: states by k-means++ on the observations by default.
+      prior_as_point: see `vijax.energy_model`.
 
     Returns:
       A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of shapes (N, T, D) and
@@ -95,11 +97,12 @@ def hmm(
         init=init or states_by_kmeans(size),
         check_data=lambda data: _check(emission, data),
         score=lambda hyper, q, data, key: score(emission, q, data),
+        prior_as_point=prior_as_point,
     )
 
 
 @by_value
-def states_by_kmeans(num_states: int, num_iters: int = 10) -> starts.Init:
+def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
     """Each step in the state of the nearest centre: k-means++ on the observations of all sequences."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:

@@ -29,6 +29,7 @@ def mixture(
     concentration: Any = 1.0,
     init: starts.Init | None = None,
     weights: Any = None,
+    prior_as_point: bool = False,
     **others: Any,
 ) -> Model:
     """A mixture with K = `emission.num_components` components.
@@ -41,6 +42,7 @@ def mixture(
       weights: of the components where they are known, K probabilities or 1 / K for all; `concentration` then says
         nothing. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of Blei,
         Kucukelbir and McAuliffe 2017.
+      prior_as_point: see `vijax.energy_model`.
 
     Returns:
       A `Model` with globals `weights` (where they are not known) and `components`; data of shape (N, D);
@@ -78,6 +80,7 @@ def mixture(
         init=init or starts.kmeans_plus_plus(),
         check_data=emission.check,
         score=lambda hyper, q, data, key: score(emission, q, data, known),
+        prior_as_point=prior_as_point,
     )
 
 

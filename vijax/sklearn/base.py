@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import warnings
 from collections.abc import Collection
 from typing import Any
@@ -10,10 +11,33 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from vijax.checks import require
+
+
+class VijaxEstimator(BaseEstimator):
+    """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made: JAX would read
+    arrays of float64 as float32 where that is the working precision."""
+
+    def __getstate__(self) -> Any:
+        state = dict(super().__getstate__())  # type: ignore[arg-type]
+        held = {name: state.pop(name) for name in ("fit_", "emission_") if name in state}
+        if held:
+            fits = held["fit_"] if isinstance(held["fit_"], list) else [held["fit_"]]
+            leaves = jax.tree.leaves([fit.state for fit in fits])
+            is_double = any(getattr(x, "dtype", None) == np.float64 for x in leaves)
+            state["_held"] = is_double, pickle.dumps(held)
+        return state
+
+    def __setstate__(self, state: Any) -> None:
+        is_double, held = state.get("_held", (False, None))
+        super().__setstate__({name: value for name, value in state.items() if name != "_held"})
+        if held is not None:
+            with jax.enable_x64(is_double):
+                self.__dict__.update(pickle.loads(held))
 
 
 def key_of(random_state: Any) -> PRNGKeyArray:

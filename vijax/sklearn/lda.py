@@ -119,7 +119,7 @@ class LatentDirichletAllocation(TopicEstimator):
                 self.evaluate_every,
                 self.perp_tol,
             )
-        self._describe()
+            self._describe()
         self.bound_ = self._perplexity(X)
         return self
 
@@ -138,8 +138,8 @@ class LatentDirichletAllocation(TopicEstimator):
             done = 0 if state is None else int(state.step)
             key, steps = key_of(self.random_state), done + loader.steps_per_epoch
             self.fit_ = fit(alg, loader, key=key, num_steps=steps, state=state)
+            self._describe()
         self.n_batch_iter_, self.n_iter_ = steps, getattr(self, "n_iter_", 0)
-        self._describe()
         return self
 
     def _algorithm(self, method: str, num_words: int) -> Algorithm:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from vijax import keys
@@ -17,13 +17,13 @@ from vijax.data.minibatch import in_order
 from vijax.fit import fit
 from vijax.inferred import bounds_of, inferred, shares_of
 from vijax.sklearn.bags import BagLoader
-from vijax.sklearn.base import cast, key_of, precision_of
+from vijax.sklearn.base import VijaxEstimator, cast, key_of, precision_of
 
 AT_A_TIME = 1024
 """Documents whose shares are inferred at once."""
 
 
-class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
     """An abstract transformer of counts into topic shares. A subclass has `_algorithm`, and says in `fit` how its data
     are cut into batches."""
 

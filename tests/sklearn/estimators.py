@@ -1,0 +1,39 @@
+"""The registry: one row for each estimator of `vijax.sklearn`, with as few steps as its checks need."""
+
+from typing import Any
+
+import vijax.sklearn as vs
+
+ONE_TOPIC = dict.fromkeys(
+    (
+        "check_dont_overwrite_parameters",
+        "check_dict_unchanged",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_fit2d_predict1d",
+    ),
+    "the check asks for one topic, and correlations are of two or more",
+)
+
+ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
+    (vs.LatentDirichletAllocation(n_components=2, max_iter=2), {}),
+    (vs.CorrelatedTopicModel(n_components=2, max_iter=2), ONE_TOPIC),
+    (vs.GaussianMixture(max_iter=5), {}),
+    (vs.BayesianGaussianMixture(n_components=2, max_iter=5), {}),
+    (vs.PoissonMixture(max_iter=5), {}),
+    (vs.HiddenMarkovModel(max_iter=5), {}),
+    (vs.GammaPoissonNMF(n_components=3, max_iter=5), {}),
+    (vs.FactorAnalysis(max_iter=5), {}),
+    (vs.GaussianProcessRegressor(max_iter=30), {}),
+    (vs.GaussianProcessClassifier(max_iter=30), {}),
+    (vs.BayesianGLM(max_iter=30), {}),
+    (vs.BayesianLogisticRegression(max_iter=30), {}),
+]
+"""Each with the checks that it cannot pass, and why."""
+
+
+def expected_failures(estimator: Any) -> dict[str, str]:
+    """Of an estimator of the registry, or one like it."""
+    return next(failures for row, failures in ESTIMATORS if type(row) is type(estimator))

@@ -1,0 +1,75 @@
+"""Hidden Markov models against hmmlearn, factor analysis against scikit-learn, and parts of counts."""
+
+import numpy as np
+import pytest
+from hmmlearn.hmm import GaussianHMM, PoissonHMM
+from sklearn.decomposition import FactorAnalysis as TheirFactors
+
+import vijax.sklearn as vs
+
+RNG = np.random.default_rng(0)
+LENGTHS = [70, 40, 90]
+STATES = np.concatenate([np.repeat([0, 1, 0, 1], size // 4 + 1)[:size] for size in LENGTHS])
+X = RNG.normal(3.0 * STATES[:, None], [1.0, 0.5], (200, 2))
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_baum_welch_against_hmmlearn(kind):
+    """At our parameters it says of paths, probabilities and likelihoods what we say; and it finds nothing better."""
+    ours = vs.HiddenMarkovModel(2, covariance_type=kind, tol=1e-8, max_iter=500, reg_covar=0.0, random_state=0)
+    ours.fit(X, lengths=LENGTHS)
+    peer = GaussianHMM(2, covariance_type=kind, init_params="", params="", covars_prior=0.0)
+    peer.startprob_, peer.transmat_, peer.means_ = ours.startprob_, ours.transmat_, ours.means_
+    peer.covars_ = ours.covariances_
+    np.testing.assert_allclose(ours.score(X, lengths=LENGTHS), peer.score(X, LENGTHS), rtol=1e-9)
+    np.testing.assert_array_equal(ours.predict(X, LENGTHS), peer.predict(X, LENGTHS))
+    np.testing.assert_allclose(ours.predict_proba(X, LENGTHS), peer.predict_proba(X, LENGTHS), atol=1e-9)
+    np.testing.assert_allclose(ours.lower_bound_, ours.score(X, lengths=LENGTHS), rtol=1e-6)
+    agreement = (ours.predict(X, LENGTHS) == STATES).mean()
+    assert max(agreement, 1 - agreement) > 0.97
+
+
+def test_counts_and_a_posterior():
+    y = RNG.poisson(np.where(STATES, 9.0, 1.0))[:, None]
+    ours = vs.HiddenMarkovModel(2, emission="poisson", random_state=0, tol=1e-8, max_iter=500).fit(y, lengths=LENGTHS)
+    peer = PoissonHMM(2, init_params="", params="")
+    peer.startprob_, peer.transmat_, peer.lambdas_ = ours.startprob_, ours.transmat_, ours.rates_
+    np.testing.assert_allclose(ours.score(y, lengths=LENGTHS), peer.score(y, LENGTHS), rtol=1e-9)
+    full = vs.HiddenMarkovModel(2, emission="poisson", inference="variational", random_state=0).fit(y, lengths=LENGTHS)
+    np.testing.assert_allclose(np.sort(full.rates_[:, 0]), [1.0, 9.0], atol=0.7)
+    draws, states = full.sample(3000)
+    np.testing.assert_allclose(draws[states == 0].mean(), full.rates_[0, 0], rtol=0.1)
+
+
+def test_lengths_must_add_up():
+    with pytest.raises(ValueError, match="lengths: expected whole numbers that add up to 200 rows"):
+        vs.HiddenMarkovModel().fit(X, lengths=[100, 99])
+
+
+def test_factors_of_maximum_likelihood_are_those_of_scikit_learn():
+    y = RNG.normal(size=(200, 2)) @ RNG.normal(size=(2, 6)) * [1.0, 10.0, 0.1, 1.0, 1.0, 1.0]
+    y += RNG.normal(size=(200, 6)) * [0.5, 5.0, 0.05, 0.5, 0.5, 0.5]
+    ours = vs.FactorAnalysis(2, tol=1e-8, max_iter=20_000, random_state=0).fit(y)
+    peer = TheirFactors(2, tol=1e-9, max_iter=5000).fit(y)
+    np.testing.assert_allclose(ours.score(y), peer.score(y), atol=2e-4)
+    np.testing.assert_allclose(ours.loglike_[-1], ours.score(y), atol=1e-6)
+    np.testing.assert_allclose(ours.get_covariance(), peer.get_covariance(), rtol=2e-2, atol=2e-2)
+    peer.components_, peer.noise_variance_ = ours.components_, ours.noise_variance_
+    np.testing.assert_allclose(ours.transform(y), peer.transform(y), atol=1e-6)
+    assert ours.get_feature_names_out().tolist() == ["factoranalysis0", "factoranalysis1"]
+    one = vs.FactorAnalysis(2, noise="isotropic", inference="variational", tol=1e-3, random_state=0).fit(y)
+    assert np.ptp(one.noise_variance_) == 0.0
+
+
+def test_parts_of_counts():
+    parts = np.array([[9.0, 9.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 9.0, 9.0]])
+    counts = RNG.poisson(RNG.gamma(1.0, size=(150, 2)) @ parts)
+    model = vs.GammaPoissonNMF(5, random_state=0).fit(counts)
+    rates = model.inverse_transform(model.transform(counts))
+    assert np.mean((rates - counts) ** 2) < counts.mean()
+    left = model.components_[:, :2].sum(1) / model.components_.sum(1)
+    assert np.sum(left > 0.8) >= 1
+    assert np.sum(left < 0.1) >= 1
+    np.testing.assert_allclose(model.transform(counts[:7]), model.transform(counts)[:7], rtol=1e-6)
+    with pytest.raises(ValueError, match="Negative values in data passed to GammaPoissonNMF"):
+        model.transform(-counts)

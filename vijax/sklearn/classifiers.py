@@ -1,0 +1,107 @@
+"""What classifiers have in common: classes as labels -1 and +1, one against the rest where there are more than two."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vijax.models.predictors import Predictors
+from vijax.sklearn import predictors
+from vijax.sklearn.base import VijaxEstimator, key_of, warn_not_converged
+from vijax.sklearn.regressors import check_steps
+from vijax.sklearn.rows import Fitted, size_with_padding
+
+
+class PredictorClassifier(ClassifierMixin, VijaxEstimator):
+    """An abstract classifier with a Gaussian predictor for each class (one of them for two classes). A subclass has
+    `_model`, `_start`, `_features` and says in `_describe` what was found."""
+
+    fit_: Any
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fits the classifier.
+
+        Args:
+          X: inputs, (rows, features).
+          y: the class of each row.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, only one class.
+
+        Warns:
+          ConvergenceWarning: a bound had not settled after `max_iter` steps.
+        """
+        check_steps(self)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
+        X = X.astype(np.float64)
+        self._prepare(X)
+        with jax.enable_x64(True):
+            found = [self._one(self._features(X), labels == k) for k in self._positive()]
+            self.fit_ = [one.fit for one in found]
+            self.hyperparameters_ = [predictors.learnt_values(fit) for fit in self.fit_]
+            self._describe()
+        self.converged_, self.n_iter_ = all(one.converged for one in found), max(one.n_iter for one in found)
+        self.lower_bound_ = float(sum(one.bounds[-1] for one in found))
+        if not self.converged_:
+            warn_not_converged(self, self.max_iter)  # type: ignore[attr-defined]
+        return self
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
+        """The probability of each class, all parameters integrated over their posterior; of more than two classes those
+        of one against the rest, in proportion."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False).astype(np.float64)
+        features = self._features(X)
+        with jax.enable_x64(True):
+            of_one = np.stack([predictors.probability_of_one(fit, features) for fit in self.fit_], axis=1)
+        both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one
+        return both / both.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each row."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _positive(self) -> range:
+        """The classes that have a predictor."""
+        return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+
+    def _one(self, features: np.ndarray, positive: np.ndarray) -> Fitted:
+        return predictors.fit_predictors(
+            self._model(size_with_padding(len(features)), features.shape[1]),
+            features,
+            np.where(positive, 1.0, -1.0),
+            self._start(features),
+            tuple(sorted(self._learnt())),
+            key_of(self.random_state),  # type: ignore[attr-defined]
+            self.max_iter,  # type: ignore[attr-defined]
+            self.tol,  # type: ignore[attr-defined]
+            self.learning_rate,  # type: ignore[attr-defined]
+        )
+
+    def _prepare(self, X: np.ndarray) -> None:
+        """What is learnt of X before the fit."""
+
+    def _features(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+    def _learnt(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _start(self, features: np.ndarray) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _model(self, num_sites: int, dim: int) -> Predictors:
+        raise NotImplementedError
+
+    def _describe(self) -> None:
+        """What else the estimator says."""

@@ -1,0 +1,151 @@
+"""Factor analysis as a transformer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vijax.algorithms import cavi, em
+from vijax.checks import require, require_integers, require_positive
+from vijax.models.factor_analysis import factor_analysis
+from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.rows import by_row, fit_rows
+
+
+class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
+    """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each column.
+
+    Args:
+      n_components: how many factors; None is as many as columns.
+      noise: "diagonal", or "isotropic": one variance for all columns of X as they are (probabilistic principal
+        components).
+      inference: "em" (maximum likelihood, as scikit-learn's) or "variational" (posteriors of loadings and noise).
+      loading_precision: of the prior of the loadings, the columns in units of their spread; EM does not read it.
+      tol: the bound has settled when it changes by less, per row.
+      max_iter: most steps.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      components_: loadings, (n_components, features).
+      mean_, noise_variance_: of each column.
+      loglike_: the bound at each step, per row (of EM the mean log likelihood).
+      converged_, n_iter_: how it ended.
+      fit_: the `vijax.Fit`, of columns that are divided by their spread.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 1)) * np.array([1.0, -1.0, 2.0]) + 0.1 * rng.normal(size=(100, 3))
+    >>> fa = FactorAnalysis(n_components=1, random_state=0).fit(X)
+    >>> (fa.components_ / fa.components_[0, 0]).round(1).tolist()
+    [[1.0, -1.0, 2.0]]
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        noise: Literal["diagonal", "isotropic"] = "diagonal",
+        inference: Literal["em", "variational"] = "em",
+        loading_precision: float = 1.0,
+        tol: float = 1e-5,
+        max_iter: int = 1000,
+        random_state: Any = None,
+    ):
+        self.n_components = n_components
+        self.noise = noise
+        self.inference = inference
+        self.loading_precision = loading_precision
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Finds loadings and noise of rows.
+
+        Args:
+          X: observations, (rows, features).
+          y: ignored.
+
+        Raises:
+          ValueError: an argument out of its range, numbers that are missing or not finite.
+
+        Warns:
+          ConvergenceWarning: the bound had not settled after `max_iter` steps.
+        """
+        del y
+        self._check_arguments()
+        X = self._checked(X, reset=True)
+        self.mean_ = X.mean(axis=0)
+        spread = X.std(axis=0)
+        usual = float(np.sqrt(np.mean(spread**2))) or 1.0
+        self._scale = np.where(spread > 1e-9 * usual, spread, usual) if self.noise == "diagonal" else usual
+        size = X.shape[1] if self.n_components is None else self.n_components
+        with jax.enable_x64(True):
+            model = factor_analysis(
+                X.shape[1], size, self.noise, intercept=False, loading_precision=self.loading_precision, rate=1e-3
+            )
+            alg = em(model) if self.inference == "em" else cavi(model)
+            found = fit_rows(alg, self._scaled(X), key_of(self.random_state), self.max_iter, self.tol)
+            estimates = found.fit.estimates
+            self.components_ = np.array(estimates["loadings"].mean()).T * self._scale
+            self.noise_variance_ = np.broadcast_to(self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:])
+        self.loglike_ = list(found.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
+        self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
+        if not self.converged_:
+            warn_not_converged(self, self.max_iter)
+        return self
+
+    def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
+        """Posterior means of the factors of rows."""
+        check_is_fitted(self)
+        X = self._scaled(self._checked(X, reset=False))
+        with jax.enable_x64(True):
+            return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["x"].mean(), X)
+
+    def get_covariance(self) -> Float[np.ndarray, "D D"]:
+        """Of the model at its point estimates."""
+        check_is_fitted(self)
+        return self.components_.T @ self.components_ + np.diag(self.noise_variance_)
+
+    def get_precision(self) -> Float[np.ndarray, "D D"]:
+        """The inverse of the covariance."""
+        return np.linalg.inv(self.get_covariance())
+
+    def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
+        """Log density of each row at the point estimates."""
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        law = stats.multivariate_normal(self.mean_, self.get_covariance(), allow_singular=True)
+        return np.atleast_1d(law.logpdf(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        del y
+        return float(self.score_samples(X).mean())
+
+    def _scaled(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.mean_) / self._scale
+
+    def _check_arguments(self) -> None:
+        require_integers(n_components=1 if self.n_components is None else self.n_components, max_iter=self.max_iter)
+        require_choice("noise", self.noise, ("diagonal", "isotropic"))
+        require_choice("inference", self.inference, ("em", "variational"))
+        require_positive(loading_precision=self.loading_precision)
+        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
+
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags

@@ -1,0 +1,253 @@
+"""Gaussian mixtures as estimators: by EM, and by variational inference."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from vijax.algorithm import Algorithm
+from vijax.algorithms import cavi, em
+from vijax.checks import require, require_positive
+from vijax.families import Dirichlet, Product, stick_breaking
+from vijax.models.dp_mixture import dp_mixture
+from vijax.models.emission import Emission, blurred
+from vijax.models.mixture import mixture
+from vijax.sklearn import covariances as kinds
+from vijax.sklearn.base import require_choice
+from vijax.sklearn.mixtures import MixtureEstimator
+
+CovarianceType = Literal["full", "tied", "diag", "spherical"]
+
+
+class _Gaussian(MixtureEstimator):
+    """What the two have in common."""
+
+    covariance_type: str
+    n_components: int
+    reg_covar: float
+
+    def _emission(self, dim: int) -> Emission:
+        made = kinds.emission_of(self.covariance_type, self.n_components, dim)
+        return blurred(made, float(self.reg_covar))
+
+    def _describe(self, bounds: np.ndarray) -> None:
+        kind, point = self.covariance_type, self.fit_.estimates["components"].mean()
+        self.weights_, self.means_ = self._weights(), kinds.means_of(kind, point)
+        self.precisions_ = kinds.precisions_of(kind, point)
+        self.covariances_ = kinds.covariances_of(kind, self.precisions_)
+        self.precisions_cholesky_ = kinds.cholesky_of(kind, self.precisions_)
+        self.lower_bounds_ = [float(x) for x in bounds]
+        self.lower_bound_ = self.lower_bounds_[-1]
+
+    def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
+        mean = self.means_[component]
+        covariance = kinds.covariance_matrix(self.covariance_type, self.covariances_, component, len(mean))
+        return rng.multivariate_normal(mean, covariance, size)
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        require_choice("covariance_type", self.covariance_type, kinds.KINDS)
+        require(self.reg_covar >= 0, "reg_covar", "a number >= 0", self.reg_covar)
+
+
+class GaussianMixture(_Gaussian):
+    """A Gaussian mixture by EM, with the arguments of scikit-learn's estimator of this name.
+
+    Args:
+      n_components: K.
+      covariance_type: "full", "tied" (one for all), "diag" or "spherical" (one variance for each component).
+      tol: the bound has settled when it changes by less, per row, from one step to the next.
+      reg_covar: added to the diagonal of covariances, as the variance of noise about every observation.
+      max_iter: most steps.
+      n_init: starts, side by side; the best is kept.
+      init_params: "kmeans", "k-means++" (its seeds alone) or "random" (random classes).
+      means_init: (K, D): each row starts in the class of the nearest of these.
+      random_state: an integer for results that can be repeated.
+      warm_start: `fit` goes on from the last one's end.
+
+    Attributes:
+      weights_, means_, covariances_, precisions_, precisions_cholesky_: what was found.
+      converged_, n_iter_: how it ended.
+      lower_bound_, lower_bounds_: mean log likelihood of a row, at the last step and at each.
+      fit_: the `vijax.Fit`.
+
+    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> gm = GaussianMixture(n_components=2, random_state=0).fit(X)
+    >>> gm.means_[gm.means_[:, 0].argsort()].round(2).tolist()
+    [[1.0, 2.0], [10.0, 2.0]]
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: CovarianceType = "full",
+        tol: float = 1e-3,
+        reg_covar: float = 1e-6,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: Literal["kmeans", "k-means++", "random"] = "kmeans",
+        means_init: Any = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+    ):
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.means_init = means_init
+        self.random_state = random_state
+        self.warm_start = warm_start
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion: lower is better."""
+        return -2 * self.score(X) * len(X) + self._n_parameters() * np.log(len(X))
+
+    def aic(self, X: Any) -> float:
+        """Akaike's information criterion: lower is better."""
+        return -2 * self.score(X) * len(X) + 2 * self._n_parameters()
+
+    def _n_parameters(self) -> int:
+        return kinds.num_parameters(self.covariance_type, *self.means_.shape)
+
+    def _algorithm(self) -> Algorithm:
+        return em(mixture(self.emission_, init=self._start(), prior_as_point=True))
+
+    def _prior(self, X: np.ndarray) -> Product:
+        """EM reads it only where a start leaves a component without rows."""
+        dim, kind = X.shape[1], self.covariance_type
+        spread = kinds.identity(kind, dim) * max(float(X.var(axis=0).mean()), 1e-12)
+        settings = kinds.Settings(X.mean(axis=0), 0.01, dim + 2.0, (dim + 2.0) * spread)
+        components = kinds.emission_of(kind, self.n_components, dim, settings).prior
+        return Product({"components": components, "weights": Dirichlet.from_concentration(np.ones(self.n_components))})
+
+    def _describe(self, bounds: np.ndarray) -> None:
+        super()._describe(bounds / self.fit_.trace["num_groups"][-1])
+
+
+class BayesianGaussianMixture(_Gaussian):
+    """A Gaussian mixture by variational inference, with the arguments of scikit-learn's estimator of this name.
+
+    Args:
+      n_components: most components; those that are not needed lose their weight.
+      covariance_type, tol, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as of `GaussianMixture`.
+      weight_concentration_prior_type: "dirichlet_process" (stick breaking, truncated at `n_components`) or
+        "dirichlet_distribution".
+      weight_concentration_prior: of that; None is 1 / n_components.
+      mean_precision_prior: how many rows the prior of the means is worth; None is 1.
+      mean_prior: their prior mean; None is the mean of X.
+      degrees_of_freedom_prior: of the precisions' prior, above n_features - 1; None is n_features.
+      covariance_prior: times those degrees, the prior covariance; None is the covariance of X. Of shape (D, D) for full
+        and tied, (D,) for diag, a number for spherical.
+
+    Attributes:
+      weights_, means_: posterior means.
+      covariances_, precisions_, precisions_cholesky_: of the posterior means of the precisions.
+      weight_concentration_: of the weights' posterior; of the process a pair, of the first n_components - 1 sticks.
+      mean_precision_, degrees_of_freedom_: of the posterior.
+      mean_prior_, covariance_prior_, mean_precision_prior_, degrees_of_freedom_prior_: what was used, as
+        weight_concentration_prior_.
+      converged_, n_iter_, lower_bounds_: how it ended; `lower_bound_` is the bound on log p(X).
+      fit_: the `vijax.Fit`, with the whole posterior.
+
+    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [12, 4], [12, 2], [12, 0]])
+    >>> gm = BayesianGaussianMixture(n_components=2, random_state=42).fit(X)
+    >>> bool(gm.predict([[0, 0]])[0] != gm.predict([[12, 3]])[0])
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 1,
+        covariance_type: CovarianceType = "full",
+        tol: float = 1e-3,
+        reg_covar: float = 1e-6,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: Literal["kmeans", "k-means++", "random"] = "kmeans",
+        weight_concentration_prior_type: Literal["dirichlet_process", "dirichlet_distribution"] = "dirichlet_process",
+        weight_concentration_prior: float | None = None,
+        mean_precision_prior: float | None = None,
+        mean_prior: Any = None,
+        degrees_of_freedom_prior: float | None = None,
+        covariance_prior: Any = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+    ):
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weight_concentration_prior_type = weight_concentration_prior_type
+        self.weight_concentration_prior = weight_concentration_prior
+        self.mean_precision_prior = mean_precision_prior
+        self.mean_prior = mean_prior
+        self.degrees_of_freedom_prior = degrees_of_freedom_prior
+        self.covariance_prior = covariance_prior
+        self.random_state = random_state
+        self.warm_start = warm_start
+
+    @property
+    def _is_process(self) -> bool:
+        return self.weight_concentration_prior_type == "dirichlet_process" and self.n_components > 1
+
+    def _algorithm(self) -> Algorithm:
+        make = dp_mixture if self._is_process else mixture
+        return cavi(make(self.emission_, init=self._start(), prior_as_point=True))
+
+    def _prior(self, X: np.ndarray) -> Product:
+        kind, dim, size = self.covariance_type, X.shape[1], self.n_components
+        chosen = lambda value, default: default if value is None else value
+        self.weight_concentration_prior_ = chosen(self.weight_concentration_prior, 1.0 / size)
+        self.mean_precision_prior_ = chosen(self.mean_precision_prior, 1.0)
+        self.mean_prior_ = np.asarray(chosen(self.mean_prior, X.mean(axis=0)), np.float64)
+        self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
+        own = kinds.covariance_of_data(kind, X) + self.reg_covar * kinds.identity(kind, dim)
+        self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, own), np.float64)
+        require_positive(weight_concentration_prior=self.weight_concentration_prior_)
+        settings = kinds.Settings(
+            self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_
+        )
+        kinds.check_prior(kind, settings, dim)
+        components = kinds.emission_of(kind, size, dim, settings).prior
+        concentration = np.float64(self.weight_concentration_prior_)
+        if self._is_process:
+            return Product(
+                {"components": components, "sticks": stick_breaking.dirichlet_process(concentration, size - 1)}
+            )
+        return Product(
+            {"components": components, "weights": Dirichlet.from_concentration(np.full(size, concentration))}
+        )
+
+    def _describe(self, bounds: np.ndarray) -> None:
+        super()._describe(bounds)
+        q = self.fit_.posterior
+        components = q["components"]
+        if self._is_process:
+            self.weight_concentration_: Any = (np.array(q["sticks"].alpha), np.array(q["sticks"].beta))
+        else:
+            self.weight_concentration_ = np.array(q["weights"].concentration)
+        self.mean_precision_, self.degrees_of_freedom_ = _strengths(self.covariance_type, components)
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        known = ("dirichlet_process", "dirichlet_distribution")
+        require_choice("weight_concentration_prior_type", self.weight_concentration_prior_type, known)
+
+
+def _strengths(kind: str, q: Any) -> tuple[np.ndarray, np.ndarray]:
+    """kappa and nu of each component, (K,); nu of tied one number."""
+    strength = np.array(q.strength)
+    if kind == "diag":
+        return strength[:, 0], 2.0 * np.array(q.shape)[:, 0]
+    if kind == "spherical":
+        return strength[:, 0], np.array(q.degrees) / q.num_means
+    return strength, np.array(q.degrees)

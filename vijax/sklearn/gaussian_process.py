@@ -1,0 +1,146 @@
+"""Gaussian processes as estimators: classes, and regressions by likelihood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vijax.models.predictors import Predictors
+from vijax.sklearn.classifiers import PredictorClassifier
+from vijax.sklearn.predictors import process
+from vijax.sklearn.regressors import PredictorRegressor
+
+
+class _Process:
+    """What the two have in common."""
+
+    kernel: Any
+    ard: bool
+    length_scale: Any
+    scale: float
+    optimizer: str | None
+
+    def _start(self, features: np.ndarray) -> dict[str, Any]:
+        """A length of about the distance between two rows."""
+        if not isinstance(self.kernel, str):
+            return {}
+        usual = np.sqrt(2.0 * features.var(axis=0).sum()) or 1.0
+        length = usual if self.length_scale is None else self.length_scale
+        return {
+            "scale": self.scale,
+            "length": np.broadcast_to(length, (features.shape[1],) if self._lengths(features.shape[1]) > 1 else ()),
+        }
+
+    def _learnt(self) -> tuple[str, ...]:
+        return ("scale", "length") if self.optimizer is not None and isinstance(self.kernel, str) else ()
+
+    def _lengths(self, dim: int) -> int:
+        return dim if self.ard else 1
+
+
+class GaussianProcessRegressor(_Process, PredictorRegressor):
+    """A Gaussian process observed through a likelihood: real numbers, with outliers or without, counts, times.
+
+    Args:
+      kernel: "rbf", "matern12", "matern32", "matern52" or "linear" (they need tinygp), whose scale and length are
+        learnt; or a function k(X, X') -> matrix, which is taken as it is.
+      likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma" (positive numbers). Of the
+        first two y is measured in units of its spread, about its mean.
+      length_scale: where learning the kernel's length begins; None is the usual distance between two rows.
+      scale: where that of the predictor's standard deviation begins.
+      ard: a length for each column.
+      optimizer: "adam", or None: the kernel stays as it is (what the likelihood itself learns is learnt).
+      learning_rate: of Adam.
+      max_iter: most steps.
+      tol: the bound has settled when it changes by less, per row.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      hyperparameters_: of kernel and likelihood, as they were found, by name.
+      lower_bound_: on log p(y).
+      converged_, n_iter_: how it ended.
+      fit_: the `vijax.Fit`.
+
+    >>> X = np.linspace(-3, 3, 30)[:, None]
+    >>> y = np.random.default_rng(0).poisson(np.exp(1 + np.sin(X[:, 0])))
+    >>> gp = GaussianProcessRegressor(likelihood="poisson", max_iter=300).fit(X, y)
+    >>> mean, spread = gp.predict(X[:4], return_std=True)
+    >>> mean.shape, bool(np.all(spread > 0))
+    ((4,), True)
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        likelihood: str = "gaussian",
+        length_scale: Any = None,
+        scale: float = 1.0,
+        ard: bool = False,
+        optimizer: str | None = "adam",
+        learning_rate: float = 0.05,
+        max_iter: int = 500,
+        tol: float = 1e-4,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.length_scale = length_scale
+        self.scale = scale
+        self.ard = ard
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _model(self, num_sites: int, dim: int) -> Predictors:
+        return process(num_sites, dim, self.likelihood, self.kernel, self._lengths(dim))
+
+
+class GaussianProcessClassifier(_Process, PredictorClassifier):
+    """Classes by Gaussian processes through a logistic likelihood, one against the rest where there are more than two.
+
+    Args:
+      kernel, length_scale, scale, ard, optimizer, learning_rate, max_iter, tol, random_state: as of
+        `GaussianProcessRegressor`.
+
+    Attributes:
+      classes_: the classes.
+      hyperparameters_: of the kernel of each class (of two classes, of the second alone), as they were found.
+      lower_bound_: on log p(y), the sum over these.
+      converged_, n_iter_: how it ended.
+      fit_: the `vijax.Fit` of each.
+
+    >>> X = np.linspace(-3, 3, 40)[:, None]
+    >>> gp = GaussianProcessClassifier(max_iter=200).fit(X, np.abs(X[:, 0]) < 1.5)
+    >>> gp.predict([[0.0], [2.8]]).tolist()
+    [True, False]
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        length_scale: Any = None,
+        scale: float = 2.0,
+        ard: bool = False,
+        optimizer: str | None = "adam",
+        learning_rate: float = 0.05,
+        max_iter: int = 500,
+        tol: float = 1e-4,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.scale = scale
+        self.ard = ard
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _model(self, num_sites: int, dim: int) -> Predictors:
+        return process(num_sites, dim, "bernoulli", self.kernel, self._lengths(dim))

@@ -1,0 +1,227 @@
+"""Hidden Markov models as estimators, with hmmlearn's `lengths`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vijax.algorithm import Algorithm
+from vijax.algorithms import cavi, em
+from vijax.checks import require, require_integers, require_positive
+from vijax.compiler import quick_jit
+from vijax.families import Dirichlet, Product
+from vijax.models.emission import Emission, blurred, poisson
+from vijax.models.hmm import hmm
+from vijax.sklearn import covariances as kinds
+from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
+from vijax.sklearn.rows import fit_rows, padded, size_with_padding
+
+_paths = quick_jit(jax.vmap(lambda z: z.mode()))
+
+
+class HiddenMarkovModel(VijaxEstimator):
+    """A hidden Markov model, with Gaussian or Poisson emissions.
+
+    X holds all sequences, one below the other, and `lengths` says how long each is (None: X is one sequence), as in
+    hmmlearn.
+
+    Args:
+      n_components: how many states.
+      emission: "gaussian" or "poisson" (counts).
+      covariance_type: of Gaussians: "full", "tied", "diag" or "spherical".
+      inference: "em" (Baum-Welch) or "variational" (a posterior of all parameters).
+      startprob_prior: concentration of the Dirichlet prior of the first state; EM reads neither this nor the next.
+      transmat_prior: of each row of the transition matrix.
+      reg_covar: of Gaussians, added to the diagonal of covariances, as of `GaussianMixture`.
+      max_iter: most steps.
+      tol: the bound has settled when it changes by less, per step of the sequences.
+      n_init: starts, side by side; the best is kept.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      startprob_, transmat_: probabilities of the first state, and of the next (columns) given each (rows).
+      means_, covariances_: of Gaussian emissions; rates_: of Poisson ones.
+      converged_, n_iter_, lower_bound_: how it ended; the bound is that on log p(X).
+      fit_: the `vijax.Fit`.
+
+    >>> X = np.concatenate([np.zeros((20, 1)), np.full((15, 1), 9.0), np.zeros((5, 1))])
+    >>> X += np.random.default_rng(0).normal(size=X.shape)
+    >>> states = HiddenMarkovModel(n_components=2, random_state=0).fit(X, lengths=[30, 10]).predict(X, lengths=[30, 10])
+    >>> bool((states[:20] == states[0]).all() and (states[20:35] != states[0]).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        emission: Literal["gaussian", "poisson"] = "gaussian",
+        covariance_type: Literal["full", "tied", "diag", "spherical"] = "diag",
+        inference: Literal["em", "variational"] = "em",
+        startprob_prior: float = 1.0,
+        transmat_prior: float = 1.0,
+        reg_covar: float = 1e-3,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        n_init: int = 1,
+        random_state: Any = None,
+    ):
+        self.n_components = n_components
+        self.emission = emission
+        self.covariance_type = covariance_type
+        self.inference = inference
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
+        """Fits the model.
+
+        Args:
+          X: sequences one below the other, (steps, features).
+          y: ignored.
+          lengths: of each sequence.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, negative counts, lengths that do not add up.
+
+        Warns:
+          ConvergenceWarning: the bound had not settled after `max_iter` steps.
+        """
+        del y
+        self._check_arguments()
+        X = self._checked(X, reset=True)
+        sequences = in_sequences(X, lengths)
+        with jax.enable_x64(True):
+            settings = (key_of(self.random_state), self.max_iter, self.tol * len(X) / len(sequences[0]), self.n_init)
+            found = fit_rows(self._algorithm(X.shape[1]), sequences, *settings, {"prior": self._prior(X)}, least=1)
+            self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
+            self._describe()
+        self.lower_bound_ = float(found.bounds[-1])
+        if not self.converged_:
+            warn_not_converged(self, self.max_iter)
+        return self
+
+    def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:
+        """The likeliest path of states of each sequence (Viterbi)."""
+        return self._of_steps(X, lengths, _paths)
+
+    def predict_proba(self, X: Any, lengths: Any = None) -> Float[np.ndarray, "steps K"]:
+        """Probability of each state at each step, given the whole sequence (smoothed)."""
+        return self._of_steps(X, lengths, lambda z: z.probs)
+
+    def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+        """Log probability of the sequences, their sum."""
+        del y
+        check_is_fitted(self)
+        data = in_sequences(self._checked(X, reset=False), lengths)
+        with jax.enable_x64(True):
+            found = self.fit_.score(padded(data, least=1), key=jax.random.key(0))
+        return float(found.log_probs[: len(data[0])].sum())
+
+    def sample(self, n_samples: int = 1) -> tuple[Float[np.ndarray, "steps D"], Int[np.ndarray, " steps"]]:
+        """A sequence drawn from the model at its point estimates, and its states."""
+        check_is_fitted(self)
+        require_integers(n_samples=n_samples)
+        rng = check_random_state(self.random_state)
+        states = [rng.choice(self.n_components, p=self.startprob_)]
+        for _ in range(n_samples - 1):
+            states.append(rng.choice(self.n_components, p=self.transmat_[states[-1]]))
+        return np.stack([self._draw(rng, k) for k in states]), np.array(states)
+
+    def _draw(self, rng: Any, state: int) -> np.ndarray:
+        if self.emission == "poisson":
+            return rng.poisson(self.rates_[state]).astype(float)
+        dim = self.n_features_in_
+        matrix = kinds.covariance_matrix(self.covariance_type, self.covariances_, state, dim)
+        return rng.multivariate_normal(self.means_[state], matrix)
+
+    def _of_steps(self, X: Any, lengths: Any, read: Any) -> np.ndarray:
+        """What is read of the law of each path, the sequences one below the other again."""
+        check_is_fitted(self)
+        data = in_sequences(self._checked(X, reset=False), lengths)
+        with jax.enable_x64(True):
+            read_of = np.asarray(read(self.fit_.locals(padded(data, least=1), key=jax.random.key(0))["z"]))
+        return read_of[: len(data[0])][data[1]]
+
+    def _emission(self, dim: int) -> Emission:
+        if self.emission == "poisson":
+            return weights_allowed(poisson(self.n_components, dim))
+        return blurred(kinds.emission_of(self.covariance_type, self.n_components, dim), float(self.reg_covar))
+
+    def _algorithm(self, dim: int) -> Algorithm:
+        model = hmm(self._emission(dim), prior_as_point=True)
+        return em(model) if self.inference == "em" else cavi(model)
+
+    def _prior(self, X: np.ndarray) -> Product:
+        kind, (_, dim), size = self.covariance_type, X.shape, self.n_components
+        if self.emission == "poisson":
+            components: Any = prior_of_rates(size, X)
+        else:
+            covariance = kinds.covariance_of_data(kind, X) + self.reg_covar * kinds.identity(kind, dim)
+            settings = kinds.Settings(X.mean(axis=0), 1.0, float(dim), covariance)
+            components = kinds.emission_of(kind, size, dim, settings).prior
+        initial = Dirichlet.from_concentration(np.full(size, float(self.startprob_prior)))
+        rows = Dirichlet.from_concentration(np.full((size, size), float(self.transmat_prior)))
+        return Product({"initial": initial, "transition": rows, "components": components})
+
+    def _describe(self) -> None:
+        found = self.fit_.estimates
+        self.startprob_, self.transmat_ = (_normalised(found[name].mean()) for name in ("initial", "transition"))
+        point = found["components"].mean()
+        if self.emission == "poisson":
+            self.rates_ = np.array(point)
+            return
+        self.means_ = kinds.means_of(self.covariance_type, point)
+        precisions = kinds.precisions_of(self.covariance_type, point)
+        self.covariances_ = kinds.covariances_of(self.covariance_type, precisions)
+
+    def _check_arguments(self) -> None:
+        require_integers(n_components=self.n_components, max_iter=self.max_iter, n_init=self.n_init)
+        require_choice("emission", self.emission, ("gaussian", "poisson"))
+        require_choice("covariance_type", self.covariance_type, kinds.KINDS)
+        require_choice("inference", self.inference, ("em", "variational"))
+        require_positive(startprob_prior=self.startprob_prior, transmat_prior=self.transmat_prior)
+        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
+        require(self.reg_covar >= 0, "reg_covar", "a number >= 0", self.reg_covar)
+
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+        if self.emission == "poisson":
+            check_counts(self, X)
+        return X
+
+
+def in_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"], np.ndarray]:
+    """Sequences as a padded array and the mask of their steps; T is rounded up, so that others share it.
+
+    Raises:
+      ValueError: lengths that are not positive whole numbers, or do not add up to the rows.
+
+    >>> y, mask = in_sequences(np.zeros((5, 2)), [3, 2])
+    >>> y.shape[0], y.shape[2], mask.sum(axis=1).tolist()
+    (2, 2, [3, 2])
+    """
+    sizes = np.array([len(X)]) if lengths is None else np.atleast_1d(np.asarray(lengths))
+    whole = sizes.ndim == 1 and np.all(sizes == np.floor(sizes)) and np.all(sizes >= 1)
+    require(whole and sizes.sum() == len(X), "lengths", f"whole numbers that add up to {len(X)} rows", sizes)
+    steps = size_with_padding(int(sizes.max()))
+    mask = np.arange(steps) < sizes[:, None]
+    y = np.zeros((*mask.shape, X.shape[1]))
+    y[mask] = X
+    return y, mask
+
+
+def _normalised(probabilities: Any) -> np.ndarray:
+    probabilities = np.array(probabilities)
+    return probabilities / probabilities.sum(axis=-1, keepdims=True)

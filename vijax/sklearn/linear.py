@@ -1,0 +1,159 @@
+"""Generalised linear models with a posterior of their coefficients, as estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vijax.checks import require_positive
+from vijax.models.predictors import Predictors
+from vijax.sklearn import predictors
+from vijax.sklearn.classifiers import PredictorClassifier
+from vijax.sklearn.predictors import linear_model
+from vijax.sklearn.regressors import PredictorRegressor
+
+OF_INTERCEPT = 10.0
+"""The prior standard deviation of the intercept, in units of that of the coefficients."""
+
+
+class _Linear:
+    """What the two have in common: columns about their means, in units of their spreads."""
+
+    fit_intercept: bool
+    prior_scale: float
+    learn_prior_scale: bool
+
+    def _prepare(self, X: np.ndarray) -> None:
+        self._mean = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
+        spread = X.std(axis=0)
+        self._spread = np.where(spread > 0, spread, 1.0)
+
+    def _features(self, X: np.ndarray) -> np.ndarray:
+        scaled = (X - self._mean) / self._spread
+        return np.column_stack([scaled, np.full(len(X), OF_INTERCEPT)]) if self.fit_intercept else scaled
+
+    def _start(self, features: np.ndarray) -> dict[str, Any]:
+        require_positive(prior_scale=self.prior_scale)
+        return {"prior_scale": self.prior_scale}
+
+    def _learnt(self) -> tuple[str, ...]:
+        return ("prior_scale",) if self.learn_prior_scale else ()
+
+    def _coefficients(self, fit: Any) -> tuple[np.ndarray, np.ndarray, float]:
+        """Means and standard deviations of the coefficients of the columns as they are, and the intercept."""
+        dim = len(self._mean)
+        probes = np.eye(dim + self.fit_intercept)
+        if self.fit_intercept:
+            probes[-1] = self._features(np.zeros((1, dim)))[0]
+        mean, variance = predictors.predicted(fit, probes)
+        intercept = float(mean[-1]) if self.fit_intercept else 0.0
+        return mean[:dim] / self._spread, np.sqrt(variance[:dim]) / self._spread, intercept
+
+
+class BayesianGLM(_Linear, PredictorRegressor):
+    """A generalised linear model with a Gaussian prior of its coefficients.
+
+    Args:
+      likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma" (positive numbers), the
+        last three with a logarithmic link. Of the first two y is measured in units of its spread, about its mean.
+      prior_scale: prior standard deviation of the coefficients of columns in units of their spreads.
+      learn_prior_scale: learn it.
+      fit_intercept: whether there is one; its prior is ten times as wide.
+      learning_rate: of Adam, for what is learnt.
+      max_iter: most steps.
+      tol: the bound has settled when it changes by less, per row.
+      random_state: an integer for results that can be repeated.
+
+    Attributes:
+      coef_, coef_std_: posterior means and standard deviations of the coefficients, of the columns as they are.
+      intercept_: posterior mean.
+      hyperparameters_: of prior and likelihood, by name.
+      lower_bound_: on log p(y).
+      converged_, n_iter_: how it ended.
+      fit_: the `vijax.Fit`.
+
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> y = np.random.default_rng(1).poisson(np.exp(0.5 + X @ [1.0, -0.5]))
+    >>> glm = BayesianGLM(likelihood="poisson").fit(X, y)
+    >>> glm.coef_.round(1).tolist(), bool(np.all(glm.coef_std_ < 0.1))
+    ([1.0, -0.5], True)
+    """
+
+    def __init__(
+        self,
+        likelihood: str = "gaussian",
+        *,
+        prior_scale: float = 1.0,
+        learn_prior_scale: bool = False,
+        fit_intercept: bool = True,
+        learning_rate: float = 0.05,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        random_state: Any = None,
+    ):
+        self.likelihood = likelihood
+        self.prior_scale = prior_scale
+        self.learn_prior_scale = learn_prior_scale
+        self.fit_intercept = fit_intercept
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _model(self, num_sites: int, dim: int) -> Predictors:
+        return linear_model(num_sites, dim, self.likelihood)
+
+    def _describe(self, dim: int) -> None:
+        mean, spread, intercept = self._coefficients(self.fit_)
+        self.coef_, self.coef_std_ = self._unit * mean, self._unit * spread
+        self.intercept_ = self._shift + self._unit * intercept
+
+
+class BayesianLogisticRegression(_Linear, PredictorClassifier):
+    """Logistic regression with a Gaussian prior of its coefficients, one against the rest where there are more than two
+    classes.
+
+    Args:
+      prior_scale, learn_prior_scale, fit_intercept, learning_rate, max_iter, tol, random_state: as of `BayesianGLM`.
+
+    Attributes:
+      classes_: the classes.
+      coef_, coef_std_: posterior means and standard deviations, (1 or classes, features).
+      intercept_: posterior means, (1 or classes,).
+      hyperparameters_: of the prior, of each of them.
+      lower_bound_: on log p(y), the sum over these.
+      converged_, n_iter_: how it ended.
+      fit_: the `vijax.Fit` of each.
+
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> BayesianLogisticRegression().fit(X, X[:, 0] > 0).score(X, X[:, 0] > 0) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        prior_scale: float = 1.0,
+        learn_prior_scale: bool = False,
+        fit_intercept: bool = True,
+        learning_rate: float = 0.05,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        random_state: Any = None,
+    ):
+        self.prior_scale = prior_scale
+        self.learn_prior_scale = learn_prior_scale
+        self.fit_intercept = fit_intercept
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _model(self, num_sites: int, dim: int) -> Predictors:
+        return linear_model(num_sites, dim, "bernoulli")
+
+    def _describe(self) -> None:
+        found = [self._coefficients(fit) for fit in self.fit_]
+        self.coef_, self.coef_std_ = (np.stack([one[i] for one in found]) for i in range(2))
+        self.intercept_ = np.array([one[2] for one in found])

@@ -1,0 +1,147 @@
+"""What mixtures have in common as estimators: classes of rows, densities, draws."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.base import DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vijax import init
+from vijax.algorithm import Algorithm
+from vijax.checks import require, require_integers
+from vijax.evaluate.held_out import log_predictive_density
+from vijax.families import stick_breaking
+from vijax.models.emission import Emission
+from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.rows import by_row, fit_rows
+
+STARTS = ("kmeans", "k-means++", "random")
+
+
+class MixtureEstimator(DensityMixin, VijaxEstimator):
+    """An abstract mixture. A subclass has `_emission(X)` (its prior that of these data), `_algorithm`, `_prior`, and
+    says what was found in `_describe`."""
+
+    emission_: Emission
+    fit_: Any
+    weights_: np.ndarray
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fits the mixture.
+
+        Args:
+          X: observations, (rows, features).
+          y: ignored.
+
+        Raises:
+          ValueError: an argument out of its range, numbers that are missing or not finite, fewer rows than components.
+
+        Warns:
+          ConvergenceWarning: the bound still changed by more than `tol` after `max_iter` steps.
+        """
+        del y
+        self._check_arguments()
+        X = self._checked(X, reset=True)
+        rows, size = len(X), self.n_components  # type: ignore[attr-defined]
+        if rows < size:
+            raise ValueError(f"Expected n_samples >= n_components but got n_components = {size}, n_samples = {rows}")
+        state = self.fit_.state if self.warm_start and hasattr(self, "fit_") else None  # type: ignore[attr-defined]
+        with jax.enable_x64(True):
+            self.emission_ = self._emission(X.shape[1])
+            found = fit_rows(
+                self._algorithm(),
+                X,
+                key_of(self.random_state),  # type: ignore[attr-defined]
+                self.max_iter,  # type: ignore[attr-defined]
+                self.tol,  # type: ignore[attr-defined]
+                self.n_init if state is None else 1,  # type: ignore[attr-defined]
+                {"prior": self._prior(X)},
+                state,
+            )
+            self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
+            self._describe(found.bounds)
+        if not self.converged_:
+            warn_not_converged(self, self.max_iter)  # type: ignore[attr-defined]
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
+        """Fits the mixture and gives the component of each row."""
+        return self.fit(X, y).predict(X)
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "rows K"]:
+        """Probability of each component, given a row: of variational estimators as the last step has it."""
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        with jax.enable_x64(True):
+            return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs, X)
+
+    def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
+        """The likeliest component of each row."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
+        """Log density of each row: of variational estimators the exact predictive density, all parameters integrated
+        over their posterior."""
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        with jax.enable_x64(True):
+            components = self.fit_.estimates["components"]
+            weights: Any = self.weights_
+            density = lambda x: log_predictive_density(self.emission_, components, weights, x).log_densities
+            return by_row(density, X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`."""
+        del y
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> tuple[Float[np.ndarray, "draws D"], Int[np.ndarray, " draws"]]:
+        """Draws from the fitted mixture at its point estimates, and the component of each."""
+        check_is_fitted(self)
+        require_integers(n_samples=n_samples)
+        rng = check_random_state(self.random_state)  # type: ignore[attr-defined]
+        sizes = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
+        draws = [self._draws(rng, k, size) for k, size in enumerate(sizes)]
+        return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
+
+    def _weights(self) -> np.ndarray:
+        found = self.fit_.estimates
+        if "sticks" in found:
+            return np.array(stick_breaking.mean_weights(found["sticks"]))
+        return np.array(found["weights"].mean()) if "weights" in found else np.ones(1)
+
+    def _start(self) -> init.Init:
+        centres = getattr(self, "means_init", None)
+        if centres is not None:
+            return init.nearest(np.asarray(centres, np.float64))
+        starts = {"kmeans": init.kmeans_plus_plus(), "k-means++": init.kmeans_plus_plus(num_iters=0)}
+        return starts.get(self.init_params, init.random_responsibilities())  # type: ignore[attr-defined]
+
+    def _check_arguments(self) -> None:
+        given = {name: getattr(self, name) for name in ("n_components", "max_iter", "n_init")}
+        require_integers(**given)
+        require_choice("init_params", self.init_params, STARTS)  # type: ignore[attr-defined]
+        require(self.tol >= 0, "tol", "a number >= 0", self.tol)  # type: ignore[attr-defined]
+
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+
+    def _emission(self, dim: int) -> Emission:
+        raise NotImplementedError
+
+    def _algorithm(self) -> Algorithm:
+        raise NotImplementedError
+
+    def _prior(self, X: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def _describe(self, bounds: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
+        raise NotImplementedError

@@ -1,0 +1,106 @@
+"""Mixtures of Poisson counts as an estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from vijax.algorithm import Algorithm
+from vijax.algorithms import cavi, em
+from vijax.checks import require_positive
+from vijax.families import Dirichlet, Product
+from vijax.models.emission import Emission, poisson
+from vijax.models.mixture import mixture
+from vijax.sklearn.base import require_choice
+from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
+from vijax.sklearn.mixtures import MixtureEstimator
+
+
+class PoissonMixture(MixtureEstimator):
+    """A mixture of rows of independent counts.
+
+    Args:
+      n_components: K.
+      inference: "variational" (a posterior of weights and rates) or "em" (maximum likelihood).
+      weight_concentration_prior: of the Dirichlet prior of the weights; None is 1 / n_components.
+      rate_shape_prior: shape of the gamma prior of the rates.
+      rate_prior: its rate; None is such that the prior mean is the mean of X, column by column.
+      tol, max_iter, n_init, init_params, random_state, warm_start: as of `GaussianMixture`.
+
+    Attributes:
+      weights_, rates_: posterior means, (K,) and (K, D).
+      converged_, n_iter_, lower_bound_, lower_bounds_: how it ended; the bound on log p(X).
+      fit_: the `vijax.Fit`.
+
+    >>> X = np.random.default_rng(0).poisson(np.repeat([[1.0, 9.0], [9.0, 1.0]], 30, axis=0))
+    >>> mixture = PoissonMixture(n_components=2, random_state=0).fit(X)
+    >>> mixture.rates_[mixture.rates_[:, 0].argsort()].round().tolist()
+    [[1.0, 9.0], [9.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        inference: Literal["variational", "em"] = "variational",
+        weight_concentration_prior: float | None = None,
+        rate_shape_prior: float = 1.0,
+        rate_prior: float | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: Literal["kmeans", "k-means++", "random"] = "kmeans",
+        random_state: Any = None,
+        warm_start: bool = False,
+    ):
+        self.n_components = n_components
+        self.inference = inference
+        self.weight_concentration_prior = weight_concentration_prior
+        self.rate_shape_prior = rate_shape_prior
+        self.rate_prior = rate_prior
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.random_state = random_state
+        self.warm_start = warm_start
+
+    def _emission(self, dim: int) -> Emission:
+        return weights_allowed(poisson(self.n_components, dim))
+
+    def _algorithm(self) -> Algorithm:
+        model = mixture(self.emission_, init=self._start(), prior_as_point=True)
+        return em(model) if self.inference == "em" else cavi(model)
+
+    def _prior(self, X: np.ndarray) -> Product:
+        size, given = self.n_components, self.weight_concentration_prior
+        weights = Dirichlet.from_concentration(np.full(size, 1.0 / size if given is None else float(given)))
+        rates = prior_of_rates(size, X, self.rate_shape_prior, self.rate_prior)
+        return Product({"components": rates, "weights": weights})
+
+    def _describe(self, bounds: np.ndarray) -> None:
+        self.weights_ = self._weights()
+        self.rates_ = np.array(self.fit_.estimates["components"].mean())
+        self.lower_bounds_ = [float(x) for x in bounds]
+        self.lower_bound_ = self.lower_bounds_[-1]
+
+    def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
+        return rng.poisson(self.rates_[component], (size, self.rates_.shape[1])).astype(float)
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        require_choice("inference", self.inference, ("variational", "em"))
+        given = {"weight_concentration_prior": self.weight_concentration_prior, "rate_prior": self.rate_prior}
+        given = {name: value for name, value in given.items() if value is not None}
+        require_positive(rate_shape_prior=self.rate_shape_prior, **given)
+
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+        X = super()._checked(X, reset)
+        check_counts(self, X)
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags

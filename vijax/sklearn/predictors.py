@@ -1,0 +1,170 @@
+"""Linear models and Gaussian processes whose inputs are points of the model, so that one compiled program fits any data
+of about their size: rows of padding have features of zero, and say nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from vijax.algorithms import pg_svi
+from vijax.by_value import by_value
+from vijax.expectation import exact
+from vijax.likelihood import Likelihood, bernoulli_logit
+from vijax.model import Hyper
+from vijax.models.kernels import kernel_named
+from vijax.models.predictors import Predictors, predictors
+from vijax.result import Fit
+from vijax.sites import FeatureForm, Prior
+from vijax.sklearn.observations import OBSERVED
+from vijax.sklearn.rows import Fitted, by_row, fit_rows, size_with_padding
+
+JITTER = 1e-6
+"""On the diagonal of kernels, beside a scale of about one."""
+
+
+class Inputs(NamedTuple):
+    """The inputs of training, padded.
+
+    Attributes:
+      x: (N, D), zeros behind the rows there are.
+      real: 1 for a row, 0 for padding.
+    """
+
+    x: np.ndarray
+    real: np.ndarray
+
+    @classmethod
+    def of(cls, x: np.ndarray) -> Inputs:
+        """Padded with zeros."""
+        size = size_with_padding(len(x))
+        return cls(np.pad(x, [(0, size - len(x)), (0, 0)]), (np.arange(size) < len(x)).astype(float))
+
+
+@by_value
+def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
+    """z = X w, w ~ N(0, prior_scale^2 I), of `OBSERVED` or "bernoulli"."""
+    scaled = lambda hyper, x: jnp.asarray(hyper["prior_scale"]) * jnp.asarray(x)
+    return _model(
+        num_sites,
+        dim,
+        observed,
+        {"prior_scale": 1.0},
+        lambda hyper: FeatureForm(scaled(hyper, hyper["inputs"].x * hyper["inputs"].real[:, None])),
+        lambda hyper, new: (scaled(hyper, new), jnp.zeros(len(new))),
+    )
+
+
+@by_value
+def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) -> Predictors:
+    """z ~ GP(0, kernel), of `OBSERVED` or "bernoulli"; one length for all columns, or one for each."""
+    kernel_of: Any = kernel_named(kernel) if isinstance(kernel, str) else lambda hyper: kernel
+    hyper = {"scale": 1.0, "length": np.ones(lengths) if lengths > 1 else 1.0} if isinstance(kernel, str) else {}
+
+    def factor(hyper: Hyper) -> Float[Array, "N N"]:
+        x, real = hyper["inputs"]
+        matrix = kernel_of(hyper)(x, x) * jnp.outer(real, real)
+        return jnp.linalg.cholesky(matrix + jnp.diag(JITTER * real + 1.0 - real))
+
+    def prior(hyper: Hyper) -> Prior:
+        return FeatureForm(factor(hyper) * hyper["inputs"].real[:, None])
+
+    def new(hyper: Hyper, new: Any) -> tuple[Any, Array]:
+        (x, real), k = hyper["inputs"], kernel_of(hyper)
+        known = solve_triangular(factor(hyper), k(x, new) * real[:, None], lower=True).T
+        variance = jax.vmap(lambda one: k(one[None], one[None])[0, 0])(new)
+        return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
+
+    return _model(num_sites, dim, observed, hyper, prior, new)
+
+
+def _model(num_sites: int, dim: int, observed: str, hyper: dict, prior: Any, new: Any) -> Predictors:
+    own = {} if observed == "bernoulli" else OBSERVED[observed].start
+    inputs = Inputs(np.zeros((num_sites, dim)), np.zeros(num_sites))
+
+    def likelihood(hyper: Hyper, stats: Any) -> Likelihood:
+        del stats
+        return bernoulli_logit() if observed == "bernoulli" else OBSERVED[observed].make(hyper)
+
+    return predictors(
+        prior,
+        likelihood,
+        np.ones(num_sites),
+        new,
+        exact(),
+        {**hyper, **own, "inputs": inputs},  # type: ignore[arg-type]
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Init:
+    """Of Adam at a rate; unlike optax's own function it pickles, and equals another of that rate."""
+
+    rate: float
+
+    def __call__(self, params: Any) -> Any:
+        return optax.adam(self.rate).init(params)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Update:
+    """See `_Init`."""
+
+    rate: float
+
+    def __call__(self, updates: Any, state: Any, params: Any = None) -> Any:
+        return optax.adam(self.rate).update(updates, state, params)
+
+
+def fit_predictors(
+    model: Predictors,
+    x: np.ndarray,
+    y: np.ndarray,
+    start: dict[str, Any],
+    learnt: tuple[str, ...],
+    key: Any,
+    max_iter: int,
+    tol: float,
+    learning_rate: float,
+) -> Fitted:
+    """Fits the model to data: proximal-gradient steps, and gradient steps in what is learnt."""
+    adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
+    more: Any = {"learn": learnt, "hyper_optimizer": adam} if learnt else {}
+    data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
+    hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {"inputs": Inputs.of(x)}
+    return fit_rows(pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper)
+
+
+def learnt_values(fit: Fit) -> dict[str, Any]:
+    """The hyperparameters as they were found."""
+    return {name: np.array(x) for name, x in fit.state.hyper.items() if name != "inputs"}
+
+
+def predicted(fit: Fit, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of the predictors of new inputs."""
+    both = by_row(lambda x: jnp.stack(_predict(fit, x), 1), x)
+    return both[:, 0], both[:, 1]
+
+
+def probability_of_one(fit: Fit, x: np.ndarray) -> np.ndarray:
+    """p(y = +1) of new inputs."""
+    model: Any = fit.alg.spec.model
+    return by_row(lambda x: model.predictive(fit.posterior, x, np.ones(len(x)), fit.state.hyper), x)
+
+
+def log_densities(fit: Fit, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """log p(y) of new observations."""
+    model: Any = fit.alg.spec.model
+    density = lambda data: model.predictive(fit.posterior, data[0], data[1], fit.state.hyper)
+    return np.log(np.maximum(by_row(density, (x, y)), 1e-300))
+
+
+def _predict(fit: Fit, x: np.ndarray) -> tuple[Array, Array]:
+    model: Any = fit.alg.spec.model
+    return model.predict(fit.posterior, jnp.asarray(x), fit.state.hyper)

@@ -1,0 +1,125 @@
+"""What regressors have in common: units of y, predictions, densities."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vijax.checks import require, require_integers, require_positive
+from vijax.models.predictors import Predictors
+from vijax.sklearn import predictors
+from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.observations import OBSERVED
+from vijax.sklearn.rows import size_with_padding
+
+
+class PredictorRegressor(RegressorMixin, VijaxEstimator):
+    """An abstract regressor with a Gaussian predictor. A subclass has `_model`, `_start`, `_features` and says in
+    `_describe` what was found."""
+
+    likelihood: str
+    fit_: Any
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fits the regression.
+
+        Args:
+          X: inputs, (rows, features).
+          y: observations, (rows,), in the support of the likelihood.
+
+        Raises:
+          ValueError: an argument out of its range, missing numbers, observations that cannot be.
+
+        Warns:
+          ConvergenceWarning: the bound had not settled after `max_iter` steps.
+        """
+        self._check_arguments()
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True)
+        X, y, observed = X.astype(np.float64), np.asarray(y, np.float64), OBSERVED[self.likelihood]
+        observed.make(observed.start).check(y)
+        self._shift = float(y.mean()) if observed.is_real else 0.0
+        self._unit = float(y.std() or 1.0) if observed.is_real else 1.0
+        self._prepare(X)
+        features = self._features(X)
+        start = {**self._start(features), **observed.start}
+        learnt = tuple(sorted({*self._learnt(), *observed.start}))
+        with jax.enable_x64(True):
+            found = predictors.fit_predictors(
+                self._model(size_with_padding(len(X)), features.shape[1]),
+                features,
+                (y - self._shift) / self._unit,
+                start,
+                learnt,
+                key_of(self.random_state),  # type: ignore[attr-defined]
+                self.max_iter,  # type: ignore[attr-defined]
+                self.tol,  # type: ignore[attr-defined]
+                self.learning_rate,  # type: ignore[attr-defined]
+            )
+            self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
+            self.hyperparameters_ = predictors.learnt_values(found.fit)
+            self._describe(features.shape[1])
+        self.lower_bound_ = float(found.bounds[-1]) - len(X) * float(np.log(self._unit))
+        if not self.converged_:
+            warn_not_converged(self, self.max_iter)  # type: ignore[attr-defined]
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of y, all parameters integrated over their posterior.
+
+        Args:
+          X: inputs, (rows, features).
+          return_std: give the standard deviation of y too.
+        """
+        mean, variance = self._predictor(X)
+        moments = OBSERVED[self.likelihood].moments(mean, variance, self.hyperparameters_)
+        mean, spread = self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
+        return (mean, spread) if return_std else mean
+
+    def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:
+        """Log predictive density of each observation."""
+        check_is_fitted(self)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=False, y_numeric=True)
+        features, y = self._features(X.astype(np.float64)), (np.asarray(y, np.float64) - self._shift) / self._unit
+        with jax.enable_x64(True):
+            return predictors.log_densities(self.fit_, features, y) - np.log(self._unit)
+
+    def _predictor(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of z."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False).astype(np.float64)
+        with jax.enable_x64(True):
+            return predictors.predicted(self.fit_, self._features(X))
+
+    def _check_arguments(self) -> None:
+        require_choice("likelihood", self.likelihood, OBSERVED)
+        check_steps(self)
+
+    def _prepare(self, X: np.ndarray) -> None:
+        """What is learnt of X before the fit."""
+
+    def _features(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+    def _learnt(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _start(self, features: np.ndarray) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _model(self, num_sites: int, dim: int) -> Predictors:
+        raise NotImplementedError
+
+    def _describe(self, dim: int) -> None:
+        """What else the estimator says."""
+
+
+def check_steps(estimator: Any) -> None:
+    """Raises ValueError naming the argument that makes no sense."""
+    require_integers(max_iter=estimator.max_iter)
+    require_positive(learning_rate=estimator.learning_rate)
+    require(estimator.tol >= 0, "tol", "a number >= 0", estimator.tol)
