@@ -69,7 +69,8 @@ class PredictorClassifier(ClassifierMixin, VijaxEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
 
     def _positive(self) -> range:
         """The classes that have a predictor."""

@@ -1,0 +1,86 @@
+"""The package: what importing it needs, other processes, and the examples of scikit-learn's documentation in short."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
+
+import vijax.sklearn as vs
+
+IRIS, LABELS = load_iris(return_X_y=True)
+
+
+def said(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def test_scikit_learn_is_imported_where_it_is_asked_for():
+    assert said("import sys, vijax; assert 'sklearn' not in sys.modules").returncode == 0
+    missing = said("import sys; sys.modules['sklearn'] = None; import vijax.sklearn")
+    expected = (
+        'sklearn is needed for this and is not installed: pip install scikit-learn (in a clone: pip install -e ".['
+    )
+    assert expected + 'sklearn]")' in missing.stderr
+
+
+def test_searches_in_other_processes():
+    grid = GridSearchCV(vs.GaussianMixture(2, tol=1e-2, random_state=0), {"covariance_type": ["diag"]}, cv=2, n_jobs=2)
+    alone = GridSearchCV(vs.GaussianMixture(2, tol=1e-2, random_state=0), {"covariance_type": ["diag"]}, cv=2)
+    np.testing.assert_allclose(grid.fit(IRIS).best_score_, alone.fit(IRIS).best_score_, rtol=1e-9)
+
+
+def test_which_covariance_by_the_information_criterion():
+    """Ellipses of one shape at two places: BIC chooses two components of a tied covariance."""
+    rng = np.random.default_rng(0)
+    shape = np.array([[0.0, -0.1], [1.7, 0.4]])
+    X = np.concatenate([rng.normal(size=(150, 2)) @ shape, rng.normal(size=(150, 2)) @ shape + [-6.0, 3.0]])
+
+    def bic(estimator, X):
+        return -estimator.bic(X)
+
+    choices = {"n_components": [1, 2], "covariance_type": ["tied", "diag"]}
+    grid = GridSearchCV(vs.GaussianMixture(random_state=0, max_iter=300), choices, scoring=bic, cv=3).fit(X)
+    assert grid.best_params_ == {"n_components": 2, "covariance_type": "tied"}
+
+
+def test_each_class_is_a_component():
+    """Centres of the classes as starts, and the components are the classes again, for every kind of covariance."""
+    estimator = vs.GaussianMixture(3, max_iter=50, random_state=0)
+    estimator.means_init = np.array([IRIS[k == LABELS].mean(axis=0) for k in range(3)])
+    accuracy = {}
+    for kind in ("spherical", "full"):
+        accuracy[kind] = np.mean(estimator.set_params(covariance_type=kind).fit(IRIS).predict(IRIS) == LABELS)
+    assert min(accuracy.values()) > 0.85
+    assert accuracy["full"] > 0.95
+
+
+@pytest.mark.parametrize("prior", ["dirichlet_process", "dirichlet_distribution"])
+def test_components_that_are_not_needed_lose_their_weight(prior):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(m, 0.3, (100, 2)) for m in ((0.0, -0.7), (0.0, 0.0), (0.0, 4.0))])
+    mixture = vs.BayesianGaussianMixture(
+        n_components=6,
+        weight_concentration_prior_type=prior,
+        weight_concentration_prior=1e-3,
+        mean_precision_prior=0.8,
+        random_state=0,
+        max_iter=1500,
+    ).fit(X)
+    assert np.sum(mixture.weights_ > 0.02) <= 4
+
+
+def test_topics_of_texts():
+    """As in the example on topic extraction: counts of words, a few passes online, the best words of each topic."""
+    texts = ["the cat and the dog", "a dog barks at a cat", "stocks and bonds fell", "bonds rose as stocks fell"] * 30
+    words = CountVectorizer(max_features=1000, stop_words="english")
+    counts = words.fit_transform(texts)
+    settings = {"learning_method": "online", "learning_offset": 50.0, "max_iter": 5, "batch_size": 30}
+    lda = vs.LatentDirichletAllocation(n_components=2, random_state=0, **settings).fit(counts)
+    names = words.get_feature_names_out()
+    best = [{names[i] for i in topic.argsort()[::-1][:2]} for topic in lda.components_]
+    assert {"cat", "dog"} in best
+    assert lda.transform(counts[-2:]).shape == (2, 2)

@@ -1,0 +1,124 @@
+"""Regressions and classifiers against what is known in closed form, and against scikit-learn."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessClassifier as TheirClassifier
+from sklearn.gaussian_process import GaussianProcessRegressor as TheirRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import LogisticRegression
+
+import vijax.sklearn as vs
+from tests.programs import compiled
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(120, 2)) * [1.0, 5.0] + [0.0, 20.0]
+Z = 1.0 + X[:, 0] - 0.1 * (X[:, 1] - 20.0)
+
+
+def test_a_gaussian_regression_is_bayes_rule():
+    """Ridge regression of standardised columns at the noise that was found; and the noise is about right."""
+    y = Z + 0.5 * RNG.normal(size=120)
+    glm = vs.BayesianGLM(prior_scale=0.7, tol=1e-9, max_iter=2000).fit(X, y)
+    noise = float(glm.hyperparameters_["noise"])
+    np.testing.assert_allclose(np.sqrt(noise) * y.std(), 0.5, rtol=0.15)
+    design = np.column_stack([(X - X.mean(0)) / X.std(0), np.full(120, 10.0)])
+    precision = design.T @ design / noise + np.eye(3) / 0.7**2
+    weights = np.linalg.solve(precision, design.T @ ((y - y.mean()) / y.std()) / noise)
+    np.testing.assert_allclose(glm.coef_, y.std() * weights[:2] / X.std(0), rtol=1e-5)
+    spread = np.sqrt(np.diag(np.linalg.inv(precision)))[:2] * y.std() / X.std(0)
+    np.testing.assert_allclose(glm.coef_std_, spread, rtol=1e-4)
+    np.testing.assert_allclose(glm.predict(X), glm.intercept_ + X @ glm.coef_, rtol=1e-6)
+    mean, sd = glm.predict(X[:3], return_std=True)
+    expected = -0.5 * ((y[:3] - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(glm.log_predictive(X[:3], y[:3]), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "draw"),
+    [
+        ("poisson", lambda mean: RNG.poisson(mean)),
+        ("negative_binomial", lambda mean: RNG.negative_binomial(5, 5 / (5 + mean))),
+        ("gamma", lambda mean: RNG.gamma(3.0, mean / 3.0) + 1e-9),
+    ],
+)
+def test_rates_have_a_logarithmic_link(likelihood, draw):
+    glm = vs.BayesianGLM(likelihood, max_iter=1000).fit(X, draw(np.exp(Z)))
+    np.testing.assert_allclose(glm.coef_, [1.0, -0.1], atol=6 * glm.coef_std_.max())
+    mean, sd = glm.predict(X, return_std=True)
+    assert np.median(np.abs(np.log(mean) - Z)) < 0.2
+    assert np.all(sd > 0)
+
+
+def test_outliers_move_a_robust_regression_less():
+    y = Z + 0.2 * RNG.normal(size=120)
+    y[:6] += 40.0
+    robust, plain = (vs.BayesianGLM(name, max_iter=2000).fit(X, y) for name in ("student_t", "gaussian"))
+    assert np.abs(robust.coef_ - [1.0, -0.1]).max() < 0.2 * np.abs(plain.coef_ - [1.0, -0.1]).max()
+
+
+def test_logistic_regression_is_near_scikit_learns_and_pickles():
+    y = np.where(RNG.uniform(size=120) < 1 / (1 + np.exp(-2 * Z)), "yes", "no")
+    glm = vs.BayesianLogisticRegression().fit(X, y)
+    peer = LogisticRegression(C=1.0).fit((X - X.mean(0)) / X.std(0), y)
+    assert glm.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(glm.coef_ * X.std(0), peer.coef_, atol=0.35)
+    assert glm.score(X, y) > peer.score((X - X.mean(0)) / X.std(0), y) - 0.03
+    again = pickle.loads(pickle.dumps(glm))
+    np.testing.assert_array_equal(again.predict_proba(X), glm.predict_proba(X))
+
+
+def test_a_process_at_a_fixed_kernel_is_scikit_learns():
+    x = np.linspace(-3, 3, 40)[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.1 * RNG.normal(size=40)
+    gp = vs.GaussianProcessRegressor(length_scale=0.8, optimizer=None, tol=1e-7, max_iter=1000).fit(x, y)
+    noise = float(gp.hyperparameters_["noise"])
+    peer = TheirRegressor(RBF(0.8), alpha=noise + 1e-6, optimizer=None, normalize_y=True).fit(x, y)
+    mean, sd = gp.predict(x + 0.05, return_std=True)
+    theirs, spread = peer.predict(x + 0.05, return_std=True)
+    np.testing.assert_allclose(mean, theirs, atol=1e-3)
+    np.testing.assert_allclose(sd, np.sqrt(spread**2 + noise * y.var()), rtol=1e-3)
+    np.testing.assert_allclose(gp.lower_bound_, peer.log_marginal_likelihood_value_ - 40 * np.log(y.std()), rtol=1e-3)
+    learnt = vs.GaussianProcessRegressor(max_iter=300, tol=1e-3).fit(x, y)
+    assert learnt.lower_bound_ > gp.lower_bound_ - 1.0
+    assert learnt.score(x, y) > 0.95
+
+
+def test_a_process_tells_rings_apart_as_scikit_learn_does():
+    x = RNG.normal(size=(150, 2))
+    y = np.digitize(np.linalg.norm(x, axis=1), [0.8, 1.5])
+    gp = vs.GaussianProcessClassifier(max_iter=200, tol=1e-3).fit(x[:100], y[:100])
+    peer = TheirClassifier(3.0 * RBF(1.0), optimizer=None).fit(x[:100], y[:100])
+    assert gp.score(x[100:], y[100:]) >= peer.score(x[100:], y[100:]) - 0.04
+    probabilities = gp.predict_proba(x[100:])
+    np.testing.assert_allclose(probabilities.sum(1), 1.0)
+    log_loss = lambda p: -np.log(p[np.arange(50), y[100:]]).mean()
+    assert log_loss(probabilities) < log_loss(peer.predict_proba(x[100:])) + 0.05
+
+
+def test_folds_share_programs_though_models_hold_their_data():
+    y, counts = Z > 1.0, []
+    for size in (115, 114, 113):
+        vs.BayesianLogisticRegression(max_iter=20, tol=1.0).fit(X[:size], y[:size]).predict(X[size - 60 :][:60])
+        vs.GaussianProcessClassifier(max_iter=20, tol=1.0).fit(X[:size], y[:size]).predict(X[size - 60 :][:60])
+        counts.append(compiled())
+    assert counts[0] == counts[-1]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "message"),
+    [
+        (vs.BayesianGLM("binomial"), Z, "likelihood: expected one of"),
+        (vs.BayesianGLM("poisson"), Z - 10.0, "y: .*poisson"),
+        (vs.BayesianGLM("gamma"), np.zeros(120), "y: "),
+        (vs.BayesianGLM(prior_scale=0.0), Z, "prior_scale: expected a positive number"),
+        (vs.GaussianProcessRegressor(max_iter=0), Z, "max_iter: expected an integer >= 1"),
+        (vs.GaussianProcessRegressor("rbff"), Z, "kernel: expected a function"),
+        (vs.GaussianProcessClassifier(), np.ones(120), "only one class"),
+        (vs.BayesianLogisticRegression(), Z, "Unknown label type"),
+    ],
+)
+def test_what_cannot_be_is_named(estimator, y, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y)
