@@ -48,7 +48,7 @@ def describe(seen: Seen) -> list[Block]:
     x, classes = networks.seen_rows(seen)
     q = seen.fit.locals(x, key=seen.key)["z"]
     mean = np.asarray(q.mean(), float)
-    shown = [networks.size_table(seen), _used(mean, np.asarray(q.variance, float)), networks.rebuilt(seen, x)]
+    shown = [networks.size_table(seen), _used(mean, np.asarray(q.variance(), float)), networks.rebuilt(seen, x)]
     if seen.settings.image:
         keys = jax.random.split(seen.key, 2)
         rows = [np.asarray(model.generate(seen.fit, key, networks.NUM_SHOWN)) for key in keys]
