@@ -91,13 +91,17 @@ class Categorical(Family):
         """One-hot vectors of class indices."""
         return CategoricalStats(jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits)))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Class indices."""
         return jax.random.categorical(key, self.logits, shape=shape + self.batch_shape)
 
     def mean(self) -> Float[Array, "*batch K"]:
         """The probabilities: the mean of the one-hot vector."""
         return self.probs
+
+    def variance(self) -> Float[Array, "*batch K"]:
+        """p (1 - p): of the one-hot vector, as the mean is. Classes have no order, and so no quantiles."""
+        return self.probs * (1.0 - self.probs)
 
     def mode(self) -> Int[Array, "*batch"]:
         """The likeliest class; the first of several."""

@@ -16,6 +16,7 @@ from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.construction import constructor
 from vijax.families.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.special import log_gamma
+from vijax.families.univariate import BinomialLaw
 
 
 class MultinomialStats(NamedTuple):
@@ -90,7 +91,7 @@ class Multinomial(Family):
         """log n! - sum_k E[log x_k!], where x_k ~ Binomial(n, p_k)."""
         return self.log_normalizer() - self.dot(self.expected_stats()) - self.entropy()
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch K"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch K"]:
         """Counts, int32."""
         counts = jax.random.multinomial(key, self.total, self.probs, shape=shape + self.logits.shape)
         return counts.astype(jnp.int32)
@@ -98,6 +99,10 @@ class Multinomial(Family):
     def mean(self) -> Float[Array, "*batch K"]:
         """n p."""
         return self.total * self.probs
+
+    def marginal_laws(self) -> BinomialLaw:
+        """Of each category Binomial(n, p_k)."""
+        return BinomialLaw(jnp.asarray(self.total, self.logits.dtype), self.probs)
 
     def mode(self) -> Int[Array, "*batch K"]:
         """The likeliest counts: draws are handed out one by one to the largest p_k / (x_k + 1) (D'Hondt's method),

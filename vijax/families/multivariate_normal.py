@@ -40,6 +40,7 @@ from vijax.families.matrices import (
     symmetric,
     transpose,
 )
+from vijax.families.univariate import NormalLaw
 
 
 class MultivariateNormalStats(NamedTuple):
@@ -123,7 +124,7 @@ class MultivariateNormal(Family):
         x = as_float(x)
         return MultivariateNormalStats(x, outer_statistic(x, x))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch D"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D"]:
         """m + L'^-1 e, e standard normal: pathwise differentiable."""
         dtype = jnp.result_type(self.precision_times_mean)
         noise = jax.random.normal(key, (*self.batch_shape, self.dim, math.prod(shape)), dtype)
@@ -134,6 +135,10 @@ class MultivariateNormal(Family):
     def mean(self) -> Float[Array, "*batch D"]:
         """E_q[x]."""
         return self._mean(self._cholesky())
+
+    def marginal_laws(self) -> NormalLaw:
+        """Normal, of the means and the diagonal of the covariance."""
+        return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch D"]:
         """The mean."""

@@ -16,7 +16,6 @@ from vijax.app import networks, views
 from vijax.app.blocks import Block, Table
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
-from vijax.app.scores import RowScore
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
@@ -76,15 +75,6 @@ def potentials(mean: Array, log_precision: Array) -> tuple[Array, Array]:
     return precision * mean, -0.5 * precision
 
 
-def score(seen: Seen) -> RowScore:
-    """The bound of each held-out row."""
-    model: Any = seen.fit.alg.spec.model
-    draws = seen.settings.test_draws
-    x = networks.arrange(seen.data.test, seen.settings)
-    bound = model.bound(seen.fit, x, key=seen.key, num_samples=draws)
-    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
-
-
 def describe(seen: Seen) -> list[Block]:
     """Networks; components; rows rebuilt, and rows and latents by component."""
     x, _ = networks.seen_rows(seen)
@@ -130,6 +120,6 @@ LISTING = Listing(
     build,
     describe,
     networks.arrange,
-    score,
+    networks.score,
     target=lambda settings: "real",
 )
