@@ -41,7 +41,7 @@ def test_every_listed_name_is_there():
         assert found(name).__doc__, name
 
 
-@pytest.mark.parametrize("module", ["vijax", "vijax.models"])
+@pytest.mark.parametrize("module", ["vijax", "vijax.models", "vijax.models.emission", "vijax.sklearn"])
 def test_every_public_name_is_listed(module):
     known = {name.rsplit(".", 1)[-1] for name in listed()}
     public = set(importlib.import_module(module).__all__) - set(PARTS.split())

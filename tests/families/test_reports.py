@@ -13,7 +13,16 @@ from vijax.families.univariate import GammaLaw, InverseGammaLaw, StudentLaw
 
 CASES = {case.name: case for case in FAMILIES if not case.extreme}
 P = np.array([0.001, 0.025, 0.3, 0.5, 0.9, 0.975])
-WITHOUT_LAWS = ("categorical", "markov_chain", "wishart", "inverse_wishart", "normal_wishart", "polya_gamma", "recipe")
+WITHOUT_LAWS = (
+    "categorical",
+    "markov_chain",
+    "wishart",
+    "inverse_wishart",
+    "normal_wishart",
+    "normals_wishart",
+    "polya_gamma",
+    "recipe",
+)
 """Families with a variance at most."""
 
 

@@ -33,6 +33,7 @@ from vijax.families.matrices import solve, symmetric, transpose
 from vijax.families.normal_gamma import MeanPrecision
 from vijax.families.normal_wishart import NormalWishart
 from vijax.families.special import excess_over_log
+from vijax.families.univariate import StudentLaw
 from vijax.families.wishart import BartlettDraw, Wishart, WishartStats, checked_degrees, floored_log_det, gram
 
 
@@ -150,6 +151,14 @@ class NormalsWishart(Family):
     def mean(self) -> MeanPrecision:
         """(m, n P^-1)."""
         return MeanPrecision(self.location, self.precision_law().mean())
+
+    def mean_law(self) -> StudentLaw:
+        """The marginal laws of the numbers of mu, as of the normal-Wishart."""
+        return self.each().mean_law()
+
+    def variance(self) -> MeanPrecision:
+        """Of means and precision; intervals of the means are those of `mean_law()`."""
+        return MeanPrecision(self.mean_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MeanPrecision:
         """(m, (n + (J - D - 1) / 2) P^-1), with precision 0 where that is negative."""

@@ -134,7 +134,8 @@ class BayesianGaussianMixture(_Gaussian):
 
     Args:
       n_components: most components; those that are not needed lose their weight.
-      covariance_type, tol, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as of `GaussianMixture`.
+      covariance_type, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as of `GaussianMixture`.
+      tol: the bound, of all rows together, has settled when it changes by less from one step to the next.
       weight_concentration_prior_type: "dirichlet_process" (stick breaking, truncated at `n_components`) or
         "dirichlet_distribution".
       weight_concentration_prior: of that; None is 1 / n_components.
@@ -198,6 +199,10 @@ class BayesianGaussianMixture(_Gaussian):
     @property
     def _is_process(self) -> bool:
         return self.weight_concentration_prior_type == "dirichlet_process" and self.n_components > 1
+
+    def _tol_per_row(self, rows: int) -> float:
+        """As in scikit-learn, `tol` is of all rows together here."""
+        return self.tol / rows
 
     def _algorithm(self) -> Algorithm:
         make = dp_mixture if self._is_process else mixture

@@ -58,7 +58,7 @@ class MixtureEstimator(DensityMixin, VijaxEstimator):
                 X,
                 key_of(self.random_state),  # type: ignore[attr-defined]
                 self.max_iter,  # type: ignore[attr-defined]
-                self.tol,  # type: ignore[attr-defined]
+                self._tol_per_row(len(X)),
                 self.n_init if state is None else 1,  # type: ignore[attr-defined]
                 {"prior": self._prior(X)},
                 state,
@@ -108,6 +108,10 @@ class MixtureEstimator(DensityMixin, VijaxEstimator):
         sizes = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
         draws = [self._draws(rng, k, size) for k, size in enumerate(sizes)]
         return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
+
+    def _tol_per_row(self, rows: int) -> float:
+        del rows
+        return self.tol  # type: ignore[attr-defined]
 
     def _weights(self) -> np.ndarray:
         found = self.fit_.estimates
