@@ -67,7 +67,7 @@ from vijax.status import DivergedError, SkippedStepsWarning, Status
 from vijax.variables import free
 
 if TYPE_CHECKING:
-    from vijax import checkpoint, data, evaluate, plots, trust
+    from vijax import checkpoint, data, evaluate, plots, sklearn, trust
 
 __version__ = "0.1.0"
 
@@ -147,6 +147,7 @@ __all__ = [
     "plots",
     "reference",
     "sites",
+    "sklearn",
     "ssvi",
     "ssvi_a",
     "step_size",
@@ -155,7 +156,7 @@ __all__ = [
     "update",
 ]
 
-ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots", "trust")
+ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots", "sklearn", "trust")
 """Modules of the list above that `import vijax` leaves for later."""
 
 
