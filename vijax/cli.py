@@ -1,4 +1,4 @@
-"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `evaluate`, `report`, `settings`, `version`."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `transform`, `evaluate`, `report`, `settings`, ..."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vijax.interrupt import ignore_from_now_on
 from vijax.terminal import printable
@@ -18,32 +18,40 @@ GUIDE = """Models fitted by variational inference in JAX: a configuration each, 
 Start here, with nothing but this package (it learns topics from the documentation of the Python packages beside it, in
 a few minutes, and writes a page to look at):
 
-    vijax fit configs/lda_docstrings.toml
+    vijax fit lda
 
 Your own texts: a folder of .txt, or a .jsonl, .csv, .parquet, LDA-C, UCI or matrix file
 
-    vijax fit configs/lda_docstrings.toml --data my_texts/ --out runs/mine --set model.num_topics=30
-    vijax fit configs/lda_docstrings.toml --data news.jsonl --set data.column=body fit.num_epochs=5
+    vijax fit lda --data my_texts/ --out runs/mine --set model.num_topics=30
+    vijax fit lda --data news.jsonl --set data.column=body fit.num_epochs=5
 
 Your own numbers: a .csv, .tsv, .parquet, .npy or .npz table; clusters, hidden Markov models, factors, regressions,
-Gaussian processes and others, all of which the folder configs/ shows on data that come with them
+Gaussian processes and others, each of which comes with a configuration (vijax configs) and data to try it on
 
-    vijax fit configs/gmm_full.toml
-    vijax fit configs/gmm_full.toml --data flowers.csv --set num_components=3 standardise=true
-    vijax fit configs/logistic_regression.toml --data patients.csv --set data.target=ill
+    vijax fit mixture
+    vijax fit mixture --data flowers.csv --set num_components=3 standardise=true
+    vijax fit logistic_regression --data patients.csv --set data.target=ill
+
+A configuration of your own to edit, after a look at your data: its columns, its size, settings that suit them
+
+    vijax init mixture --data flowers.csv --out flowers.toml
+    vijax fit flowers.toml
 
 Any log density of your own, in a Python file, which is executed
 
-    vijax fit configs/density.toml
-    vijax fit configs/density.toml --data mine.csv --set model.file=mine.py data.target=y
+    vijax fit density
+    vijax fit density --data mine.csv --set model.file=mine.py data.target=y
 
 Then
 
     vijax summary runs/mine                       what was found, in words and numbers
     vijax topics runs/mine                        the topics, in words
+    vijax transform runs/mine --data new.csv --out new_topics.csv
+                                                  topics of other documents; clusters, states, predictions of other rows
     vijax evaluate runs/mine --data other.jsonl   how well it predicts other data
     vijax report runs/mine                        write report.html and figures again
     vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit
+    vijax configs                                 the configurations that come with vijax
     vijax settings                                the models, and every setting of the first
     vijax settings --model hmm                    every setting of another, its default and its meaning
     vijax version                                 which vijax this is (also: vijax --version)
@@ -57,7 +65,8 @@ def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, se
     """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
 
     Args:
-      config: TOML file of settings, such as configs/lda_docstrings.toml; see `vijax settings`.
+      config: TOML file of settings (`vijax init` writes one), or the name of one that comes with vijax (`vijax
+        configs` lists them).
       data: file, folder or URL of the data; in place of data.path.
       out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
@@ -91,18 +100,52 @@ def summary(run: Path, /) -> int:
     return 0
 
 
-def topics(run: Path, /, *, num_words: int = 10, num_topics: int | None = None) -> int:
+def topics(
+    run: Path,
+    /,
+    *,
+    num_words: int = 10,
+    num_topics: int | None = None,
+    format: Literal["text", "csv", "json", "md"] = "text",
+) -> int:
     """Prints topics, largest first: number, share of all words, most probable words.
 
     Args:
       run: folder of a run of a topic model, finished or not.
       num_words: words of each.
       num_topics: how many of them; all if not given.
+      format: text to read; or with the probabilities of words csv, json, or md, a table of Markdown.
     """
-    from vijax.app.pages import read_topics
-    from vijax.summary import topics_text
+    from vijax.app.loaded import read
+    from vijax.app.topic_formats import formatted
 
-    print(topics_text(read_topics(run, num_words)[:num_topics], num_words))
+    print(formatted(read(run).topics(num_words)[:num_topics], format, num_words))
+    return 0
+
+
+def transform(
+    run: Path,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    column: str | None = None,
+    training: str | None = None,
+) -> int:
+    """Applies a run to other data, row by row: topic shares of documents; clusters, states or blocks with their
+    probabilities; predictions with intervals; factors with standard deviations. Other columns are carried through.
+
+    Args:
+      run: folder of a run, finished or not.
+      data: the data; all of the run's own, held-out ones too, if not given.
+      out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
+      column: where a table of documents has its text; that of the run if not given.
+      training: where the training data are now, of models that need them, if they are not where they were.
+    """
+    from vijax.app.results import transform_run
+    from vijax.app.run import say_to_stderr
+
+    print(transform_run(run, data, out, column, training, say_to_stderr))
     return 0
 
 
@@ -116,10 +159,14 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       column: where a table has its text; that of the run if not given.
       seed: of the split in halves and of the draws.
     """
-    from vijax.app.pages import score_other
+    from vijax.app.loaded import read
     from vijax.app.run import say_to_stderr
+    from vijax.app.typed_toml import LARGEST, ConfigError
 
-    print(score_other(run, data, column, seed, say_to_stderr))
+    if not 0 <= seed <= LARGEST:
+        raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
+    told = lambda note: say_to_stderr(f"Note: {note}")
+    print(read(run, allow_code=True).score(data, column=column, seed=seed, say=told))
     return 0
 
 
@@ -147,6 +194,29 @@ def settings(*, model: str | None = None) -> int:
     return 0
 
 
+def configs() -> int:
+    """Prints the names of the configurations that come with vijax."""
+    from vijax.app.config import configs_text
+
+    print(configs_text())
+    return 0
+
+
+def init(model: str, /, *, data: str, out: Path | None = None) -> int:
+    """Writes a configuration to edit, after a look at the data.
+
+    Args:
+      model: its name (`vijax settings` lists them), or that of a configuration that comes with vijax.
+      data: file, folder or URL of the data.
+      out: the file to write; named after data and model if not given.
+    """
+    from vijax.app.initial import write_initial
+
+    written = write_initial(model, data, out)
+    print(f"Wrote {written}: look at it, then: vijax fit {written}")
+    return 0
+
+
 def version() -> int:
     """Prints the version of vijax."""
     from vijax import __version__
@@ -160,8 +230,11 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "resume": resume,
     "summary": summary,
     "topics": topics,
+    "transform": transform,
     "evaluate": evaluate,
     "report": report,
+    "init": init,
+    "configs": configs,
     "settings": settings,
     "version": version,
 }

@@ -117,4 +117,4 @@ def test_every_configuration_explains_itself():
     for path in CONFIGS:
         head = path.read_text().partition("\n\n")[0]
         assert head.startswith("# ")
-        assert f"vijax fit configs/{path.name}" in head
+        assert f"vijax fit {path.stem}\n" in f"{head}\n".replace(" --data", "\n")

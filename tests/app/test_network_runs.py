@@ -16,7 +16,8 @@ from vijax.app import networks
 from vijax.app.assemble import load_data, make_algorithm
 from vijax.app.catalogue import vae
 from vijax.app.config import load_config
-from vijax.app.pages import read_run, restore
+from vijax.app.pages import read_run
+from vijax.app.restored import restore
 from vijax.cli import main
 
 BITS = """
@@ -125,7 +126,7 @@ def test_images_are_rebuilt_drawn_anew_and_shown(bits, capsys):
 def test_the_score_is_the_bound_of_the_held_out_rows(bits):
     """By hand: encoder and decoder in NumPy, z on a grid of two dimensions: log p(x), which the bound nears."""
     config = load_config(bits / "config.toml")
-    seen = restore(bits, config)
+    seen = restore(bits, config, load_data(config))
     x = networks.arrange(seen.data.test, config.model)
     hyper = jax.tree.map(lambda a: np.asarray(a, float), seen.fit.state.hyper)
 

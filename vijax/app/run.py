@@ -24,6 +24,7 @@ from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
 from vijax.app.patience import announced
 from vijax.app.recorder import Recorder
+from vijax.app.results import results_path, write_results
 from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
 from vijax.app.tables import held_out_entries
@@ -117,6 +118,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
             skipped = skipped_text(ended.get("skipped", 0), ended["step"])
             return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped)
         found = None if is_at_once(config) else found  # it begins again, and comes to the same
+        results_path(folder, config).unlink(missing_ok=True)
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
 
@@ -255,6 +257,8 @@ def _sit(
         raise unwritable(folder, error) from error
     if fault is not None:
         raise fault
+    if result.status in (Status.FINISHED, Status.CONVERGED):
+        write_results(folder, config, Seen(result, data, config.model, key), say)
     skipped = skipped_text(result.num_skipped, int(result.state.step))
     return Outcome(folder, result.status, recorder.latest_score, skipped)
 

@@ -38,8 +38,11 @@ def _check_is_no_data(path: Path) -> None:
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if path.is_dir() or ending in {*ENDINGS, ".npy"}:
         kind = "a folder" if path.is_dir() else "data"
-        remedy = f"vijax fit CONFIG --data {path}, with a configuration such as configs/lda_docstrings.toml"
-        raise ConfigError(f"{path} is {kind}, not a configuration: {remedy}")
+        raise ConfigError(
+            f"{path} is {kind}, not a configuration. Name a model, and the data after --data: vijax fit lda --data "
+            f"{path} (texts), vijax fit mixture --data {path} (numbers); or have a configuration written: vijax init "
+            f"lda --data {path}. `vijax configs` lists the names there are"
+        )
 
 
 def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
