@@ -32,6 +32,11 @@ Gaussian processes and others, each of which comes with a configuration (vijax c
     vijax fit mixture --data flowers.csv --set num_components=3 standardise=true
     vijax fit logistic_regression --data patients.csv --set data.target=ill
 
+How many topics, components, states? A run for each value, on data that are read once, and a table of held-out scores
+
+    vijax fit lda --data news.jsonl --sweep model.num_topics=10,20,50
+    vijax compare runs/mine runs/other            the same table of runs that there are
+
 A configuration of your own to edit, after a look at your data: its columns, its size, settings that suit them
 
     vijax init mixture --data flowers.csv --out flowers.toml
@@ -61,7 +66,15 @@ Then
 """
 
 
-def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, set: tuple[str, ...] = ()) -> int:
+def fit(
+    config: Path,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    set: tuple[str, ...] = (),
+    sweep: str | None = None,
+) -> int:
     """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
 
     Args:
@@ -70,7 +83,10 @@ def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, se
       data: file, folder or URL of the data; in place of data.path.
       out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
+      sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and compares them.
     """
+    if sweep is not None:
+        return _sweep(config, set, data, out, sweep)
     from vijax.app.config import load_config
     from vijax.app.run import start
 
@@ -78,14 +94,37 @@ def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, se
 
 
 def resume(run: Path, /) -> int:
-    """Goes on with a run that was stopped in whatever way, to the result it would have had unbroken.
+    """Goes on with a run that was stopped in whatever way, to the result it would have had unbroken; with a sweep, to
+    what is missing of it.
 
     Args:
       run: its folder.
     """
-    from vijax.app.run import resume
+    from vijax.app.run import resume, say_to_stderr
+    from vijax.app.sweep import is_sweep, resume_sweep
 
+    if is_sweep(run):
+        return _end_of_sweep(run, resume_sweep(run, say_to_stderr))
     return _end(resume(run))
+
+
+def compare(runs: tuple[Path, ...], /, *, out: Path | None = None) -> int:
+    """Compares runs on the held-out data that they share: scores, differences document by document (row by row) with
+    their standard errors, coherence of topics.
+
+    Args:
+      runs: folders of two runs or more, of the same data with the same split.
+      out: folder for comparison.txt, comparison.csv and comparison.png.
+    """
+    from vijax.app.comparison import compare
+    from vijax.app.comparison_files import comparison_text, write_comparison
+    from vijax.app.run import say_to_stderr
+
+    found = compare(runs, say_to_stderr)
+    if out is not None:
+        write_comparison(out, found)
+    print(comparison_text(found))
+    return 0
 
 
 def summary(run: Path, /) -> int:
@@ -228,6 +267,7 @@ def version() -> int:
 COMMANDS: dict[str, Callable[..., int]] = {
     "fit": fit,
     "resume": resume,
+    "compare": compare,
     "summary": summary,
     "topics": topics,
     "transform": transform,
@@ -238,6 +278,21 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "settings": settings,
     "version": version,
 }
+
+
+def _sweep(config: Path, overrides: Sequence[str], data: str | None, out: Path | None, setting: str) -> int:
+    from vijax.app.run import say_to_stderr
+    from vijax.app.sweep import sweep
+
+    return _end_of_sweep(*sweep(config, overrides, data, out, setting, say_to_stderr))
+
+
+def _end_of_sweep(folder: Path, found: Any) -> int:
+    from vijax.app.comparison_files import comparison_text
+
+    print(comparison_text(found))
+    print(f"Table and figure: {(folder / 'comparison.csv').resolve()}, {(folder / 'comparison.png').resolve()}")
+    return 0
 
 
 def _end(outcome: Any) -> int:

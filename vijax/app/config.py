@@ -19,7 +19,7 @@ from vijax.app.listing import Listing
 from vijax.app.options import check_options
 from vijax.app.sections import FitConfig
 from vijax.app.shipped import USUAL, find, shipped
-from vijax.app.toml_source import override_value, read_overrides, read_toml
+from vijax.app.toml_source import full_key, override_value, read_overrides, read_toml
 from vijax.app.typed_toml import Check, ConfigError, Entry, build, flatten, section, setting, settings, write_toml
 
 __all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
@@ -117,6 +117,11 @@ def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     if entry is None or entry.origin.startswith("--") or not isinstance(entry.value, str):
         return dict(entries)
     return {**entries, "model.file": entry._replace(value=str(Path(path).parent / entry.value))}
+
+
+def model_key(path: str | Path, overrides: Iterable[str], key: str) -> str:
+    """The whole of a key that may lack its sections, of the model that a configuration names."""
+    return full_key(key, schema(_model_name(read_toml(find(path)), overrides)))
 
 
 def name_of_data(path: Any) -> str:

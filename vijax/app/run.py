@@ -73,9 +73,18 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) 
       ConfigError: the folder exists, or another process is at work there.
       ValueError: data or settings that cannot be used; nothing is left behind.
     """
-    config = named_at_fit(_absolute(config))
+    return begin(named(config), folder, say)
+
+
+def named(config: Config) -> Config:
+    """The configuration of a new run, its paths absolute, and the Python file that it names allowed."""
+    return named_at_fit(_absolute(config))
+
+
+def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None) -> Outcome:
+    """As `start`, a configuration that is named already (`named`), and perhaps data that are read already."""
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
-        data = _read(config, say)
+        data = read(config, say) if data is None else data
         config = settled(config, data)
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
@@ -95,8 +104,9 @@ def _begin(folder: Path, config: Config, data: Data) -> None:
         raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
 
 
-def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
+def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> Outcome:
     """Goes on with a run from its newest whole checkpoint, to the result an unbroken run would have had, bit for bit.
+    Its data may have been read already.
 
     Raises:
       ConfigError: not a run folder; other data or other settings than it began with; another process is at it.
@@ -104,7 +114,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
     """
     config = read_run_config(folder)
     with locked(folder), _telling(folder), config.in_precision():
-        data = _read(config, say)
+        data = read(config, say) if data is None else data
         check_same_data(folder, config, data)
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
@@ -193,7 +203,8 @@ PATHS = {"data": ("path", "vocabulary"), "model": ("file",)}
 """Settings that are paths."""
 
 
-def _read(config: Config, say: Say) -> Data:
+def read(config: Config, say: Say) -> Data:
+    """The data of a run, and what there is to say of them."""
     data = load_data(config)
     say(f"Data: {config.listing.source.describe(data)}")
     for note in getattr(data.train, "notes", ()):

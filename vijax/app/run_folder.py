@@ -40,6 +40,8 @@ def read_run_config(folder: Path) -> Config:
     Raises:
       ConfigError: `folder` is not a run folder.
     """
+    if (folder / "sweep.json").is_file():
+        raise ConfigError(f"{folder}: the folder of a sweep; name one of the runs in it, which comparison.txt lists")
     if not (folder / "config.toml").is_file():
         raise ConfigError(
             f"{folder}: not a run folder: it has no config.toml. If a run was stopped while it began, nothing of it "

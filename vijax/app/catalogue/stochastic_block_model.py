@@ -136,10 +136,12 @@ def _listed(names: tuple[str, ...], members: np.ndarray) -> str:
 
 
 def transform(seen: Seen, graph: Any, tell: Tell) -> Found:
-    """The block of each node given all pairs of its graph, and the probabilities of all blocks."""
+    """The block of each node given all pairs of its graph, and the probabilities of all blocks; counted from 1, as on
+    the page."""
     probs = memberships(seen, graph)
     tell(len(probs))
-    return {"block": probs.argmax(axis=1) + 1, "probability": probs}
+    columns = {f"probability_{k + 1}": column for k, column in enumerate(probs.T)}
+    return {"block": probs.argmax(axis=1) + 1, **columns}
 
 
 LISTING = Listing(
