@@ -188,7 +188,7 @@ def transform(
     return 0
 
 
-def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0) -> int:
+def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
     """Scores a run on other data: how well the first half of each document predicts the other half (document
     completion); of other models the log predictive density.
 
@@ -197,6 +197,7 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       data: the data. Words the run has not seen are left out; a table must have the columns that the run's had.
       column: where a table has its text; that of the run if not given.
       seed: of the split in halves and of the draws.
+      training: as of `vijax transform`.
     """
     from vijax.app.loaded import read
     from vijax.app.run import say_to_stderr
@@ -205,7 +206,7 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
     if not 0 <= seed <= LARGEST:
         raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
     told = lambda note: say_to_stderr(f"Note: {note}")
-    print(read(run, allow_code=True).score(data, column=column, seed=seed, say=told))
+    print(read(run, training, allow_code=True).score(data, column=column, seed=seed, say=told))
     return 0
 
 

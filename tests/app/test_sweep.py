@@ -1,6 +1,7 @@
 """Runs beside each other: paired differences, coherence, sweeps that go on where they were stopped."""
 
 import csv
+import hashlib
 import json
 from pathlib import Path
 
@@ -192,3 +193,23 @@ def test_what_is_not_clearly_worse_is_named():
 def test_fewer_than_two_runs_are_no_comparison(tmp_path):
     with pytest.raises(ConfigError, match="not a run folder"):
         compare([tmp_path], silent)
+
+
+def test_a_sweep_from_elsewhere_executes_nothing(tmp_path, monkeypatch, capsys):
+    """Nor does it where only a later run names code: naming it in a `vijax fit` would be consent, resuming is none."""
+    monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'done')!r}, 'w')\n")
+    digest = hashlib.sha256((tmp_path / "evil.py").read_bytes()).hexdigest()
+    folder = tmp_path / "sweep"
+    (folder / "configs").mkdir(parents=True)
+    (folder / "sweep.json").write_text(json.dumps({"setting": "fit.seed", "runs": ["seed-1", "seed-2"]}))
+    data = '[data]\npath = "synthetic:regression"\ntarget = "y"\n'
+    harmless = '[model]\nname = "ard_regression"\n[fit]\nnum_epochs = 1\nevaluate_every = 0\n'
+    evil = f'[model]\nname = "density"\nfile = "{tmp_path / "evil.py"}"\nsha256 = "{digest}"\n'
+    for name, text in (("seed-1", harmless), ("seed-2", evil)):
+        (folder / "configs" / f"{name}.toml").write_text(data + text)
+    assert main(["resume", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert "--- seed-2 (2 of 2)" in error
+    assert "is Python code that you have not named in a `vijax fit` on this machine" in error
+    assert not (tmp_path / "done").exists()

@@ -200,9 +200,7 @@ def note(found: Comparison) -> str:
     best = found.runs[found.best]
     close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
     said = f"The best is {best.folder.name}, {best.score}; higher is better. "
-    said += (
-        "behind: how much worse a run is, with the standard error of this difference, on the same data unit by unit. "
-    )
+    said += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
     if close:
         return said + f"Not clearly worse (by no more than two such errors): {', '.join(close)}."
     return said + "All others are clearly worse (by more than two such errors)."

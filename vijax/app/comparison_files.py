@@ -51,9 +51,7 @@ def figure(found: Comparison) -> Figure:
         (0.0 if i == found.best else np.nan, 0.0) if r.behind is None else r.behind for i, r in enumerate(found.runs)
     ]
     _bars(axes[0], places, scores, 1, "held-out score, with one standard error")
-    _bars(
-        axes[1], places, [(-mean, error) for mean, error in behind], 2, "difference from the best, with two of its own"
-    )
+    _bars(axes[1], places, [(-mean, error) for mean, error in behind], 2, "behind the best, with two standard errors")
     for ax in axes[:2]:
         ax.set_ylabel(_unit(found), fontsize=9)
     axes[1].axhline(0, color=SOFT, linewidth=0.8)

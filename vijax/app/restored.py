@@ -68,7 +68,10 @@ def again(folder: Path, config: Config, moved: str | None = None) -> Data:
     return data
 
 
-_REMEDY = " If they are elsewhere now, say where: --training PATH, or vijax.load(..., training=PATH)."
+_REMEDY = (
+    " Put them back; or say where they are now, as `vijax transform` and `evaluate` take it: --training PATH "
+    "(vijax.load(..., training=PATH))."
+)
 
 
 def _why(config: Config) -> str:

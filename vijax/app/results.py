@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Seen
-from vijax.app.patience import Counter
+from vijax.app.patience import Counter, announced
 from vijax.app.restored import again, at, restore
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import Say, read_run_config
@@ -40,7 +40,10 @@ def said_of(config: Config, seen: Seen, source: object, column: str | None, say:
     if source is not None:
         for note in new.notes:
             say(f"Note: {note}")
-    return transformed(config.listing, seen, new, Counter(say, f"{config.listing.unit}s done", len(new.data)))
+    name = config.listing.source.results
+    told = Counter(say, f"rows of {name}", len(new.data))
+    with announced(say, f"Making {name} ... (the program is compiled first)"):
+        return transformed(config.listing, seen, new, told)
 
 
 def results_path(folder: Path, config: Config) -> Path:

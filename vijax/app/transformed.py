@@ -30,8 +30,8 @@ class Transformed:
     >>> rows = Transformed({"topic": np.array([1]), "share": np.array([[0.25, 0.75]])}, {"id": ["a7"]})
     >>> rows["share"].tolist()
     [[0.25, 0.75]]
-    >>> {name: list(values) for name, values in rows.columns().items()}
-    {'id': ['a7'], 'topic': [1], 'share_0': [0.25], 'share_1': [0.75]}
+    >>> {name: str(values) for name, values in rows.columns().items()}
+    {'id': "['a7']", 'topic': '[1]', 'share_0': '[0.25]', 'share_1': '[0.75]'}
     """
 
     found: Mapping[str, np.ndarray]
