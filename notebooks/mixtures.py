@@ -99,7 +99,7 @@ left.set(xlabel="step", ylabel="ELBO", title="Ten random starts")
 grid = np.linspace(-9, 7, 400)
 q = best.posterior["means"]
 right.hist(y, bins=40, density=True, color="0.85")
-for mean, variance in zip(np.asarray(q.mean()), np.asarray(q.variance), strict=True):
+for mean, variance in zip(np.asarray(q.mean()), np.asarray(q.variance()), strict=True):
     right.axvline(mean, color="k", lw=1)
     right.plot(grid, stats.norm.pdf(grid, mean, np.sqrt(1 + variance)) / K)
 right.set(xlabel="y", title="The best: predictive density of each component")
@@ -115,7 +115,7 @@ figure.tight_layout()
 chains = nuts(model, y, key=jax.random.key(0), num_samples=1000, warmup=500, chains=2)
 draws = np.sort(np.asarray(chains.globals["means"]).reshape(-1, K), axis=1)
 order = np.argsort(np.asarray(q.mean()))
-found = np.asarray(q.mean())[order], np.sqrt(np.asarray(q.variance))[order]
+found = np.asarray(q.mean())[order], np.sqrt(np.asarray(q.variance()))[order]
 
 figure, axes = plt.subplots(1, K, figsize=(10, 3))
 for k, axis in enumerate(axes):

@@ -220,7 +220,7 @@ DIRICHLET = {
 NORMAL = {
     "constructor": Normal.from_mean_variance,
     "reference": lambda mean, variance: sps.norm(mean, np.sqrt(variance)),
-    "moment": (jnp.cos, lambda q: jnp.exp(-q.variance / 2) * jnp.cos(q.mean())),
+    "moment": (jnp.cos, lambda q: jnp.exp(-q.variance() / 2) * jnp.cos(q.mean())),
 }
 MULTIVARIATE_NORMAL = {
     "constructor": MultivariateNormal.from_mean_cov,

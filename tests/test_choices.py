@@ -40,7 +40,7 @@ ADAM = optax.adam(optax.cosine_decay_schedule(0.1, 1500), b2=0.9)  # the first g
 
 
 def numbers(q):
-    return np.array([q["mean"].mean(), q["mean"].variance, q["precision"].shape, q["precision"].rate], float)
+    return np.array([q["mean"].mean(), q["mean"].variance(), q["precision"].shape, q["precision"].rate], float)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_a_mode_beside_a_distribution():
         optimize.minimize_scalar(negative_bound, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x
     )
     np.testing.assert_allclose(fit.estimates["precision"].mean(), best, rtol=1e-4)
-    assert fit.estimates["mean"].variance > 0
+    assert fit.estimates["mean"].variance() > 0
 
 
 def test_structured_svi_with_points(optimum):

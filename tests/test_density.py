@@ -140,7 +140,7 @@ def test_mean_field_finds_the_conditional_variances_of_a_normal_target():
         step_size=vi.step_size.constant(0.5),
     )
     fit = vi.fit(alg, num_steps=60, key=KEY)
-    np.testing.assert_allclose(fit.posterior["free"].variance, 1 / np.diag(A), rtol=1e-3)
+    np.testing.assert_allclose(fit.posterior["free"].variance(), 1 / np.diag(A), rtol=1e-3)
     np.testing.assert_allclose(fit.posterior["free"].mean(), M, atol=2e-3)
 
 
@@ -184,7 +184,7 @@ def test_advi_and_bbvi_find_a_gamma_posterior():
     for alg in (vi.advi(model, num_samples=16), vi.bbvi(model, num_samples=128)):
         q = vi.fit(alg, num_steps=1500, key=KEY).posterior["free"]
         assert float(q.mean()[0]) == pytest.approx(best[0], abs=0.06)
-        assert 0.5 * float(jnp.log(q.variance[0])) == pytest.approx(best[1], abs=0.06)
+        assert 0.5 * float(jnp.log(q.variance()[0])) == pytest.approx(best[1], abs=0.06)
 
 
 def test_restarts_checkpoints_and_going_on_serve_densities(tmp_path):

@@ -9,7 +9,7 @@ import vijax as vi
 from tests.programs import compiled
 from vijax.families import Dirichlet
 from vijax.families.by_word import DirichletByWord
-from vijax.lazy import renumbered
+from vijax.lazy import of_all_words, renumbered, stored
 from vijax.loader import as_loader
 
 KEY = jax.random.key(1)
@@ -200,3 +200,38 @@ def test_batches_that_do_not_say_their_words_are_refused():
     alg = vi.svi(lda(), lazy=True)
     with pytest.raises(ValueError, match=r"batch: expected its own words.*vijax\.lazy\.renumbered"):
         alg.step(KEY, alg.init(KEY), next(iter(vi.data.minibatches(CORPUS, 5, 0))))
+
+
+def test_a_state_or_batch_of_the_other_kind_is_refused():
+    """The ids of a renumbered batch would be read as those of other words."""
+    dense, lazy = vi.svi(lda()), vi.svi(lda(), lazy=True)
+    batch = next(iter(vi.data.minibatches(CORPUS, 5, 0)))
+    own = renumbered(batch, V)
+    with pytest.raises(ValueError, match=r"batch: expected word ids that count all words.*of_all_words"):
+        dense.step(KEY, dense.init(KEY), own)
+    with pytest.raises(ValueError, match=r"state: expected one of a lazy algorithm.*vijax\.lazy\.stored"):
+        lazy.step(KEY, dense.init(KEY), own)
+    with pytest.raises(ValueError, match=r"state: expected one of an algorithm without lazy.*by_word\.dense"):
+        dense.step(KEY, lazy.init(KEY), batch)
+    begun = dense.init(KEY)
+    converted = begun._replace(posterior=stored(lazy.spec, begun.hyper, begun.posterior))
+    after = lazy.step(KEY, converted, own)[0].posterior["topics"].concentration
+    plain = dense.step(KEY, begun, of_all_words(own))[0].posterior["topics"].concentration
+    np.testing.assert_allclose(after, plain, rtol=2e-5)
+
+
+def test_the_penalty_is_of_the_last_pass():
+    """By default: once a pass over the data, but not so often that it would cost more than the steps."""
+    batch = renumbered(next(iter(vi.data.minibatches(CORPUS, 5, 0))), V)
+    rows, words = sum(len(d.weights) for d in batch.data), len(batch.words)
+    assert words == 32
+    after = [steps_between(batch._replace(num_groups=np.float32(n * rows))) for n in (2, 30, 1000)]
+    assert after == [8, 30, 38]  # 4 V / W, a pass, 20 V / W
+
+
+def steps_between(batch):
+    """After how many steps the penalty changes."""
+    alg = vi.svi(lda(), lazy=True)
+    body = lambda state, key: ((new := alg.step(key, state, batch)[0]), new.penalty)
+    _, penalties = jax.lax.scan(body, alg.init(KEY), jax.random.split(KEY, 100))
+    return 1 + int(np.flatnonzero(np.diff(penalties))[0])

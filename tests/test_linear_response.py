@@ -100,7 +100,7 @@ def test_a_split_regression_has_its_exact_covariance_again():
     exact = np.linalg.inv(x.T @ x + np.eye(2) / 4)
     found = vi.linear_response(fit, (x, y))
     np.testing.assert_allclose(found.matrix, exact, rtol=1e-4)
-    assert float(fit.posterior["a"].variance) < 0.3 * exact[0, 0]
+    assert float(fit.posterior["a"].variance()) < 0.3 * exact[0, 0]
     assert found.names == ["a", "b"]
     statistics = vi.linear_response(fit, (x, y), of=lambda q: q.expected_stats())
     value = [i for i, name in enumerate(statistics.names) if name.endswith("value")]

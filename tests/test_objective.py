@@ -110,7 +110,7 @@ def test_a_wider_q_is_found_by_advi():
         for objective in (None, importance_weighted()):
             alg = vi.advi(model, guide=guide, num_samples=16, objective=objective)
             fit = vi.fit(alg, num_steps=1500, key=jax.random.key(0))
-            sds.append(float(np.ravel(fit.posterior["free"].variance)[0]) ** 0.5)
+            sds.append(float(np.ravel(fit.posterior["free"].variance())[0]) ** 0.5)
         assert sds[1] > 1.15 * sds[0]
 
 
@@ -181,7 +181,7 @@ def test_a_structured_autoencoder_nears_the_log_density_of_its_rows():
     joint = np.asarray(jax.vmap(inside)(jnp.asarray(u))) + fits + 2 * np.log(side[1] - side[0])
     exact = np.log(np.exp(joint - joint.max(1, keepdims=True)).sum(1)) + joint.max(1)
     q = fit.locals(x, key=jax.random.key(0))["u"]
-    density = norm.logpdf(u, np.asarray(q.mean())[:, None], np.sqrt(q.variance)[:, None]).sum(-1)
+    density = norm.logpdf(u, np.asarray(q.mean())[:, None], np.sqrt(q.variance())[:, None]).sum(-1)
     second = np.log(np.exp(2 * joint - density - 2 * np.log(side[1] - side[0]) - 2 * exact[:, None]).sum(1))
     error = np.sqrt(np.expm1(second) / DRAWS)
     tight = model.bound(fit, x, key=jax.random.key(0), num_samples=DRAWS)

@@ -60,7 +60,7 @@ def test_a_density_with_data_has_lp_where_they_are_given():
     exact = stats.norm.logpdf(x).sum(-1) + stats.norm.logpdf(Y, drawn["m"][..., None]).sum(-1)
     np.testing.assert_allclose(said["lp"], exact, rtol=1e-4)
     q = fit.posterior["free"]
-    exact = stats.norm.logpdf(x, np.asarray(q.mean()), np.sqrt(np.asarray(q.variance))).sum(-1)
+    exact = stats.norm.logpdf(x, np.asarray(q.mean()), np.sqrt(np.asarray(q.variance()))).sum(-1)
     np.testing.assert_allclose(said["lq"], exact, rtol=1e-3, atol=1e-3)
 
 

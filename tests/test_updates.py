@@ -143,7 +143,7 @@ def test_a_trust_region_halves_each_member_by_itself():
     assert expected[0][0] == 0.1
     at = lambda m, v: vi.Normal.from_mean_variance(jnp.asarray(m), jnp.asarray(v))
     new, _ = vi.update.within(0.1).propose(at(mean, variance), at(goal, wide), 1.0, ())
-    np.testing.assert_allclose(np.stack([new.mean(), new.variance], 1), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.stack([new.mean(), new.variance()], 1), expected, rtol=1e-5)
 
 
 # --- sites ------------------------------------------------------------------------------------------------------

@@ -117,8 +117,9 @@ def compose(
       hyper_optimizer: the optax optimiser of those steps, which sees a dict of them by name, so that
         `optax.multi_transform` can tell them apart; None is Adam at rate 0.01.
       penalty_every: evaluate the penalty of the reported objective every so many steps: no step needs it, and for a
-        large posterior it costs as much as drawing from it. None is every step; of a lazy algorithm, as seldom as keeps
-        its cost to a twentieth of that of the steps. Every step where hyperparameters are learnt, unless it is lazy.
+        large posterior it costs as much as drawing from it. None is every step; of a lazy algorithm about once a pass
+        over the data, which `vijax.lazy` bounds by its cost. Every step where hyperparameters are learnt, unless it is
+        lazy.
       num_groups: N, needed only to hand `step` bare data that are part of a larger set.
       full_data: bare data given to `step` are the whole set.
       sequential: update the model's blocks of globals one after the other, each at the others' latest values, as
@@ -270,6 +271,7 @@ class _Step(_OfChoices):
         check_state(key, state, State)
         spec = self.spec
         batch = self._batch(batch)
+        by_words.check_seen(spec, state, batch)
         if not spec.lazy:
             return self._taken(key, state, batch)
         penalty, whole = by_words.penalty(spec, state, batch)

@@ -17,7 +17,7 @@
 
 Each takes the keyword arguments of `compose`; `estimand`, `estimator` and `update` given for some globals by name leave
 the row's own to the others. The stochastic ones, whose reported ELBO is an estimate anyway, evaluate its KL term at
-every tenth step.
+every tenth step; with `lazy=True` about once a pass.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Two kinds of programs. *Steps* run many times: optimisation level 1, without fusion emitters, compiles in half the time
 and a fifth of the memory, and runs as fast. *Quick* programs run once: level 0, and all in one piece, for XLA's cutting
 of a program into up to 32 for as many threads costs a tenth to a third of their compilation. What runs once on data of
-any size is quick where it is little work. An accelerator, whose compiler knows
-other trades, gets no options; neither does a compiler an option that it does not know. What the user set in XLA_FLAGS
-stands.
+any size is quick where it is little work. An accelerator, whose compiler knows other trades, gets no options; neither
+does a compiler an option that it does not know. What the user set in XLA_FLAGS stands.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def advi(
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
     >>> fit = vi.fit(advi(model, num_samples=16), num_steps=1000, key=jax.random.key(0))
-    >>> print(fit.posterior["free"].mean().round(0), fit.posterior["free"].variance.round(0))
+    >>> print(fit.posterior["free"].mean().round(0), fit.posterior["free"].variance().round(0))
     [3. 3.] [1. 1.]
     """
     guide = guides.triangular() if guide == guides.full_rank() else guide

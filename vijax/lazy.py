@@ -33,9 +33,9 @@ from vijax.state import Info, Result, State
 from vijax.step_size import backtracking, by_share
 from vijax.update import kl
 
-PENALTY_SHARE = 20
-"""The penalty is of all K x V numbers. It is evaluated so seldom that it costs at most about one such part of the
-steps."""
+PENALTY_SHARES = 4, 20
+"""The penalty is of all K x V numbers, of which a step sees W / V. It is evaluated about once a pass over the data, at
+steps no less than 4 V / W and no more than 20 V / W apart: so it adds a quarter to the numbers of a step, or less."""
 
 
 def stored(spec: Spec, hyper: Hyper, posterior: Product) -> Product:
@@ -113,7 +113,7 @@ def put_back(spec: Spec, whole: State, new: State, info: Info, seen: Seen) -> St
 def penalty(spec: Spec, state: State, batch: Minibatch) -> tuple[Float[Array, ""], State]:
     """What the objective subtracts, as of when it was last evaluated; and the state, with totals that are then summed
     anew, so that rounding errors do not add up."""
-    every = spec.penalty_every or _cadence(spec, state, batch)
+    every = spec.penalty_every or _cadence(state, batch, list(tables(spec)))
     names = list(tables(spec))
 
     def anew() -> tuple[Array, list[Array]]:
@@ -132,15 +132,36 @@ def _with_totals(q: Any, totals: Array) -> DirichletByWord:
     return DirichletByWord(q.entries, q.scale, q.base, totals)
 
 
-def _cadence(spec: Spec, state: State, batch: Minibatch) -> int:
-    """In steps: a matter of shapes."""
-    num_words = max(len(state.posterior[name].entries) for name in tables(spec))  # type: ignore[attr-defined]
-    return -(-PENALTY_SHARE * num_words // _words(batch).size)
+def _cadence(state: State, batch: Minibatch, names: list[str]) -> Int[Array, ""]:
+    """In steps."""
+    num_words = max(len(state.posterior[name].entries) for name in names)  # type: ignore[attr-defined]
+    least, most = (-(-share * num_words // _words(batch).size) for share in PENALTY_SHARES)
+    size = sum(docs.weights.size for docs in batch.data)
+    num_groups = size if batch.num_groups is None else jnp.nan_to_num(batch.num_groups, nan=size)
+    return jnp.clip(jnp.asarray(num_groups) / size, least, most).astype(int)
 
 
 def tables(spec: Spec) -> dict[str, str]:
     """The globals by word, and the hyperparameter of each."""
     return {} if spec.model.documents is None else dict(spec.model.documents.by_word)
+
+
+def check_seen(spec: Spec, state: State, batch: Minibatch) -> None:
+    """ValueError where state or batch are of a lazy algorithm and this one is not, or the other way round."""
+    for name in tables(spec):
+        kept = isinstance(state.posterior[name], DirichletByWord)
+        got = f"{type(state.posterior[name]).__name__} of {name!r}"
+        if spec.lazy:
+            how = "vijax.lazy.stored(alg.spec, state.hyper, state.posterior)"
+            remedy = f"Begin by alg.init, or convert it: state._replace(posterior={how})."
+            require(kept, "state", "one of a lazy algorithm, whose topics are a DirichletByWord", got, remedy)
+        else:
+            remedy = "Convert it: state._replace(posterior=vijax.families.by_word.dense(state.posterior))."
+            require(not kept, "state", "one of an algorithm without lazy=True", got, remedy)
+    if not spec.lazy:
+        remedy = "Give the batch as it was before vijax.lazy.renumbered, or take vijax.lazy.of_all_words(batch)."
+        got = "ids that count the batch's own words (Minibatch.words)"
+        require(batch.words is None, "batch", "word ids that count all words, as lazy is not set", got, remedy)
 
 
 def _words(batch: Minibatch) -> Array:

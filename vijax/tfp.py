@@ -145,7 +145,7 @@ _TABLE: tuple[Row, ...] = (
     (
         Normal,
         tfd.Normal,
-        lambda q: tfd.Normal(loc=q.mean(), scale=jnp.sqrt(q.variance)),
+        lambda q: tfd.Normal(loc=q.mean(), scale=jnp.sqrt(q.variance())),
         lambda d: Normal.from_mean_variance(d.mean(), d.variance()),
     ),
     (

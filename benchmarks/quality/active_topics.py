@@ -12,9 +12,9 @@ import time
 
 import jax
 import numpy as np
+from schedules import corpora
 
 import vijax as vi
-from benchmarks.quality.batch_sizes import corpora
 
 
 def main() -> None:

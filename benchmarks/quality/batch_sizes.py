@@ -9,24 +9,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 import jax
-import numpy as np
+from schedules import corpora
 
 import vijax as vi
-from vijax import data
 
 ROWS = {"svi": (vi.svi, vi.estep.mean_field(), 0.01), "ssvi_a": (vi.ssvi_a, vi.estep.cvb0(), 0.1)}
-
-
-def corpora(name: str, limit: int) -> tuple[Any, Any]:
-    """Training documents and a held-out tenth, over the words of the former."""
-    corpus = data.load_bag_of_words(name)
-    rows = np.random.default_rng(0).permutation(corpus.num_documents)[:limit]
-    train, test = corpus[rows].split(held_out=0.1, seed=0)
-    seen = np.flatnonzero(train.word_counts())
-    return data.select_words(train, seen), data.select_words(test, seen)
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def correlated(out: Path) -> None:
     fit = vi.fit(vi.cavi(model), jnp.zeros(1), num_steps=200, key=jax.random.key(0))
     q = fit.posterior
     mean, variance = (
-        np.array([float(f(q[name])) for name in "ab"]) for f in (lambda q: q.mean(), lambda q: q.variance)
+        np.array([float(f(q[name])) for name in "ab"]) for f in (lambda q: q.mean(), lambda q: q.variance())
     )
     say(
         figure=1, mean=mean.round(6).tolist(), variance=variance.round(6).tolist(),

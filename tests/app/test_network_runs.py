@@ -147,7 +147,7 @@ def test_the_score_is_the_bound_of_the_held_out_rows(bits):
     mean, log_sd = np.split(net(hyper["encoder"], x), 2, axis=1)
     q = seen.fit.locals(x, key=jax.random.key(0))["z"]
     np.testing.assert_allclose(q.mean(), mean, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(q.variance, np.exp(2 * log_sd), rtol=1e-4)
+    np.testing.assert_allclose(q.variance(), np.exp(2 * log_sd), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -105,22 +105,16 @@ def test_a_run_that_died_while_saving_ends_as_if_it_had_not(config, unbroken, su
     assert not list((out / "checkpoints").glob(".*"))
 
 
-def test_locals_that_are_remembered_go_on_too(config, tmp_path):
-    """Warm starts: the checkpoint holds the locals of every document."""
+@pytest.mark.parametrize(
+    "more",
+    [["algorithm.name=svi", "algorithm.warm_starts=true"], ["algorithm.name=ssvi_a", "algorithm.lazy=true"]],
+    ids=["warm starts", "lazy"],
+)
+def test_what_some_choices_keep_goes_on_too(config, tmp_path, more):
+    """The checkpoint holds the locals of every document, or the topics word by word; the posterior that is written is
+    the plain one."""
     for name, epochs in (("whole", 6), ("half", 3)):
-        warm = ["--set", "algorithm.name=svi", "algorithm.warm_starts=true", f"num_epochs={epochs}"]
-        assert main(["fit", str(config), "--out", str(tmp_path / name), *warm]) == 0
-    path = tmp_path / "half" / "config.toml"
-    path.write_text(path.read_text().replace("num_epochs = 3", "num_epochs = 6"))
-    assert main(["resume", str(tmp_path / "half")]) == 0
-    assert left(tmp_path / "half")[0] == left(tmp_path / "whole")[0]
-
-
-def test_lazy_steps_go_on_too(config, tmp_path):
-    """The posterior that is written is the plain one."""
-    for name, epochs in (("whole", 6), ("half", 3)):
-        lazy = ["--set", "algorithm.name=ssvi_a", "algorithm.lazy=true", f"num_epochs={epochs}"]
-        assert main(["fit", str(config), "--out", str(tmp_path / name), *lazy]) == 0
+        assert main(["fit", str(config), "--out", str(tmp_path / name), "--set", *more, f"num_epochs={epochs}"]) == 0
     path = tmp_path / "half" / "config.toml"
     path.write_text(path.read_text().replace("num_epochs = 3", "num_epochs = 6"))
     assert main(["resume", str(tmp_path / "half")]) == 0

@@ -27,7 +27,7 @@ def test_density_entropy_and_variance():
     q = made(1)
     exact = stats.multivariate_normal(np.asarray(q.center, np.float64), cov_of(q))
     x = RNG.normal(size=(7, 5))
-    found = jax.jit(lambda q, x: (q.log_prob(x), q.log_prob(x[0]), q.entropy(), q.variance))(q, x.astype(np.float32))
+    found = jax.jit(lambda q, x: (q.log_prob(x), q.log_prob(x[0]), q.entropy(), q.variance()))(q, x.astype(np.float32))
     np.testing.assert_allclose(found[0], exact.logpdf(x), rtol=1e-4, atol=1e-4)
     assert float(found[1]) == pytest.approx(exact.logpdf(x[0]), rel=1e-4)
     assert float(found[2]) == pytest.approx(exact.entropy(), rel=1e-5)

@@ -32,9 +32,9 @@ def test_v_far_from_the_origin() -> None:
     ours = v_product(eta)
     with jax.enable_x64(True):
         exact = jax.tree.map(lambda x: x.astype(jnp.float64), q)
-        x, mean, variance = (jnp.asarray(a, jnp.float64) for a in (t.value, exact.mean(), exact.variance))
+        x, mean, variance = (jnp.asarray(a, jnp.float64) for a in (t.value, exact.mean(), exact.variance()))
         noise = (x - mean) / jnp.sqrt(variance)
-        draw = lambda q: q.stats(q.mean() + jnp.sqrt(q.variance) * noise)
+        draw = lambda q: q.stats(q.mean() + jnp.sqrt(q.variance()) * noise)
         eta64 = jax.tree.map(lambda a: a.astype(jnp.float64), eta)
         generic = exact.fisher_solve(exact.as_stats(jax.vjp(draw, exact)[1](eta64)[0]))
     np.testing.assert_allclose(ours.negative_half_precision, generic.negative_half_precision, rtol=2e-4)

@@ -182,7 +182,7 @@ def test_one_step_is_the_update_of_the_review():
     logits = special.digamma(1.0) - special.digamma(2.0) + y[:, None] * mean - 0.5 * square
     phi = special.softmax(logits, axis=1)
     variance = 1 / (1 / 10.0 + phi.sum(0))
-    np.testing.assert_allclose(state.posterior["mu"].variance, variance, rtol=1e-5)
+    np.testing.assert_allclose(state.posterior["mu"].variance(), variance, rtol=1e-5)
     np.testing.assert_allclose(
         state.posterior["mu"].mean(), variance * (np.array([-1.0, 1.0]) / 10.0 + phi.T @ y), rtol=1e-5
     )
@@ -199,7 +199,7 @@ def test_blocks_that_conflict_are_updated_one_after_the_other():
     mean = variance * tau * y.sum()
     rate = 3.0 + 0.5 * np.sum((y - mean) ** 2 + variance)
     np.testing.assert_allclose(
-        [state.posterior["mu"].mean(), state.posterior["mu"].variance], [mean, variance], rtol=1e-5
+        [state.posterior["mu"].mean(), state.posterior["mu"].variance()], [mean, variance], rtol=1e-5
     )
     np.testing.assert_allclose([state.posterior["tau"].shape, state.posterior["tau"].rate], [4.0, rate], rtol=1e-5)
     log_tau = special.digamma(2.0) - np.log(3.0)

@@ -147,7 +147,7 @@ def test_sizes_may_differ_where_the_energy_takes_them():
     """Sequences of any length; but not vectors of other lengths than a parameter's."""
     sums = make(lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * y.size * s["m"].square, np.zeros(2))
     q = vi.fit(vi.cavi(sums), np.ones((3, 5)), num_steps=1, key=KEY).posterior["m"]
-    np.testing.assert_allclose([q.mean(), q.variance], [15 / 16, 1 / 16], rtol=1e-6)
+    np.testing.assert_allclose([q.mean(), q.variance()], [15 / 16, 1 / 16], rtol=1e-6)
     three = {"m": vi.Normal.from_mean_variance(jnp.zeros(3), 1.0)}
     dot = make(lambda s, y: y @ s["m"].value - 0.5 * jnp.sum(s["m"].square), np.zeros(3), three)
     with pytest.raises(

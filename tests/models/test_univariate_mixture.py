@@ -43,7 +43,7 @@ def fitted(steps=25):
         alg = vi.cavi(model(vi.init.random_responsibilities()))
         start = jax.jit(alg.init)(jax.random.key(0), Y[:, None])
         fit = vi.fit(alg, Y[:, None], state=start, num_steps=steps, key=jax.random.key(0))
-        moments = lambda q: (np.asarray(q.mean())[:, 0], np.asarray(q.variance)[:, 0])
+        moments = lambda q: (np.asarray(q.mean())[:, 0], np.asarray(q.variance())[:, 0])
         return moments(start.posterior["components"]), moments(fit.posterior["components"]), fit
 
 

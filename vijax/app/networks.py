@@ -19,6 +19,7 @@ from vijax.app import views
 from vijax.app.blocks import Block, Images, Scatter, Table
 from vijax.app.listing import Data, Seen
 from vijax.app.options import Chooser, Option, chosen
+from vijax.app.scores import RowScore
 from vijax.app.tables import TABLES, values
 from vijax.app.typed_toml import POSITIVE, Check, ConfigError, Entry, at_least, section, setting
 from vijax.data.table import Table as Rows
@@ -247,6 +248,14 @@ def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
+def score(seen: Seen) -> RowScore:
+    """A bound on log p of each held-out row, nearly that itself."""
+    model: Any = seen.fit.alg.spec.model
+    draws = seen.settings.test_draws
+    bound = model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
+    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
+
+
 def size_table(seen: Seen) -> Table:
     """The networks by their layers, and the noise where it is learnt."""
     settings, num_columns = seen.settings, len(seen.data.names)

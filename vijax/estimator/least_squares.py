@@ -58,9 +58,9 @@ class least_squares(Estimator):
         draws, scores = said
         mean = q.mean()
         if isinstance(q, Normal):
-            sd = jnp.sqrt(q.variance)
+            sd = jnp.sqrt(q.variance())
             slope, curvature = regression((draws - mean) / sd, scores * sd, diagonal=True)
-            precision = curvature / q.variance
+            precision = curvature / q.variance()
             return q.with_naturals([precision * mean + slope / sd, -0.5 * precision])
         root = jnp.linalg.cholesky(q.precision)  # P = R R', L = R^-T
         noise = matvec(transpose(root), draws - mean)

@@ -38,7 +38,7 @@ class weighted(Estimator):
     >>> model, sds = vi.density({"x": vi.free()}, humps), {}
     >>> for name, estimator in (("elbo", vi.estimator.reparameterised(16)), ("weighted", weighted(16))):
     ...     fit = vi.fit(vi.advi(model, estimator=estimator), num_steps=2000, key=jax.random.key(0))
-    ...     sds[name] = float(fit.posterior["free"].variance[0]) ** 0.5
+    ...     sds[name] = float(fit.posterior["free"].variance()[0]) ** 0.5
     >>> sds["weighted"] > 1.2 * sds["elbo"]  # it covers both modes
     True
     """

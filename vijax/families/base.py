@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.checks import require_numbers
+from vijax.families.laws import Interval, ends_of, over_laws
 from vijax.tree import register
 
 F = TypeVar("F", bound="Family")
@@ -111,6 +112,54 @@ class Family(abc.ABC):
 
         Raises:
           NotImplementedError: the family has no such member, because log h is not linear in its statistics."""
+
+    # --- what a person reports --------------------------------------------------------------------------------
+    def marginal_laws(self) -> Any:
+        """The law of each number of x alone, in the structure of `mean()`: `vijax.families.laws.Law`.
+
+        Raises:
+          NotImplementedError: the laws have no closed form."""
+        raise NotImplementedError(
+            f"{type(self).__name__}: the law of each number of x alone has no closed form. Draw from it, as in "
+            "np.quantile(q.sample(key, (1000,)), [0.025, 0.975], axis=0)."
+        )
+
+    def variance(self) -> Any:
+        """Var_q[x] of each number of x, in the structure of `mean()`."""
+        return over_laws(lambda law: law.variance(), self.marginal_laws())
+
+    def std(self) -> Any:
+        """Standard deviations of each number of x."""
+        return jax.tree.map(jnp.sqrt, self.variance())
+
+    def cdf(self, x: Any) -> Any:
+        """P(X <= x) of each number of x alone; `x` in the structure of `mean()`. Not differentiable."""
+        return over_laws(lambda law, x: law.cdf(x), self.marginal_laws(), x)
+
+    def quantile(self, p: Any) -> Any:
+        """The quantiles of each number of x alone; the axes of `p` lead. Not differentiable.
+
+        Raises:
+          ValueError: a probability that is not strictly between 0 and 1.
+          NotImplementedError: see `marginal_laws`.
+
+        >>> from vijax.families import Gamma
+        >>> print(*(f"{x:.3f}" for x in Gamma.from_shape_rate(2.0, 1.0).quantile([0.05, 0.5, 0.95])))
+        0.355 1.678 4.744
+        """
+        return over_laws(lambda law: law.quantile(p), self.marginal_laws())
+
+    def interval(self, mass: Any = 0.95) -> Interval:
+        """The central interval of each number of x alone that holds `mass` of its probability: `low` and `high`, each
+        in the structure of `mean()`. Raises as `quantile` does.
+
+        >>> from vijax.families import Normal
+        >>> low, high = Normal.from_mean_variance(1.0, 4.0).interval(0.9)
+        >>> print(f"{low:.2f} {high:.2f}")
+        -2.29 4.29
+        """
+        low, high = ends_of(mass)
+        return Interval(self.quantile(low), self.quantile(high))
 
     # --- what follows from it ---------------------------------------------------------------------------------
     @property

@@ -12,6 +12,7 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero
 from vijax.families.categorical import relative_entropy_terms
 from vijax.families.construction import constructor, on_host
+from vijax.families.univariate import BinomialLaw
 
 
 class BernoulliStats(NamedTuple):
@@ -73,6 +74,10 @@ class Bernoulli(Family):
     def mean(self) -> Float[Array, "*batch"]:
         """P(x = 1)."""
         return self.probs
+
+    def marginal_laws(self) -> BinomialLaw:
+        """Itself."""
+        return BinomialLaw(jnp.ones_like(self.logit), self.probs)
 
     def mode(self) -> Int[Array, "*batch"]:
         """The likelier of 0 and 1; 0 when equally likely."""

@@ -19,6 +19,7 @@ from vijax.families.construction import constructor, on_host
 from vijax.families.densities import log_gamma_kernel, total_log_density
 from vijax.families.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
 from vijax.families.excess import product_difference
+from vijax.families.univariate import BetaLaw
 
 
 class BetaStats(NamedTuple):
@@ -74,6 +75,10 @@ class Beta(Family):
     def mean(self) -> Float[Array, "*batch"]:
         """alpha / (alpha + beta)."""
         return self.alpha / (self.alpha + self.beta)
+
+    def marginal_laws(self) -> BetaLaw:
+        """Itself."""
+        return BetaLaw(self.alpha, self.beta)
 
     def mode(self) -> Float[Array, "*batch"]:
         """max(alpha - 1, 0) / (max(alpha - 1, 0) + max(beta - 1, 0)); 1/2 where neither parameter exceeds 1."""

@@ -199,6 +199,10 @@ class DirichletByWord(Family):
         """lambda / Lambda."""
         return self.dense().mean()
 
+    def marginal_laws(self) -> Any:
+        """Of `dense()`."""
+        return self.dense().marginal_laws()
+
     def mode(self) -> Float[Array, "k v"]:
         """See `Dirichlet.mode`."""
         return self.dense().mode()

@@ -99,6 +99,10 @@ class Categorical(Family):
         """The probabilities: the mean of the one-hot vector."""
         return self.probs
 
+    def variance(self) -> Float[Array, "*batch K"]:
+        """p (1 - p): of the one-hot vector, as the mean is. Classes have no order, and so no quantiles."""
+        return self.probs * (1.0 - self.probs)
+
     def mode(self) -> Int[Array, "*batch"]:
         """The likeliest class; the first of several."""
         return jnp.argmax(self.logits, axis=-1)

@@ -24,6 +24,7 @@ from vijax.families.dirichlet_divergence import dirichlet_divergence, expected_l
 from vijax.families.elasticity import elasticity_minus_one
 from vijax.families.excess import product_difference
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
+from vijax.families.univariate import BetaLaw
 
 
 class DirichletStats(NamedTuple):
@@ -75,6 +76,12 @@ class Dirichlet(Family):
         """c / C."""
         xp, c = on_host(self.concentration)
         return jnp.asarray(c / xp.sum(c, axis=-1, keepdims=True))
+
+    def marginal_laws(self) -> BetaLaw:
+        """Of component v Beta(c_v, C - c_v)."""
+        c = self.concentration
+        before, after = (_sum_of_earlier(x) for x in (c, jnp.flip(c, -1)))
+        return BetaLaw(c, before + jnp.flip(after, -1))  # not C - c_v, which cancels
 
     def mode(self) -> Float[Array, "*batch v"]:
         """max(c - 1, 0), normalised: zero for the components with c_v <= 1, towards which the density does not fall.
@@ -159,6 +166,12 @@ class Dirichlet(Family):
 
 
 # --- shared with Gamma and Beta ---------------------------------------------------------------------------------------
+def _sum_of_earlier(c: Float[Array, "*batch v"]) -> Float[Array, "*batch v"]:
+    """Of each component the sum of those before it."""
+    total = jnp.cumsum(c, axis=-1)
+    return jnp.concatenate([jnp.zeros_like(c[..., :1]), total[..., :-1]], axis=-1)
+
+
 @jax.custom_jvp
 def log_multivariate_beta(concentration: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
     """sum_v log Gamma(c_v) - log Gamma(C), as sum_v [g(c_v) + c_v mu_v] - g(C)."""

@@ -21,6 +21,7 @@ from vijax.families.dirichlet import floored_log, positive_and_finite, scaled_de
 from vijax.families.elasticity import elasticity_minus_one
 from vijax.families.excess import log_excess, product_difference
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
+from vijax.families.univariate import GammaLaw
 
 
 class GammaStats(NamedTuple):
@@ -77,6 +78,10 @@ class Gamma(Family):
     def mean(self) -> Float[Array, "*batch"]:
         """a / b."""
         return self.shape / self.rate
+
+    def marginal_laws(self) -> GammaLaw:
+        """Itself."""
+        return GammaLaw(self.shape, self.rate)
 
     def mode(self) -> Float[Array, "*batch"]:
         """(a - 1) / b, or 0 where a <= 1."""

@@ -15,6 +15,7 @@ from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import floored_log, positive_and_finite
 from vijax.families.excess import log_excess, product_difference
 from vijax.families.gamma import Gamma, GammaStats
+from vijax.families.univariate import InverseGammaLaw
 
 
 class InverseGammaStats(NamedTuple):
@@ -80,6 +81,10 @@ class InverseGamma(Family):
     def mean(self) -> Float[Array, "*batch"]:
         """b / (a - 1), infinite where a <= 1."""
         return jnp.where(self.shape > 1.0, self.scale / jnp.where(self.shape > 1.0, self.shape - 1.0, 1.0), jnp.inf)
+
+    def marginal_laws(self) -> InverseGammaLaw:
+        """Itself."""
+        return InverseGammaLaw(self.shape, self.scale)
 
     def mode(self) -> Float[Array, "*batch"]:
         """b / (a + 1)."""

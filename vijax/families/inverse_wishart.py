@@ -95,6 +95,15 @@ class InverseWishart(Family):
         excess = jnp.maximum(self.degrees - (self.dim + 1), 0.0)[..., None, None]
         return jnp.where(self.scale == 0, 0.0, self.scale / excess)
 
+    def variance(self) -> Float[Array, "*batch D D"]:
+        """((f + 1) s_ij^2 + (f - 1) s_ii s_jj) / (f (f - 1)^2 (f - 3)) with f = degrees - D; infinite for f <= 3."""
+        f, s = (self.degrees - self.dim)[..., None, None], self.scale
+        diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
+        known = f > 3.0
+        g = jnp.where(known, f, 4.0)
+        squares = (g + 1) * s**2 + (g - 1) * diagonal[..., :, None] * diagonal[..., None, :]
+        return jnp.where(known, squares / (g * (g - 1) ** 2 * (g - 3)), jnp.inf)
+
     def mode(self) -> Float[Array, "*batch D D"]:
         """scale / (degrees + D + 1)."""
         return self.scale / (self.degrees + self.dim + 1)[..., None, None]

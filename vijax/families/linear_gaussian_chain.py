@@ -20,6 +20,7 @@ from vijax.checks import require
 from vijax.families import gaussian_chains as chains
 from vijax.families.base import Family, as_float, as_floats, context_field, domain_mask, family, over_batch
 from vijax.families.matrices import matvec, outer, outer_statistic, positive_definite, symmetric, transpose
+from vijax.families.univariate import NormalLaw
 
 Mask = Bool[Array, "*batch T"] | None
 
@@ -121,6 +122,10 @@ class LinearGaussianChain(Family):
     def mean(self) -> Float[Array, "*batch T D"]:
         """E_q[x_t]."""
         return self.expected_stats().value
+
+    def marginal_laws(self) -> NormalLaw:
+        """Normal, of the means and the diagonals of the covariances of each step."""
+        return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch T D"]:
         """The mean."""

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import family
 from vijax.families.by_optimiser import ByOptimiser, Value
+from vijax.families.univariate import NormalLaw
 
 
 @family
@@ -25,7 +26,7 @@ class LowRankNormal(ByOptimiser):
     """N(mean, diag(exp(2 log_sd)) + factor factor'), of a vector.
 
     >>> q = LowRankNormal(jnp.zeros(3), jnp.zeros(3), jnp.array([[1.0], [2.0], [0.0]]))
-    >>> print(q.variance, round(float(q.entropy()), 3))
+    >>> print(q.variance(), round(float(q.entropy()), 3))
     [2. 5. 1.] 5.153
     """
 
@@ -35,10 +36,13 @@ class LowRankNormal(ByOptimiser):
 
     event_ndims: ClassVar = (1, 1, 2)
 
-    @property
     def variance(self) -> Float[Array, " D"]:
         """Of each coordinate."""
         return jnp.exp(2 * self.log_sd) + jnp.sum(self.factor**2, -1)
+
+    def marginal_laws(self) -> NormalLaw:
+        """Normal, of the means and variances."""
+        return NormalLaw(self.mean(), self.std())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
         """mean + s e + U f, e and f standard normal: pathwise differentiable."""

@@ -132,6 +132,10 @@ class MarkovChain(Family):
         """The same as `mean`."""
         return self.mean()
 
+    def variance(self) -> Float[Array, "*batch T K"]:
+        """p (1 - p): of the one-hot states, as the mean is. States have no order, and so no quantiles."""
+        return self.mean() * (1.0 - self.mean())
+
     def mode(self) -> Int[Array, "*batch T"]:
         """The likeliest path (Viterbi)."""
         return self._each(chains.chain_mode)

@@ -16,6 +16,7 @@ from vijax.families.categorical import Categorical, CategoricalStats
 from vijax.families.construction import constructor
 from vijax.families.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.special import log_gamma
+from vijax.families.univariate import BinomialLaw
 
 
 class MultinomialStats(NamedTuple):
@@ -98,6 +99,10 @@ class Multinomial(Family):
     def mean(self) -> Float[Array, "*batch K"]:
         """n p."""
         return self.total * self.probs
+
+    def marginal_laws(self) -> BinomialLaw:
+        """Of each category Binomial(n, p_k)."""
+        return BinomialLaw(jnp.asarray(self.total, self.logits.dtype), self.probs)
 
     def mode(self) -> Int[Array, "*batch K"]:
         """The likeliest counts: draws are handed out one by one to the largest p_k / (x_k + 1) (D'Hondt's method),

@@ -40,6 +40,7 @@ from vijax.families.matrices import (
     symmetric,
     transpose,
 )
+from vijax.families.univariate import NormalLaw
 
 
 class MultivariateNormalStats(NamedTuple):
@@ -134,6 +135,10 @@ class MultivariateNormal(Family):
     def mean(self) -> Float[Array, "*batch D"]:
         """E_q[x]."""
         return self._mean(self._cholesky())
+
+    def marginal_laws(self) -> NormalLaw:
+        """Normal, of the means and the diagonal of the covariance."""
+        return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch D"]:
         """The mean."""

@@ -40,6 +40,7 @@ from vijax.families.matrices import (
     symmetric,
     transpose,
 )
+from vijax.families.univariate import StudentLaw
 
 
 class MultivariateNormalGammaStats(NamedTuple):
@@ -144,6 +145,18 @@ class MultivariateNormalGamma(Family):
     def mean(self) -> CoefficientsPrecision:
         """(m, a / b)."""
         return CoefficientsPrecision(self.location, self.shape / self.rate)
+
+    def coefficients_law(self) -> StudentLaw:
+        """The marginal laws of the numbers of w: Student's, of 2 a degrees of freedom, m and the square root of b / a
+        times the diagonal of L^-1."""
+        scale = jnp.sqrt(
+            jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1) * (self.rate / self.shape)[..., None]
+        )
+        return StudentLaw(jnp.broadcast_to(2.0 * self.shape[..., None], scale.shape), self.location, scale)
+
+    def marginal_laws(self) -> CoefficientsPrecision:
+        """Student's of the coefficients, a gamma of the precision."""
+        return CoefficientsPrecision(self.coefficients_law(), self.precision_law().marginal_laws())  # type: ignore[arg-type]
 
     def mode(self) -> CoefficientsPrecision:
         """(m, (a + D / 2 - 1) / b), with precision 0 where that is negative."""

@@ -14,6 +14,7 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.excess import log_excess
+from vijax.families.univariate import NormalLaw
 
 
 class NormalStats(NamedTuple):
@@ -28,7 +29,7 @@ class Normal(Family):
     """Normal(mean m, variance v), natural parameters (m / v, -1 / (2 v)).
 
     >>> q = Normal.from_mean_variance(3.0, 4.0)
-    >>> print(q.precision_times_mean, q.negative_half_precision, q.mean(), q.variance)
+    >>> print(q.precision_times_mean, q.negative_half_precision, q.mean(), q.variance())
     0.75 -0.125 3.0 4.0
     """
 
@@ -48,10 +49,13 @@ class Normal(Family):
         require(positive_and_finite(variance), "variance", "positive finite numbers", variance)
         return cls(mean / variance, -0.5 / variance)
 
-    @property
     def variance(self) -> Float[Array, "*batch"]:
         """Var_q[x]."""
         return -0.5 / self.negative_half_precision
+
+    def marginal_laws(self) -> NormalLaw:
+        """Itself."""
+        return NormalLaw(self.mean(), self.std())
 
     @property
     def precision(self) -> Float[Array, "*batch"]:
@@ -70,11 +74,11 @@ class Normal(Family):
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch"]:
         """m + sqrt(v) e, e standard normal: pathwise differentiable."""
         noise = jax.random.normal(key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean))
-        return self.mean() + jnp.sqrt(self.variance) * noise
+        return self.mean() + jnp.sqrt(self.variance()) * noise
 
     def mean(self) -> Float[Array, "*batch"]:
         """E_q[x]."""
-        return self.precision_times_mean * self.variance
+        return self.precision_times_mean * self.variance()
 
     def mode(self) -> Float[Array, "*batch"]:
         """The mean."""
@@ -91,7 +95,7 @@ class Normal(Family):
 
     def expected_stats(self) -> NormalStats:
         """(m, m^2 + v)."""
-        return NormalStats(self.mean(), self.mean() ** 2 + self.variance)
+        return NormalStats(self.mean(), self.mean() ** 2 + self.variance())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers."""
@@ -110,8 +114,8 @@ class Normal(Family):
     def fisher_product(self, tangent: Self) -> NormalStats:
         """(dm, 2 m dm + dv), the differential of the mean parameters."""
         dp = -2 * tangent.negative_half_precision
-        dm = self.variance * (tangent.precision_times_mean - dp * self.mean())
-        dv = -dp * self.variance**2
+        dm = self.variance() * (tangent.precision_times_mean - dp * self.mean())
+        dv = -dp * self.variance() ** 2
         return NormalStats(dm, 2 * self.mean() * dm + dv)
 
     def fisher_solve(self, cotangent: NormalStats) -> Self:

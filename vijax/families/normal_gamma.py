@@ -29,6 +29,7 @@ from vijax.families.excess import less_half_product
 from vijax.families.gamma import Gamma, GammaStats
 from vijax.families.held import CENTRE, lost_rate, require_held
 from vijax.families.special import excess_over_log
+from vijax.families.univariate import StudentLaw
 
 
 class NormalGammaStats(NamedTuple):
@@ -121,6 +122,14 @@ class NormalGamma(Family):
     def mean(self) -> MeanPrecision:
         """(m, a / b)."""
         return MeanPrecision(self.location, self.shape / self.rate)
+
+    def mean_law(self) -> StudentLaw:
+        """The marginal law of mu: Student's, of 2 a degrees of freedom, m and sqrt(b / (a kappa))."""
+        return StudentLaw(2.0 * self.shape, self.location, jnp.sqrt(self.rate / (self.shape * self.strength)))
+
+    def marginal_laws(self) -> MeanPrecision:
+        """Student's of the mean, a gamma of the precision."""
+        return MeanPrecision(self.mean_law(), self.precision_law().marginal_laws())  # type: ignore[arg-type]
 
     def mode(self) -> MeanPrecision:
         """(m, (a - 1/2) / b), with precision 0 where a <= 1/2."""

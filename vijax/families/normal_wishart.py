@@ -33,9 +33,10 @@ from vijax.families.construction import constructor, on_host
 from vijax.families.dirichlet import positive_and_finite
 from vijax.families.excess import less_half_product
 from vijax.families.held import CENTRE, lost_spread, require_held
-from vijax.families.matrices import matvec, outer, solve_upper, symmetric, transpose
+from vijax.families.matrices import inverse, matvec, outer, solve_upper, symmetric, transpose
 from vijax.families.normal_gamma import MeanPrecision
 from vijax.families.special import excess_over_log
+from vijax.families.univariate import StudentLaw
 from vijax.families.wishart import BartlettDraw, Wishart, WishartStats, checked_degrees, floored_log_det, gram
 
 
@@ -139,6 +140,18 @@ class NormalWishart(Family):
     def mean(self) -> MeanPrecision:
         """(m, n P^-1)."""
         return MeanPrecision(self.location, self.precision_law().mean())
+
+    def mean_law(self) -> StudentLaw:
+        """The marginal laws of the numbers of mu: Student's, of f = degrees - D + 1 degrees of freedom."""
+        freedom = self.degrees - self.dim + 1.0
+        spread = jnp.diagonal(inverse(jnp.linalg.cholesky(self.scale)), axis1=-2, axis2=-1)
+        scale = jnp.sqrt(spread / (self.strength * freedom)[..., None])
+        return StudentLaw(jnp.broadcast_to(freedom[..., None], scale.shape), self.location, scale)
+
+    def variance(self) -> MeanPrecision:
+        """Of mean and precision. Intervals of the mean are those of `mean_law()`; of a precision matrix only the
+        diagonal has a law in closed form."""
+        return MeanPrecision(self.mean_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MeanPrecision:
         """(m, (n - D / 2) P^-1), with precision 0 where n <= D / 2."""

@@ -13,6 +13,7 @@ from vijax.families.base import Family, as_float, domain_mask, family, finite, p
 from vijax.families.construction import constructor, on_host
 from vijax.families.log_factorial import deviance, is_count, log_factorial_gap, poisson_gap
 from vijax.families.special import expm1_minus_identity, log_gamma
+from vijax.families.univariate import PoissonLaw
 
 
 class PoissonStats(NamedTuple):
@@ -84,6 +85,10 @@ class Poisson(Family):
     def mean(self) -> Float[Array, "*batch"]:
         """The rate."""
         return self.rate
+
+    def marginal_laws(self) -> PoissonLaw:
+        """Itself."""
+        return PoissonLaw(self.rate)
 
     def mode(self) -> Int[Array, "*batch"]:
         """The rate rounded down; a whole rate is as likely as the number below it."""

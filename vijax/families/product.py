@@ -121,6 +121,14 @@ class Product(Family, Mapping[str, Family]):
         """Each factor's mean."""
         return self._map(lambda q: q.mean())
 
+    def marginal_laws(self) -> dict[str, Any]:
+        """Each factor's."""
+        return self._map(lambda q: q.marginal_laws())
+
+    def variance(self) -> dict[str, Any]:
+        """Each factor's."""
+        return self._map(lambda q: q.variance())
+
     def mode(self) -> dict[str, Any]:
         """Each factor's mode."""
         return self._map(lambda q: q.mode())

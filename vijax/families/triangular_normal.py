@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import family
 from vijax.families.by_optimiser import ByOptimiser, Value
+from vijax.families.univariate import NormalLaw
 
 
 @family
@@ -45,10 +46,13 @@ class TriangularNormal(ByOptimiser):
         """Cov_q[x]."""
         return self.factor @ self.factor.T
 
-    @property
     def variance(self) -> Float[Array, " D"]:
         """Of each coordinate."""
         return jnp.sum(self.factor**2, -1)
+
+    def marginal_laws(self) -> NormalLaw:
+        """Normal, of the means and variances."""
+        return NormalLaw(self.mean(), self.std())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
         """mean + L e, e standard normal: pathwise differentiable."""

@@ -19,6 +19,7 @@ from vijax.families.base import Family, as_float, as_floats, domain_mask, family
 from vijax.families.construction import constructor, on_host
 from vijax.families.excess import product_difference, without_rounding_below_zero
 from vijax.families.mills import SWITCH, log_mills, mills_tails
+from vijax.families.univariate import TruncatedNormalLaw
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -91,6 +92,15 @@ class TruncatedNormal(Family):
     def mean(self) -> Float[Array, "*batch"]:
         """E[x] = s T_1(a)."""
         return self.expected_stats().value
+
+    def marginal_laws(self) -> TruncatedNormalLaw:
+        """Itself."""
+        return TruncatedNormalLaw(self.location, jnp.sqrt(self.spread), self.mean(), self.variance())
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """s^2 T_1 (T_2 - T_1)."""
+        t1, t2, _, _ = mills_tails(self._cut())
+        return self.spread * t1 * (t2 - t1)
 
     def mode(self) -> Float[Array, "*batch"]:
         """max(m, 0)."""

@@ -126,6 +126,12 @@ class Wishart(Family):
         """n P^-1 = degrees * scale."""
         return self.degrees[..., None, None] * self.scale
 
+    def variance(self) -> Float[Array, "*batch D D"]:
+        """degrees (s_ij^2 + s_ii s_jj)."""
+        s = self.scale
+        diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
+        return self.degrees[..., None, None] * (s**2 + diagonal[..., :, None] * diagonal[..., None, :])
+
     def mode(self) -> Float[Array, "*batch D D"]:
         """(n - (D + 1) / 2) P^-1, or 0 where n is below (D + 1) / 2."""
         excess = jnp.maximum(self.half_degrees - 0.5 * (self.dim + 1), 0.0)

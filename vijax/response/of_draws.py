@@ -62,7 +62,7 @@ def of_draws(
 
 def _free(q: Normal, frame: Frame | None) -> Float[np.ndarray, " 2D"]:
     """Means and log standard deviations of the free coordinates."""
-    mean, log_sd = np.asarray(q.mean(), np.float64), 0.5 * np.log(np.asarray(q.variance, np.float64))
+    mean, log_sd = np.asarray(q.mean(), np.float64), 0.5 * np.log(np.asarray(q.variance(), np.float64))
     if frame is None:
         return np.concatenate([mean, log_sd])
     shift, scale = np.asarray(frame.shift, np.float64), np.asarray(frame.scale, np.float64)

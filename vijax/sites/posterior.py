@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family, context_field, family
 from vijax.families.matrices import excess_of_triangle, solve
+from vijax.families.univariate import NormalLaw
 from vijax.sites.base import Factor, Prior, Sites, finite
 
 
@@ -138,6 +139,11 @@ class SitePosterior(Family):
     def mean(self) -> Float[Array, " sites"]:
         """m."""
         return self._mean(self.condition())
+
+    def marginal_laws(self) -> NormalLaw:
+        """Normal, of each predictor's mean and variance."""
+        mean, variance = self.marginals()
+        return NormalLaw(mean, jnp.sqrt(variance))
 
     def mode(self) -> Float[Array, " sites"]:
         """m."""

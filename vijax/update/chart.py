@@ -65,7 +65,7 @@ natural = Chart(tree.parameters, lambda phi, like: like.with_naturals(phi))
 """The natural parameters themselves, whose steps may leave the domain and are then retracted."""
 
 CHARTS: dict[type[Family], Chart] = {
-    Normal: Chart(lambda q: (q.mean(), 0.5 * jnp.log(q.variance)), _normal),
+    Normal: Chart(lambda q: (q.mean(), 0.5 * jnp.log(q.variance())), _normal),
     MultivariateNormal: Chart(_triangle, _multivariate_normal),
     Gamma: _signed(1, -1),
     InverseGamma: _signed(-1, -1),

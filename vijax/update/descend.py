@@ -84,7 +84,7 @@ def natural_gradient() -> optax.GradientTransformation:
     >>> for _ in range(30):
     ...     change, state = optimizer.update(jax.grad(lambda q: q.kl(goal))(q), state, q)
     ...     q = optax.apply_updates(q, change)
-    >>> round(float(q.mean()), 4), round(float(q.variance), 4)
+    >>> round(float(q.mean()), 4), round(float(q.variance()), 4)
     (3.0, 0.5)
     """
 

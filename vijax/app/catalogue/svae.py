@@ -17,7 +17,6 @@ from vijax.app.blocks import Block, Table
 from vijax.app.by_row import checked, in_blocks
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
-from vijax.app.scores import RowScore
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
@@ -75,15 +74,6 @@ def potentials(mean: Array, log_precision: Array) -> tuple[Array, Array]:
     """(J m, -J / 2) on the statistics u and u^2."""
     precision = jnp.exp(log_precision + SHARPNESS)
     return precision * mean, -0.5 * precision
-
-
-def score(seen: Seen) -> RowScore:
-    """The bound of each held-out row."""
-    model: Any = seen.fit.alg.spec.model
-    draws = seen.settings.test_draws
-    x = networks.arrange(seen.data.test, seen.settings)
-    bound = model.bound(seen.fit, x, key=seen.key, num_samples=draws)
-    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -144,7 +134,7 @@ LISTING = Listing(
     build,
     describe,
     networks.arrange,
-    score,
+    networks.score,
     target=lambda settings: "real",
     transform=transform,
     predicts="component",

@@ -16,7 +16,6 @@ from vijax.app.blocks import Block, Table
 from vijax.app.by_row import checked, in_blocks
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.networks import AmortisedAlgorithm, NetworksConfig, ObservedConfig
-from vijax.app.scores import RowScore
 from vijax.app.typed_toml import at_least, section, setting
 
 
@@ -44,22 +43,13 @@ def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
     return mean, log_sd
 
 
-def score(seen: Seen) -> RowScore:
-    """A bound on log p of each held-out row, nearly that itself."""
-    model: Any = seen.fit.alg.spec.model
-    draws = seen.settings.test_draws
-    x = networks.arrange(seen.data.test, seen.settings)
-    bound = model.bound(seen.fit, x, key=seen.key, num_samples=draws)
-    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
-
-
 def describe(seen: Seen) -> list[Block]:
     """Networks; which latents are used; rows rebuilt, new ones, and the latents in the plane."""
     model: Any = seen.fit.alg.spec.model
     x, classes = networks.seen_rows(seen)
     q = seen.fit.locals(x, key=seen.key)["z"]
     mean = np.asarray(q.mean(), float)
-    shown = [networks.size_table(seen), _used(mean, np.asarray(q.variance, float)), networks.rebuilt(seen, x)]
+    shown = [networks.size_table(seen), _used(mean, np.asarray(q.variance(), float)), networks.rebuilt(seen, x)]
     if seen.settings.image:
         keys = jax.random.split(seen.key, 2)
         rows = [np.asarray(model.generate(seen.fit, key, networks.NUM_SHOWN)) for key in keys]
@@ -93,7 +83,7 @@ LISTING = Listing(
     build,
     describe,
     networks.arrange,
-    score,
+    networks.score,
     target=lambda settings: "real",
     transform=transform,
 )

@@ -1,0 +1,243 @@
+"""The laws of single numbers that families have as marginals (`vijax.families.laws`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import special
+
+from vijax.families.laws import Law, by_scipy
+from vijax.tree import register
+
+L = TypeVar("L", bound=Law)
+
+
+@dataclass_transform(frozen_default=True)
+def law(cls: type[L]) -> type[L]:
+    """Class decorator: a frozen dataclass whose fields are leaves."""
+    return register(dataclasses.dataclass(frozen=True)(cls))
+
+
+@law
+class NormalLaw(Law):
+    """Normal, of this mean and standard deviation."""
+
+    location: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The location."""
+        return self.location
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """scale^2."""
+        return self.scale**2
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """Phi((x - location) / scale)."""
+        return by_scipy(lambda x, m, s: special.ndtr((x - m) / s), x, self.location, self.scale)
+
+    def _quantile(self, p: Any) -> Array:
+        return by_scipy(lambda p, m, s: m + s * special.ndtri(p), p, self.location, self.scale)
+
+
+@law
+class GammaLaw(Law):
+    """Gamma of this shape a and rate b."""
+
+    shape: Float[Array, "*batch"]
+    rate: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """a / b."""
+        return self.shape / self.rate
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """a / b^2."""
+        return self.shape / self.rate**2
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """The regularised incomplete gamma function at b x."""
+        return by_scipy(lambda x, a, b: special.gammainc(a, np.maximum(b * x, 0)), x, self.shape, self.rate)
+
+    def _quantile(self, p: Any) -> Array:
+        return by_scipy(lambda p, a, b: special.gammaincinv(a, p) / b, p, self.shape, self.rate)
+
+
+@law
+class InverseGammaLaw(Law):
+    """1 / y of a gamma y of this shape a and rate b."""
+
+    shape: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """b / (a - 1), infinite where a <= 1."""
+        return _where_above(self.shape, 1.0, lambda a: self.scale / (a - 1.0))
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """b^2 / ((a - 1)^2 (a - 2)), infinite where a <= 2."""
+        return _where_above(self.shape, 2.0, lambda a: (self.scale / (a - 1.0)) ** 2 / (a - 2.0))
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """The upper incomplete gamma function at b / x."""
+
+        def upper(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            positive = x > 0
+            return np.where(positive, special.gammaincc(a, b / np.where(positive, x, 1)), 0)
+
+        return by_scipy(upper, x, self.shape, self.scale)
+
+    def _quantile(self, p: Any) -> Array:
+        return by_scipy(lambda p, a, b: b / special.gammainccinv(a, p), p, self.shape, self.scale)
+
+
+@law
+class BetaLaw(Law):
+    """Beta of these two shapes."""
+
+    alpha: Float[Array, "*batch"]
+    beta: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """alpha / (alpha + beta)."""
+        return self.alpha / (self.alpha + self.beta)
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """m (1 - m) / (alpha + beta + 1)."""
+        total = self.alpha + self.beta
+        return (self.alpha / total) * (self.beta / total) / (total + 1.0)
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """The regularised incomplete beta function."""
+        return by_scipy(lambda x, a, b: special.betainc(a, b, np.clip(x, 0, 1)), x, self.alpha, self.beta)
+
+    def _quantile(self, p: Any) -> Array:
+        return by_scipy(lambda p, a, b: special.betaincinv(a, b, p), p, self.alpha, self.beta)
+
+
+@law
+class StudentLaw(Law):
+    """Student's t of these degrees of freedom, moved and scaled."""
+
+    degrees: Float[Array, "*batch"]
+    location: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The location; not a number for up to one degree of freedom."""
+        return jnp.where(self.degrees > 1.0, self.location, jnp.nan)
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """scale^2 n / (n - 2), infinite for up to two degrees of freedom."""
+        return _where_above(self.degrees, 2.0, lambda n: self.scale**2 * n / (n - 2.0))
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """Student's function at (x - location) / scale."""
+        standard = lambda x, n, m, s: special.stdtr(n, (x - m) / s)
+        return by_scipy(standard, x, self.degrees, self.location, self.scale)
+
+    def _quantile(self, p: Any) -> Array:
+        standard = lambda p, n, m, s: m + s * special.stdtrit(n, p)
+        return by_scipy(standard, p, self.degrees, self.location, self.scale)
+
+
+@law
+class TruncatedNormalLaw(Law):
+    """A normal of this location and scale given x > 0, whose moments are known."""
+
+    location: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+    mean_value: Float[Array, "*batch"]
+    variance_value: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """As given."""
+        return self.mean_value
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """As given."""
+        return self.variance_value
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """1 - Phi((m - x) / s) / Phi(m / s), in logarithms."""
+        tail = lambda x, m, s: special.log_ndtr((m - np.maximum(x, 0)) / s) - special.log_ndtr(m / s)
+        return by_scipy(lambda *args: -np.expm1(tail(*args)), x, self.location, self.scale)
+
+    def _quantile(self, p: Any) -> Array:
+        """Where log Phi((m - x) / s) is that of m / s and log(1 - p) together."""
+        where = lambda p, m, s: m - s * special.ndtri_exp(special.log_ndtr(m / s) + np.log1p(-p))
+        return by_scipy(where, p, self.location, self.scale)
+
+
+@law
+class PoissonLaw(Law):
+    """Poisson of this rate."""
+
+    rate: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The rate."""
+        return self.rate
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """The rate."""
+        return self.rate
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """The upper incomplete gamma function at the rate."""
+        return by_scipy(_poisson, x, self.rate)
+
+    def _quantile(self, p: Any) -> Array:
+        return by_scipy(lambda p, m: _least_count(special.pdtrik(p, m), lambda k: _poisson(k, m), p), p, self.rate)
+
+
+@law
+class BinomialLaw(Law):
+    """How many of `total` events of this probability occur."""
+
+    total: Float[Array, "*batch"]
+    probs: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """n p."""
+        return self.total * self.probs
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """n p (1 - p)."""
+        return self.mean() * (1.0 - self.probs)
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """By the incomplete beta function."""
+        return by_scipy(_binomial, x, self.total, self.probs)
+
+    def _quantile(self, p: Any) -> Array:
+        least = lambda p, n, q: _least_count(special.bdtrik(p, n, q), lambda k: _binomial(k, n, q), p)
+        return by_scipy(least, p, self.total, self.probs)
+
+
+def _poisson(x: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    return np.where(x >= 0, special.pdtr(np.maximum(np.floor(x), 0), rate), 0)
+
+
+def _binomial(x: np.ndarray, total: np.ndarray, probs: np.ndarray) -> np.ndarray:
+    known = np.clip(np.floor(x), 0, total)
+    return np.where(x >= 0, special.bdtr(known, total, probs), 0)
+
+
+def _least_count(near: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], p: np.ndarray) -> np.ndarray:
+    """The least count with F >= p, `near` being about where F is p."""
+    above = np.ceil(np.maximum(near, 0))
+    below = np.maximum(above - 1, 0)
+    return np.where(cdf(below) >= p, below, above)
+
+
+def _where_above(x: Array, least: float, f: Callable[[Array], Array]) -> Array:
+    """f(x) where x is above, infinite elsewhere."""
+    above = x > least
+    return jnp.where(above, f(jnp.where(above, x, least + 1.0)), jnp.inf)
