@@ -92,6 +92,8 @@ def test_a_configuration_is_fitted(path, corpus, tmp_path, capsys):
     assert "Held-out score" in printed
     assert not re.search(r"\b(nan|inf)\b", (out / "report.html").read_text())
     assert list((out / "figures").glob("*.png"))
+    listing = load_config(path).listing
+    assert (out / f"{listing.source.results}.csv").is_file() == (listing.transform is not None)
 
 
 @pytest.mark.parametrize("name", ["plsa_2", pytest.param("ctm", marks=pytest.mark.slow)])

@@ -123,6 +123,19 @@ def test_images_are_rebuilt_drawn_anew_and_shown(bits, capsys):
     assert re.search(r"nats per row \(12 rows; a bound by 20 importance-weighted draws\)", capsys.readouterr().out)
 
 
+def test_the_latents_of_every_row_are_in_the_folder_and_of_new_rows(bits):
+    lines = (bits / "transformed.csv").read_text().splitlines()
+    config = load_config(bits / "config.toml")
+    data = load_data(config)
+    assert len(lines) == 1 + data.train.num_rows + data.test.num_rows
+    assert lines[0].endswith("latent_0,latent_1,sd_0,sd_1")
+    found = vi.load(bits).transform(data.test.x)
+    seen = restore(bits, config, data)
+    q = seen.fit.locals(networks.arrange(data.test, config.model), key=seen.key)["z"]
+    np.testing.assert_allclose(found["latent"], q.mean(), rtol=1e-5)
+    np.testing.assert_allclose(found["sd"], q.std(), rtol=1e-5)
+
+
 def test_the_score_is_the_bound_of_the_held_out_rows(bits):
     """By hand: encoder and decoder in NumPy, z on a grid of two dimensions: log p(x), which the bound nears."""
     config = load_config(bits / "config.toml")

@@ -151,6 +151,7 @@ def test_a_graph_is_looked_at(tmp_path, monkeypatch):
         (["mixture", "--out", "new.txt"], [".toml", "new.txt"]),
         (["lda"], ["no column holds text"]),
         (["density"], ["a Python file of yours", "vijax fit density"]),
+        (["gap_nmf"], ["pupils.csv does not suit gap_nmf", "expected counts 0, 1, 2", "no configuration is written"]),
     ],
 )
 def test_what_cannot_be_begun_is_an_error(arguments, fragments, table, capsys):
@@ -160,6 +161,7 @@ def test_what_cannot_be_begun_is_an_error(arguments, fragments, table, capsys):
     message = capsys.readouterr().err
     for fragment in fragments:
         assert fragment in message
+    assert not list(Path().glob("pupils_*.toml"))
 
 
 def test_a_table_without_the_target_that_a_model_needs_says_what_there_is(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vijax.app.assemble import load_data
 from vijax.app.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, schema
 from vijax.app.look import Look
 from vijax.app.look_at_documents import look_at_documents
@@ -38,7 +39,24 @@ def write_initial(model: str, data: str, out: Path | None) -> Path:
     if path.suffix != ".toml":
         raise ConfigError(f"--out: expected a name that ends in .toml, got {path}")
     write_text(path, initial_text(model, data))
+    try:
+        _check(path)
+    except ValueError as error:
+        path.unlink()
+        raise ConfigError(f"{data} does not suit {model}, and no configuration is written: {error}") from error
     return path
+
+
+def _check(path: Path) -> None:
+    """Raises ValueError where a fit would refuse the rows; documents have been read as a fit reads them."""
+    config = load_config(path)
+    listing = config.listing
+    if listing.source.section is DocumentData:
+        return
+    data = load_data(config)
+    check = listing.build(config.model, data).check_data
+    if check is not None:
+        check(listing.arrange(data.train, config.model))
 
 
 def initial_text(model: str, data: str) -> str:

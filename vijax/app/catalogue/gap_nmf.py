@@ -66,7 +66,7 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
     def read(y: np.ndarray) -> Found:
         q = seen.fit.locals(y, key=seen.key)["activations"]
-        return {"activation": np.asarray(q.mean()), "sd": np.sqrt(np.asarray(q.shape)) / np.asarray(q.rate)}
+        return {"activation": np.asarray(q.mean()), "sd": np.asarray(q.std())}
 
     return in_blocks(read, checked(seen, values(table)), tell)
 

@@ -121,7 +121,7 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     def read(x: np.ndarray) -> Found:
         local = seen.fit.locals(x, key=seen.key)
         probs, u = np.asarray(local["z"].probs), local["u"]
-        latent = {"latent": np.asarray(u.mean()), "sd": np.sqrt(np.asarray(u.variance))}
+        latent = {"latent": np.asarray(u.mean()), "sd": np.asarray(u.std())}
         return {"component": probs.argmax(axis=1), "probability": probs, **latent}
 
     return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)

@@ -71,7 +71,7 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
     def read(x: np.ndarray) -> Found:
         q = seen.fit.locals(x, key=seen.key)["z"]
-        return {"latent": np.asarray(q.mean()), "sd": np.sqrt(np.asarray(q.variance))}
+        return {"latent": np.asarray(q.mean()), "sd": np.asarray(q.std())}
 
     return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
 
