@@ -1,5 +1,6 @@
 """Autoencoders on the command line: what a run is, its score, its pictures, resuming, wrong settings."""
 
+import dataclasses
 import json
 import re
 
@@ -14,7 +15,6 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app import networks
 from vijax.app.assemble import load_data, make_algorithm
-from vijax.app.catalogue import vae
 from vijax.app.config import load_config
 from vijax.app.pages import read_run
 from vijax.app.restored import restore
@@ -155,7 +155,8 @@ def test_the_score_is_the_bound_of_the_held_out_rows(bits):
     joint = fits - 0.5 * (z**2).sum(1) - np.log(2 * np.pi) + 2 * np.log(side[1] - side[0])
     top = joint.max(1)
     exact = np.log(np.exp(joint - top[:, None]).sum(1)) + top
-    many = vae.score(seen._replace(settings=seen.settings.__class__(**{**vars(seen.settings), "test_draws": 2000})))
+    settings = dataclasses.replace(seen.settings, test_draws=2000)
+    many = networks.score(seen._replace(settings=settings))
     assert many.mean == pytest.approx(exact.mean(), abs=0.02)
     mean, log_sd = np.split(net(hyper["encoder"], x), 2, axis=1)
     q = seen.fit.locals(x, key=jax.random.key(0))["z"]

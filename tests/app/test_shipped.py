@@ -14,10 +14,11 @@ pytest.importorskip("tyro")
 from vijax.app.assemble import load_data
 from vijax.app.catalogue import LISTINGS
 from vijax.app.config import load_config
+from vijax.app.guide import GUIDE
 from vijax.app.initial import initial_text
 from vijax.app.shipped import USUAL, find, shipped
 from vijax.app.typed_toml import ConfigError
-from vijax.cli import GUIDE, main
+from vijax.cli import main
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,8 @@ pytest.importorskip("matplotlib")
 
 import vijax as vi
 from vijax.app import sweep as sweeps
-from vijax.app.comparison import Compared, Comparison, compare, note
+from vijax.app.comparison import Compared, Comparison, compare
+from vijax.app.comparison_table import note
 from vijax.app.run import Outcome
 from vijax.app.scores import RowScore
 from vijax.app.typed_toml import ConfigError

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from vijax.app import blocks
-from vijax.app.comparison import Comparison, table
+from vijax.app.comparison import Comparison
+from vijax.app.comparison_table import table
 from vijax.app.exports import csv_text
 from vijax.files import own_folder, write_atomically, write_text
 from vijax.plots import BLUE, INK, SOFT, Figure, bare, new_figure, plain

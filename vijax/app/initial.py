@@ -9,7 +9,8 @@ from vijax.app.assemble import load_data
 from vijax.app.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, schema
 from vijax.app.look import Look
 from vijax.app.look_at_documents import look_at_documents
-from vijax.app.look_at_tables import look_at_graph, look_at_table
+from vijax.app.look_at_graphs import look_at_graph
+from vijax.app.look_at_tables import look_at_table
 from vijax.app.sections import DocumentData, GraphData, TableData
 from vijax.app.shipped import find
 from vijax.app.toml_source import read_toml

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vijax.app.column_files import as_csv, check_ending
 from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Seen
 from vijax.app.patience import Counter, announced
 from vijax.app.restored import again, at, restore
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import Say, read_run_config
-from vijax.app.transformed import Transformed, check_ending, check_transforms, csv_text, transformed
+from vijax.app.transformed import Transformed, check_transforms, transformed
 
 MOST_ROWS = 100_000
 """Of more documents or rows the file is left out: it would be large, and take long."""
@@ -70,4 +71,4 @@ def transform_run(
         if end_of(folder) is None:
             say(f"Note: {folder} is unfinished; this is as of its last checkpoint")
         found = said_of(at(config, training if source is None else None), seen, source, column, say)
-    return csv_text(found.columns()).rstrip("\n") if out is None else str(found.write(out))
+    return as_csv(found.columns()).rstrip("\n") if out is None else str(found.write(out))
