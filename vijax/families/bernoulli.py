@@ -67,7 +67,7 @@ class Bernoulli(Family):
         """x itself, as a float."""
         return BernoulliStats(jnp.asarray(x).astype(jnp.result_type(self.logit)))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Draws of 0 and 1, int32."""
         return jax.random.bernoulli(key, self.probs, shape + self.batch_shape).astype(jnp.int32)
 

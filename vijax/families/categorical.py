@@ -91,7 +91,7 @@ class Categorical(Family):
         """One-hot vectors of class indices."""
         return CategoricalStats(jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits)))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Class indices."""
         return jax.random.categorical(key, self.logits, shape=shape + self.batch_shape)
 

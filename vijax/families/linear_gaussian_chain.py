@@ -109,7 +109,7 @@ class LinearGaussianChain(Family):
         x = x if self.mask is None else jnp.where(self.mask[..., None], x, 0.0)
         return LinearGaussianChainStats(x, outer_statistic(x, x), outer_statistic(x[..., :-1, :], x[..., 1:, :]))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch T D"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch T D"]:
         """Paths, by backward sampling: pathwise differentiable."""
         batch = len(self.batch_shape)
         noise = jax.random.normal(key, shape + self.linear.shape, self.linear.dtype)

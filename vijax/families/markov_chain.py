@@ -28,7 +28,7 @@ class MarkovChainStats(NamedTuple):
     """t(z): one-hot first state, counts of pairs (summed over time where the transition is shared), one-hot states."""
 
     initial: Float[Array, "*batch K"]
-    transition: Float[Array, "*batch *steps K K"]
+    transition: Float[Array, "*batch_steps K K"]
     unary: Float[Array, "*batch T K"]
 
 
@@ -48,7 +48,7 @@ class MarkovChain(Family):
     """
 
     initial: Float[Array, "*batch K"]
-    transition: Float[Array, "*batch *steps K K"]
+    transition: Float[Array, "*batch_steps K K"]
     unary: Float[Array, "*batch T K"]
     mask: Mask = context_field()
 
@@ -115,7 +115,7 @@ class MarkovChain(Family):
         """One-hot states and pair counts of paths."""
         return MarkovChainStats(*chains.chain_stats(x, self.num_states, self.shared, self.mask, self.initial.dtype))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch T"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch T"]:
         """Paths, by forward filtering and backward sampling."""
         keys = jax.random.split(key, self.batch_shape)
         draw = functools.partial(chains.chain_sample, shape=shape)

@@ -91,7 +91,7 @@ class Multinomial(Family):
         """log n! - sum_k E[log x_k!], where x_k ~ Binomial(n, p_k)."""
         return self.log_normalizer() - self.dot(self.expected_stats()) - self.entropy()
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch K"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch K"]:
         """Counts, int32."""
         counts = jax.random.multinomial(key, self.total, self.probs, shape=shape + self.logits.shape)
         return counts.astype(jnp.int32)

@@ -124,7 +124,7 @@ class MultivariateNormal(Family):
         x = as_float(x)
         return MultivariateNormalStats(x, outer_statistic(x, x))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch D"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D"]:
         """m + L'^-1 e, e standard normal: pathwise differentiable."""
         dtype = jnp.result_type(self.precision_times_mean)
         noise = jax.random.normal(key, (*self.batch_shape, self.dim, math.prod(shape)), dtype)

@@ -71,7 +71,7 @@ class Normal(Family):
         x = as_float(x)
         return NormalStats(x, x**2)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """m + sqrt(v) e, e standard normal: pathwise differentiable."""
         noise = jax.random.normal(key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean))
         return self.mean() + jnp.sqrt(self.variance()) * noise

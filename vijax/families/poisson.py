@@ -78,7 +78,7 @@ class Poisson(Family):
         """-E[log x!]."""
         return -poisson_gap(self.rate) - self.rate * (self.log_rate - 1.0)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape *batch"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Counts, int32."""
         return jax.random.poisson(key, self.rate, shape + self.batch_shape, jnp.int32)
 

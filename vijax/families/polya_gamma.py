@@ -81,7 +81,7 @@ class PolyaGamma(Family):
         """w itself."""
         return PolyaGammaStats(as_float(x))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """Exact draws, pathwise differentiable at a fixed quantile."""
         natural = jnp.broadcast_to(self.negative_half_square, (*shape, *self.batch_shape))
         c = contour.tilt(jax.lax.stop_gradient(natural))

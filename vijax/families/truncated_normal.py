@@ -83,7 +83,7 @@ class TruncatedNormal(Family):
         x = as_float(x)
         return TruncatedNormalStats(x, x**2)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape *batch"]:
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """Draws by the inverse distribution function, pathwise differentiable."""
         u = jax.random.uniform(key, shape + self.batch_shape, self.precision_times_mean.dtype)
         cut = jnp.broadcast_to(self._cut(), u.shape)

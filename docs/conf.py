@@ -1,0 +1,92 @@
+"""How the documentation is built; see `docs/README.md`."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import vijax
+
+project = "vijax"
+author = "the vijax developers"
+version = release = vijax.__version__
+html_title = f"vijax {release}"
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "myst_nb",
+]
+exclude_patterns = ["README.md"]
+templates_path = ["_templates"]
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+# --- pages and notebooks --------------------------------------------------------------------------------------------
+HERE = Path(__file__).parent
+(HERE / "notebooks").mkdir(exist_ok=True)
+for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):  # Sphinx reads nothing from outside of its folder
+    shutil.copyfile(notebook, HERE / "notebooks" / notebook.name)
+
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"  # in build/, so that a notebook runs again only when it has changed
+nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
+nb_execution_timeout = 900
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+# --- the API --------------------------------------------------------------------------------------------------------
+autosummary_generate = True
+autosummary_imported_members = True
+autodoc_typehints = "none"  # signatures name shapes; the text says the rest
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "inherited-members": False, "undoc-members": False}
+add_module_names = False
+default_role = "code"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+
+html_theme = "pydata_sphinx_theme"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": True, "secondary_sidebar_items": ["page-toc"]}
+html_show_sourcelink = False
+html_copy_source = False
+
+_SPECIAL = re.compile(r"([*|]|(?<=\w)_(?=\W|$))")
+
+
+def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings here are plain text with code between backticks; to Sphinx stars, bars and final underscores outside
+    of code would be markup."""
+    del app, name, obj, options
+    if what == "property" and lines:  # else "kappa: how strong" would be read as "type: what it is"
+        lines[0] = lines[0].replace(": ", ", ", 1)
+    if lines[:1] == ["Attributes:"]:  # a docstring that begins with them has lost their indentation
+        lines[1:] = [f"  {line}" for line in lines[1:]]
+    in_example = False
+    for i, line in enumerate(lines):
+        stripped = line.strip()
+        in_example = stripped.startswith((">>>", "...")) or (in_example and stripped != "")
+        if not in_example and not stripped.startswith((":", "..")):
+            parts = line.split("`")
+            parts[::2] = [_SPECIAL.sub(r"\\\1", part) for part in parts[::2]]
+            lines[i] = "`".join(parts)
+
+
+def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
+    """Fields of named tuples are described by the docstring of the class."""
+    del app, what, name, options
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
+def setup(app: Any) -> None:
+    """Sphinx calls this."""
+    app.connect("autodoc-process-docstring", plain, priority=400)
+    app.connect("autodoc-skip-member", skip)
