@@ -59,6 +59,7 @@ from vijax.families import (
 from vijax.fit import Progress, fit
 from vijax.free_algorithms import advi, aevb, bbvi, ngvi
 from vijax.linear_response import linear_response
+from vijax.load import load
 from vijax.model import LocalElbo, Model, model
 from vijax.models.density import density
 from vijax.models.energy import conditional, energy_model
@@ -137,6 +138,7 @@ __all__ = [
     "init",
     "likelihood",
     "linear_response",
+    "load",
     "map",
     "memoized",
     "model",

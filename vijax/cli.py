@@ -1,4 +1,4 @@
-"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `evaluate`, `report`, `settings`, `version`."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `transform`, `evaluate`, `report`, `settings`, ..."""
 
 from __future__ import annotations
 
@@ -8,60 +8,33 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vijax.interrupt import ignore_from_now_on
 from vijax.terminal import printable
 
-GUIDE = """Models fitted by variational inference in JAX: a configuration each, a page of results each.
 
-Start here, with nothing but this package (it learns topics from the documentation of the Python packages beside it, in
-a few minutes, and writes a page to look at):
-
-    vijax fit configs/lda_docstrings.toml
-
-Your own texts: a folder of .txt, or a .jsonl, .csv, .parquet, LDA-C, UCI or matrix file
-
-    vijax fit configs/lda_docstrings.toml --data my_texts/ --out runs/mine --set model.num_topics=30
-    vijax fit configs/lda_docstrings.toml --data news.jsonl --set data.column=body fit.num_epochs=5
-
-Your own numbers: a .csv, .tsv, .parquet, .npy or .npz table; clusters, hidden Markov models, factors, regressions,
-Gaussian processes and others, all of which the folder configs/ shows on data that come with them
-
-    vijax fit configs/gmm_full.toml
-    vijax fit configs/gmm_full.toml --data flowers.csv --set num_components=3 standardise=true
-    vijax fit configs/logistic_regression.toml --data patients.csv --set data.target=ill
-
-Any log density of your own, in a Python file, which is executed
-
-    vijax fit configs/density.toml
-    vijax fit configs/density.toml --data mine.csv --set model.file=mine.py data.target=y
-
-Then
-
-    vijax summary runs/mine                       what was found, in words and numbers
-    vijax topics runs/mine                        the topics, in words
-    vijax evaluate runs/mine --data other.jsonl   how well it predicts other data
-    vijax report runs/mine                        write report.html and figures again
-    vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit
-    vijax settings                                the models, and every setting of the first
-    vijax settings --model hmm                    every setting of another, its default and its meaning
-    vijax version                                 which vijax this is (also: vijax --version)
-
---debug (or VIJAX_DEBUG=1) shows where an error came from. Compiled programs are kept in the user's cache folder
-(VIJAX_CACHE moves it), so that the second run starts in seconds.
-"""
-
-
-def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, set: tuple[str, ...] = ()) -> int:
+def fit(
+    config: Path,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    set: tuple[str, ...] = (),
+    sweep: str | None = None,
+) -> int:
     """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
 
     Args:
-      config: TOML file of settings, such as configs/lda_docstrings.toml; see `vijax settings`.
+      config: TOML file of settings (`vijax init` writes one), or the name of one that comes with vijax (`vijax
+        configs` lists them).
       data: file, folder or URL of the data; in place of data.path.
       out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
+      sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and compares them.
     """
+    if sweep is not None:
+        return _sweep(config, set, data, out, sweep)
     from vijax.app.config import load_config
     from vijax.app.run import start
 
@@ -69,14 +42,37 @@ def fit(config: Path, /, *, data: str | None = None, out: Path | None = None, se
 
 
 def resume(run: Path, /) -> int:
-    """Goes on with a run that was stopped in whatever way, to the result it would have had unbroken.
+    """Goes on with a run that was stopped in whatever way, to the result it would have had unbroken; with a sweep, to
+    what is missing of it.
 
     Args:
       run: its folder.
     """
-    from vijax.app.run import resume
+    from vijax.app.run import resume, say_to_stderr
+    from vijax.app.sweep import is_sweep, resume_sweep
 
+    if is_sweep(run):
+        return _end_of_sweep(run, resume_sweep(run, say_to_stderr))
     return _end(resume(run))
+
+
+def compare(runs: tuple[Path, ...], /, *, out: Path | None = None) -> int:
+    """Compares runs on the held-out data that they share: scores, differences document by document (row by row) with
+    their standard errors, coherence of topics.
+
+    Args:
+      runs: folders of two runs or more, of the same data with the same split.
+      out: folder for comparison.txt, comparison.csv and comparison.png.
+    """
+    from vijax.app.comparison import compare
+    from vijax.app.comparison_files import comparison_text, write_comparison
+    from vijax.app.run import say_to_stderr
+
+    found = compare(runs, say_to_stderr)
+    if out is not None:
+        write_comparison(out, found)
+    print(comparison_text(found))
+    return 0
 
 
 def summary(run: Path, /) -> int:
@@ -91,22 +87,56 @@ def summary(run: Path, /) -> int:
     return 0
 
 
-def topics(run: Path, /, *, num_words: int = 10, num_topics: int | None = None) -> int:
+def topics(
+    run: Path,
+    /,
+    *,
+    num_words: int = 10,
+    num_topics: int | None = None,
+    format: Literal["text", "csv", "json", "md"] = "text",
+) -> int:
     """Prints topics, largest first: number, share of all words, most probable words.
 
     Args:
       run: folder of a run of a topic model, finished or not.
       num_words: words of each.
       num_topics: how many of them; all if not given.
+      format: text to read; or with the probabilities of words csv, json, or md, a table of Markdown.
     """
-    from vijax.app.pages import read_topics
-    from vijax.summary import topics_text
+    from vijax.app.loaded import read
+    from vijax.app.topic_formats import formatted
 
-    print(topics_text(read_topics(run, num_words)[:num_topics], num_words))
+    print(formatted(read(run).topics(num_words)[:num_topics], format, num_words))
     return 0
 
 
-def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0) -> int:
+def transform(
+    run: Path,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    column: str | None = None,
+    training: str | None = None,
+) -> int:
+    """Applies a run to other data, row by row: topic shares of documents; clusters, states or blocks with their
+    probabilities; predictions with intervals; factors with standard deviations. Other columns are carried through.
+
+    Args:
+      run: folder of a run, finished or not.
+      data: the data; all of the run's own, held-out ones too, if not given.
+      out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
+      column: where a table of documents has its text; that of the run if not given.
+      training: where the training data are now, of models that need them, if they are not where they were.
+    """
+    from vijax.app.results import transform_run
+    from vijax.app.run import say_to_stderr
+
+    print(transform_run(run, data, out, column, training, say_to_stderr))
+    return 0
+
+
+def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
     """Scores a run on other data: how well the first half of each document predicts the other half (document
     completion); of other models the log predictive density.
 
@@ -115,11 +145,16 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       data: the data. Words the run has not seen are left out; a table must have the columns that the run's had.
       column: where a table has its text; that of the run if not given.
       seed: of the split in halves and of the draws.
+      training: as of `vijax transform`.
     """
-    from vijax.app.pages import score_other
+    from vijax.app.loaded import read
     from vijax.app.run import say_to_stderr
+    from vijax.app.typed_toml import LARGEST, ConfigError
 
-    print(score_other(run, data, column, seed, say_to_stderr))
+    if not 0 <= seed <= LARGEST:
+        raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
+    told = lambda note: say_to_stderr(f"Note: {note}")
+    print(read(run, training, allow_code=True).score(data, column=column, seed=seed, say=told))
     return 0
 
 
@@ -147,6 +182,29 @@ def settings(*, model: str | None = None) -> int:
     return 0
 
 
+def configs() -> int:
+    """Prints the names of the configurations that come with vijax."""
+    from vijax.app.config import configs_text
+
+    print(configs_text())
+    return 0
+
+
+def init(model: str, /, *, data: str, out: Path | None = None) -> int:
+    """Writes a configuration to edit, after a look at the data.
+
+    Args:
+      model: its name (`vijax settings` lists them), or that of a configuration that comes with vijax.
+      data: file, folder or URL of the data.
+      out: the file to write; named after data and model if not given.
+    """
+    from vijax.app.initial import write_initial
+
+    written = write_initial(model, data, out)
+    print(f"Wrote {written}: look at it, then: vijax fit {written}")
+    return 0
+
+
 def version() -> int:
     """Prints the version of vijax."""
     from vijax import __version__
@@ -158,13 +216,32 @@ def version() -> int:
 COMMANDS: dict[str, Callable[..., int]] = {
     "fit": fit,
     "resume": resume,
+    "compare": compare,
     "summary": summary,
     "topics": topics,
+    "transform": transform,
     "evaluate": evaluate,
     "report": report,
+    "init": init,
+    "configs": configs,
     "settings": settings,
     "version": version,
 }
+
+
+def _sweep(config: Path, overrides: Sequence[str], data: str | None, out: Path | None, setting: str) -> int:
+    from vijax.app.run import say_to_stderr
+    from vijax.app.sweep import sweep
+
+    return _end_of_sweep(*sweep(config, overrides, data, out, setting, say_to_stderr))
+
+
+def _end_of_sweep(folder: Path, found: Any) -> int:
+    from vijax.app.comparison_files import comparison_text
+
+    print(comparison_text(found))
+    print(f"Table and figure: {(folder / 'comparison.csv').resolve()}, {(folder / 'comparison.png').resolve()}")
+    return 0
 
 
 def _end(outcome: Any) -> int:
@@ -247,6 +324,7 @@ def _drop_the_rest() -> None:
 
 
 def _run(given: list[str]) -> int:
+    from vijax.app.guide import GUIDE
     from vijax.extras import require_extra
 
     tyro = require_extra("tyro")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -173,13 +173,21 @@ class Fit(NamedTuple):
         best = np.argsort(-probabilities, axis=1)[:, :num_words]
         return [[vocabulary[v] for v in row] for row in best]
 
-    def transform(self, documents: Any, *, key: PRNGKeyArray, batch_size: int = 1024) -> Float[np.ndarray, "docs K"]:
+    def transform(
+        self,
+        documents: Any,
+        *,
+        key: PRNGKeyArray,
+        batch_size: int = 1024,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Float[np.ndarray, "docs K"]:
         """Expected topic proportions of documents, in their order, at the posterior.
 
         Args:
           documents: anything `vijax.data.read` reads, over the training vocabulary.
           key: of the E-step's draws, where it samples.
           batch_size: documents at a time.
+          progress: is called after each batch with the number of documents that are done.
 
         Raises:
           ValueError: the model has no topics, or the documents are over another vocabulary.
@@ -202,6 +210,8 @@ class Fit(NamedTuple):
             found = inferred(shares_of, spec, self.state.hyper, self.posterior, batch, key_i)
             shares.append(np.concatenate([np.asarray(x) for x in found]))
             rows.append(order)
+            if progress is not None:
+                progress(sum(int((part >= 0).sum()) for part in rows))
         return in_order(np.concatenate(shares), np.concatenate(rows))
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:

@@ -92,6 +92,8 @@ def test_a_configuration_is_fitted(path, corpus, tmp_path, capsys):
     assert "Held-out score" in printed
     assert not re.search(r"\b(nan|inf)\b", (out / "report.html").read_text())
     assert list((out / "figures").glob("*.png"))
+    listing = load_config(path).listing
+    assert (out / f"{listing.source.results}.csv").is_file() == (listing.transform is not None)
 
 
 @pytest.mark.parametrize("name", ["plsa_2", pytest.param("ctm", marks=pytest.mark.slow)])
@@ -117,4 +119,4 @@ def test_every_configuration_explains_itself():
     for path in CONFIGS:
         head = path.read_text().partition("\n\n")[0]
         assert head.startswith("# ")
-        assert f"vijax fit configs/{path.name}" in head
+        assert f"vijax fit {path.stem}\n" in f"{head}\n".replace(" --data", "\n")

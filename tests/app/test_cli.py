@@ -203,5 +203,5 @@ def test_the_program_teaches_and_starts_without_heavy_imports():
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
     found = subprocess.run([sys.executable, "-m", "vijax.cli"], capture_output=True, text=True, env=os.environ)
     assert found.returncode == 0
-    for example in ("vijax fit configs/lda_docstrings.toml", "vijax resume", "vijax settings"):
+    for example in ("vijax fit lda", "vijax resume", "vijax settings"):
         assert example in found.stdout

@@ -230,3 +230,26 @@ def test_a_density_may_read_no_data_or_all_of_them_at_once(tmp_path, capsys):
     assert main(["fit", str(tmp_path / "none.toml"), "--out", str(tmp_path / "none")]) == 0
     assert "x[1]" in capsys.readouterr().out
     assert main(["summary", str(tmp_path / "none")]) == 0
+
+
+def test_loading_executes_nothing_unless_it_is_asked_to(run, monkeypatch, tmp_path):
+    import jax
+
+    import vijax as vi
+    from vijax.app import user_code
+
+    executed = []
+    module = user_code._module
+    monkeypatch.setattr(user_code, "_module", lambda code: executed.append(code.path) or module(code))
+    with pytest.raises(ConfigError, match=r"names Python code, .*line\.py, which loading does not execute"):
+        vi.load(run)
+    assert main(["transform", str(run), "--data", "x.csv"]) == 2  # refused before anything of the run is made
+    assert not executed
+    loaded = vi.load(run, allow_code=True)
+    assert executed
+    assert set(loaded.sample(jax.random.key(0), 3)) == {"slope", "level"}
+    with pytest.raises(ConfigError, match="cannot be applied to rows one by one: what it predicts"):
+        loaded.transform()
+    monkeypatch.setenv("VIJAX_CACHE", str(tmp_path))  # on another machine
+    with pytest.raises(ConfigError, match="that you have not named in a `vijax fit` on this machine"):
+        vi.load(run, allow_code=True)

@@ -193,7 +193,7 @@ def test_killed_while_it_began_fit_and_resume_agree(inputs, tmp_path, monkeypatc
         patch.setattr("vijax.app.run_folder._data_facts", die)
         with pytest.raises(Killed):
             main(["fit", str(inputs / "small.toml"), "--out", str(out)])
-    assert {path.name for path in out.iterdir()} == {".lock", "checkpoints", "versions.json"}
+    assert {path.name for path in out.iterdir()} == {".lock", "checkpoints", "columns.json", "versions.json"}
     assert main(["resume", str(out)]) == 2
     assert f"begin it again: vijax fit CONFIG.toml --out {out}" in capsys.readouterr().err
     assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0

@@ -1,5 +1,6 @@
 """Autoencoders on the command line: what a run is, its score, its pictures, resuming, wrong settings."""
 
+import dataclasses
 import json
 import re
 
@@ -14,9 +15,9 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app import networks
 from vijax.app.assemble import load_data, make_algorithm
-from vijax.app.catalogue import vae
 from vijax.app.config import load_config
-from vijax.app.pages import read_run, restore
+from vijax.app.pages import read_run
+from vijax.app.restored import restore
 from vijax.cli import main
 
 BITS = """
@@ -122,10 +123,23 @@ def test_images_are_rebuilt_drawn_anew_and_shown(bits, capsys):
     assert re.search(r"nats per row \(12 rows; a bound by 20 importance-weighted draws\)", capsys.readouterr().out)
 
 
+def test_the_latents_of_every_row_are_in_the_folder_and_of_new_rows(bits):
+    lines = (bits / "transformed.csv").read_text().splitlines()
+    config = load_config(bits / "config.toml")
+    data = load_data(config)
+    assert len(lines) == 1 + data.train.num_rows + data.test.num_rows
+    assert lines[0].endswith("latent_0,latent_1,sd_0,sd_1")
+    found = vi.load(bits).transform(data.test.x)
+    seen = restore(bits, config, data)
+    q = seen.fit.locals(networks.arrange(data.test, config.model), key=seen.key)["z"]
+    np.testing.assert_allclose(found["latent"], q.mean(), rtol=1e-5)
+    np.testing.assert_allclose(found["sd"], q.std(), rtol=1e-5)
+
+
 def test_the_score_is_the_bound_of_the_held_out_rows(bits):
     """By hand: encoder and decoder in NumPy, z on a grid of two dimensions: log p(x), which the bound nears."""
     config = load_config(bits / "config.toml")
-    seen = restore(bits, config)
+    seen = restore(bits, config, load_data(config))
     x = networks.arrange(seen.data.test, config.model)
     hyper = jax.tree.map(lambda a: np.asarray(a, float), seen.fit.state.hyper)
 
@@ -141,7 +155,8 @@ def test_the_score_is_the_bound_of_the_held_out_rows(bits):
     joint = fits - 0.5 * (z**2).sum(1) - np.log(2 * np.pi) + 2 * np.log(side[1] - side[0])
     top = joint.max(1)
     exact = np.log(np.exp(joint - top[:, None]).sum(1)) + top
-    many = vae.score(seen._replace(settings=seen.settings.__class__(**{**vars(seen.settings), "test_draws": 2000})))
+    settings = dataclasses.replace(seen.settings, test_draws=2000)
+    many = networks.score(seen._replace(settings=settings))
     assert many.mean == pytest.approx(exact.mean(), abs=0.02)
     mean, log_sd = np.split(net(hyper["encoder"], x), 2, axis=1)
     q = seen.fit.locals(x, key=jax.random.key(0))["z"]

@@ -38,7 +38,8 @@ def test_data_given_as_the_configuration_are_sent_where_they_belong(name, tmp_pa
     assert main(["fit", str(path)]) == 2
     message = capsys.readouterr().err
     assert message.startswith(f"vijax: {path} is ")
-    assert f"vijax fit CONFIG --data {path}" in message
+    for command in ("fit lda", "fit mixture", "init lda"):
+        assert f"vijax {command} --data {path}" in message
     assert message.count("\n") == 1
 
 

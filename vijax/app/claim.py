@@ -12,7 +12,7 @@ from vijax.app.config import ConfigError
 from vijax.files import NO_LINK, PERMISSIONS, remove_leftovers
 
 LOCK = ".lock"
-BEGINNINGS = frozenset([LOCK, "checkpoints", "vocabulary.txt", "versions.json", "data.json"])
+BEGINNINGS = frozenset([LOCK, "checkpoints", "vocabulary.txt", "columns.json", "versions.json", "data.json"])
 """What a run that was killed before its config.toml may have left."""
 
 

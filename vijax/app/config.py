@@ -18,7 +18,8 @@ from vijax.app.catalogue import LISTINGS
 from vijax.app.listing import Listing
 from vijax.app.options import check_options
 from vijax.app.sections import FitConfig
-from vijax.app.toml_source import override_value, read_overrides, read_toml
+from vijax.app.shipped import USUAL, find, shipped
+from vijax.app.toml_source import full_key, override_value, read_overrides, read_toml
 from vijax.app.typed_toml import Check, ConfigError, Entry, build, flatten, section, setting, settings, write_toml
 
 __all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
@@ -91,21 +92,22 @@ FREE_ON_RESUME = frozenset(
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | None = None) -> Config:
-    """The configuration of a TOML file, `key=value` overrides and another `data.path` on top. Its name, unless it has
-    one, is that of the other data, or else of the file.
+    """The configuration of a TOML file, or of one that comes with vijax by its name, with `key=value` overrides and
+    another `data.path` on top. Its name, unless it has one, is that of the other data, or else of the file.
 
     Raises:
       ConfigError: an unknown model or key, a wrong type or value, or a setting the chosen method does not have.
     """
+    path = find(path)
     entries, overrides = read_toml(path), list(overrides)
     model = _model_name(entries, overrides)
     entries |= read_overrides(overrides, schema(model))
     if data is not None:
         entries["data.path"] = Entry(data, "--data")
     given = entries.get("data.path")
-    other = _name_of_data(given.value) if given is not None and given.origin.startswith("--") else ""
+    other = name_of_data(given.value) if given is not None and given.origin.startswith("--") else ""
     stem = Path(path).stem
-    own = stem if FOLDER_NAME.test(stem) else _name_of_data(path) or "run"
+    own = stem if FOLDER_NAME.test(stem) else name_of_data(path) or "run"
     return read_config({"name": Entry(other or own, str(path))} | _beside(path, entries))
 
 
@@ -117,10 +119,15 @@ def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     return {**entries, "model.file": entry._replace(value=str(Path(path).parent / entry.value))}
 
 
-def _name_of_data(path: Any) -> str:
+def model_key(path: str | Path, overrides: Iterable[str], key: str) -> str:
+    """The whole of a key that may lack its sections, of the model that a configuration names."""
+    return full_key(key, schema(_model_name(read_toml(find(path)), overrides)))
+
+
+def name_of_data(path: Any) -> str:
     """A name for a run on this data: of a file or folder its own without the ending, else the word after the colon.
 
-    >>> _name_of_data("../my texts/reviews.2024.csv"), _name_of_data("https://x.org/a.csv?y=1"), _name_of_data("/")
+    >>> name_of_data("../my texts/reviews.2024.csv"), name_of_data("https://x.org/a.csv?y=1"), name_of_data("/")
     ('reviews_2024', 'a', '')
     """
     last = re.split(r"[?#]", str(path).rstrip("/\\"))[0]
@@ -207,6 +214,26 @@ def settings_text(model: str | None = None) -> str:
     others = "".join(f"#   {name:24}{listing.title}\n" for name, listing in LISTINGS.items())
     head = f"# The settings of {DEFAULT_MODEL}; `vijax settings --model NAME` prints those of another model:\n#\n"
     return head + others + "\n" + write_toml(schema(DEFAULT_MODEL)())
+
+
+def configs_text() -> str:
+    """The configurations that come with vijax, a line each: name, model, algorithm, data to try it on."""
+    known = {name: load_config(path) for name, path in shipped().items()}
+    rows = [("NAME", "model", "algorithm", "tried on")]
+    rows += [(name, c.listing.title, c.algorithm.name, c.data.path) for name, c in known.items()]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]]) for row in rows]
+    also = ", ".join(f"{model} for {name}" for model, name in USUAL.items())
+    return "\n".join(["vijax fit NAME", "", *lines, "", f"The name of a model stands for one of them: {also}."])
+
+
+def model_of(name: Any) -> str:
+    """The name of a model, known to be one.
+
+    Raises:
+      ConfigError: there is no such model.
+    """
+    return _model_name({"model.name": Entry(name, "model")}, ())
 
 
 def setting_names(model: str = DEFAULT_MODEL) -> list[str]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vijax.app.listing import Data, Source
+from vijax.app.listing import Data, New, Source
 from vijax.app.sections import DocumentData
 from vijax.app.typed_toml import ConfigError, Entry, flatten
 from vijax.data import Corpus
+from vijax.data.beside import columns_beside
+from vijax.data.corpus import joined
 from vijax.data.split import split_over_seen_words
 from vijax.data.vocabulary import with_vocabulary
+from vijax.files import write_text
+
+WORDS = "vocabulary.txt"
 
 
 def load_documents(config: DocumentData) -> Data:
@@ -28,15 +34,15 @@ def load_documents(config: DocumentData) -> Data:
     return Data(*split_over_seen_words(corpus, config.held_out, config.split_seed))
 
 
-def read_corpus(config: DocumentData) -> Corpus:
-    """The documents that a [data] section names."""
+def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
+    """The documents that a [data] section names, or those of another source as that section reads them."""
     from vijax.data import TextSettings, read
 
     text = TextSettings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TextSettings)})
     if config.stop_words == "none":
         text = dataclasses.replace(text, stop_words=None)
     return read(
-        config.path,
+        config.path if source is None else source,
         vocabulary=config.vocabulary,
         column=config.column,
         format=None if config.format == "auto" else config.format,
@@ -46,10 +52,13 @@ def read_corpus(config: DocumentData) -> Corpus:
     )
 
 
-def read_for(vocabulary: Sequence[str], config: DocumentData) -> Corpus:
-    """The documents that a [data] section names, over the vocabulary of a run: all of its words, and no others."""
+def read_for(vocabulary: Sequence[str], config: DocumentData, source: Any = None) -> Corpus:
+    """The documents of `read_corpus`, over the vocabulary of a run: all of its words, and no others."""
     every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)
-    return with_vocabulary(with_words(read_corpus(every_word)), vocabulary)
+    corpus = read_corpus(every_word, source)
+    if corpus.vocabulary is None and corpus.vocab_size == len(vocabulary):  # counts, a column a word of the run
+        return dataclasses.replace(corpus, vocabulary=tuple(vocabulary))
+    return with_vocabulary(with_words(corpus), vocabulary)
 
 
 def with_words(corpus: Corpus) -> Corpus:
@@ -59,12 +68,46 @@ def with_words(corpus: Corpus) -> Corpus:
     return dataclasses.replace(corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0)))
 
 
-def _other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
+def _other(config: Any, data: Data, path: Any, column: str | None) -> Corpus:
     """Other documents, whose format is found out again."""
-    changed = dataclasses.replace(config.data, path=path, column=column or config.data.column)
-    if path != config.data.path:
-        changed = dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")
-    return read_for(data.names, changed)
+    return read_for(data.names, _section_for(config, path, column), path)
+
+
+def _section_for(config: Any, path: Any, column: str | None) -> DocumentData:
+    """How another source is read: as the run's own, but for what is of that one alone."""
+    changed = dataclasses.replace(config.data, column=column or config.data.column)
+    same = isinstance(path, str) and path == config.data.path
+    return changed if same else dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")
+
+
+# --- what is kept, and what is transformed -----------------------------------------------------------------------
+def _keep(folder: Path, data: Data) -> None:
+    write_text(folder / WORDS, "\n".join(data.names) + "\n")
+
+
+def _kept(folder: Path) -> Data | None:
+    """A corpus that stands for the run's, of whose words alone the model is made: one document of each word once."""
+    try:
+        words = (folder / WORDS).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise ConfigError(f"{folder / WORDS}: missing; is {folder} a run folder?") from error
+    return Data(Corpus.from_counts(np.ones((1, len(words)), int), tuple(words)), None)
+
+
+def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """Documents, with their titles, the columns beside their text, and how many of their words are known."""
+    section = config.data if source is None else _section_for(config, source, column)
+    if source is None:
+        corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
+    else:
+        corpus = read_for(data.names, section, source)
+    format = None if section.format == "auto" else section.format
+    found = columns_beside(section.path if source is None else source, section.column, format, section.encoding)
+    notes = corpus.notes
+    if any(len(values) != corpus.num_documents for values in found.values()):
+        found, notes = {}, (*notes, "The file has changed since it was read: its other columns are left out.")
+    titles = corpus.titles or [f"document {i}" for i in range(corpus.num_documents)]
+    return New(corpus, {"document": list(titles), **found, "words": corpus.tokens}, notes)
 
 
 def _facts(data: Data) -> dict[str, Any]:
@@ -117,5 +160,16 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 DOCUMENTS = Source(
-    DocumentData, lambda config: load_documents(config.data), _other, _facts, _tiles, _digest, _describe, _check
+    section=DocumentData,
+    load=lambda config: load_documents(config.data),
+    other=_other,
+    facts=_facts,
+    tiles=_tiles,
+    digest=_digest,
+    describe=_describe,
+    check=_check,
+    keep=_keep,
+    kept=_kept,
+    new=_new,
+    results="doc_topics",
 )

@@ -1,30 +1,127 @@
-"""Tables of a page as CSV, for a spreadsheet or another program: tables/NAME.csv."""
+"""What a page shows as CSV, for a spreadsheet or another program: tables/NAME.csv, every block of the page."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from vijax.app import blocks
+from vijax.summary import Topic
+
+Part = tuple[str, Sequence[Any], Iterable[Sequence[Any]]]
+"""What is added to the name of a block for the name of a file, a header, and rows."""
 
 
 def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
-    """Names of files and their text, of the blocks that are tables: numbers as result.json has them, six digits.
+    """Names of files and their text: numbers as result.json has them, six digits. Blocks of one title are numbered.
 
     >>> [(name, text)] = tables([blocks.Table("The coin", ["", "heads"], [["penny", 0.5]])])
     >>> name, text.splitlines()
     ('the_coin', [',heads', 'penny,0.5'])
     """
+    taken: set[str] = set()
     for block in shown:
-        if isinstance(block, blocks.Table):
-            yield blocks.file_name(block), _csv(block.header, block.rows)
+        for ending, header, rows in PARTS[type(block).__name__](block):
+            yield _free(_name(block) + ending, taken), csv_text(header, rows)
 
 
-def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
+    """A header and rows as CSV; nothing stands for what is missing."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
     return text.getvalue()
+
+
+def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[int, float, str, float]]:
+    """A row a word: number and share of the topic, the word and its probability."""
+    for topic in topics:
+        words = zip(topic.words[:num_words], topic.probabilities, strict=False)
+        yield from ((topic.number, topic.share, word, probability) for word, probability in words)
+
+
+WORDS_OF_TOPICS = ("topic", "share", "word", "probability")
+
+
+def _name(block: blocks.Block) -> str:
+    return "topics" if isinstance(block, blocks.Topics) else blocks.file_name(block)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
+    free = next(candidate for candidate in candidates if candidate not in taken)
+    taken.add(free)
+    return free
+
+
+# --- kinds of blocks -------------------------------------------------------------------------------------------------
+def _table(block: blocks.Table) -> Iterator[Part]:
+    yield "", block.header, block.rows
+
+
+def _lines(block: blocks.Lines) -> Iterator[Part]:
+    band = [block.low, block.high] if len(block.low) else []
+    ends = ["low", "high"] if len(block.low) else []
+    yield "", [block.x_label, block.y_label, *ends], zip(block.x, block.y, *band, strict=True)
+    if len(block.points_x):
+        yield "_points", [block.x_label, block.y_label], zip(block.points_x, block.points_y, strict=True)
+
+
+def _scatter(block: blocks.Scatter) -> Iterator[Part]:
+    yield "", [block.x_label, block.y_label, "class"], zip(block.x, block.y, block.classes, strict=True)
+    if block.outlines:
+        points = ((number, k, *point) for number, (k, x, y) in enumerate(block.outlines) for point in _pairs(x, y))
+        yield "_outlines", ["outline", "class", block.x_label, block.y_label], points
+
+
+def _pairs(x: Iterable[Any], y: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(x, y, strict=True)
+
+
+def _intervals(block: blocks.Intervals) -> Iterator[Part]:
+    yield "", ["", "mean", "deviation"], zip(block.labels, block.mean, block.deviation, strict=True)
+
+
+def _heat(block: blocks.Heat) -> Iterator[Part]:
+    rows = ([label, *values] for label, values in zip(block.rows, block.values, strict=True))
+    yield "", ["", *block.columns], rows
+
+
+def _strips(block: blocks.Strips) -> Iterator[Part]:
+    """A row a step, those beyond the end of a sequence left out."""
+    strips = zip(block.labels, block.states, strict=True)
+    rows = ((label, step, k) for label, states in strips for step, k in enumerate(states) if k >= 0)
+    yield "", ["sequence", "step", "state"], rows
+
+
+def _images(block: blocks.Images) -> Iterator[Part]:
+    """A row an image, its pixels from the top left, row by row."""
+    named = zip(block.labels, block.images, strict=True)
+    rows = ((label, place, *pixels) for label, images in named for place, pixels in enumerate(images))
+    pixels = [f"pixel_{i}_{j}" for i in range(block.height) for j in range(block.width)]
+    yield "", ["row", "place", *pixels], rows
+
+
+def _topics(block: blocks.Topics) -> Iterator[Part]:
+    yield "", WORDS_OF_TOPICS, words_of_topics(block.topics)
+    numbers = range(len(block.topics))
+    yield "_distances", ["", *numbers], ([k, *row] for k, row in zip(numbers, block.distances, strict=True))
+    typical = ((t.number, d.title, d.share) for t in block.topics for d in t.documents)
+    yield "_documents", ["topic", "document", "share"], typical
+
+
+PARTS: dict[str, Callable[[Any], Iterator[Part]]] = {
+    "Table": _table,
+    "Lines": _lines,
+    "Scatter": _scatter,
+    "Intervals": _intervals,
+    "Heat": _heat,
+    "Strips": _strips,
+    "Images": _images,
+    "Topics": _topics,
+}
+"""How each kind of block is written."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.listing import Data, Source
+from vijax.app.listing import Data, New, Source
 from vijax.app.sections import GraphData
 from vijax.app.typed_toml import ConfigError, Entry
 from vijax.data.graph import Graph, GraphChoice, graph_of, split_graph
@@ -108,4 +109,31 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
         raise ConfigError(f"{origin}: data.{key}: expected three columns of an edge list, got {', '.join(names)}")
 
 
-GRAPHS = Source(GraphData, load_graph, _other, _facts, _tiles, _digest, _describe, _check)
+def _keep(folder: Path, data: Data) -> None:
+    """Nothing: what is said of nodes is said of those of the training graph, given its pairs."""
+
+
+def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """A graph of the same nodes; the run's own with the pairs that training has seen."""
+    if column is not None:
+        raise ConfigError("--column: for models of documents; a graph must have the nodes that the run's had")
+    if source is not None and not isinstance(source, str | Path):
+        raise ConfigError(f"data: expected the path of a graph, got {type(source).__name__}; save it as a file")
+    graph = data.train if source is None else _read(config, str(source), data.train.columns)
+    return New(graph, {"node": list(graph.columns)}, graph.notes)
+
+
+GRAPHS = Source(
+    section=GraphData,
+    load=load_graph,
+    other=_other,
+    facts=_facts,
+    tiles=_tiles,
+    digest=_digest,
+    describe=_describe,
+    check=_check,
+    keep=_keep,
+    kept=lambda folder: None,
+    new=_new,
+    results="nodes",
+)

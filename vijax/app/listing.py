@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from vijax.data.table import TargetKind
 from vijax.result import Fit
@@ -22,6 +25,26 @@ class Data(NamedTuple):
         return tuple(self.train.vocabulary or ()) if hasattr(self.train, "vocabulary") else self.train.columns
 
 
+class New(NamedTuple):
+    """Data that a fitted run is applied to.
+
+    Attributes:
+      data: a corpus, a table without a target, or a graph.
+      beside: what is carried through: names of documents or nodes, columns that the model does not use.
+      notes: what the reader should be told, such as how many words are not known.
+    """
+
+    data: Any
+    beside: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+Tell = Callable[[int], None]
+"""Is called with the number of rows (documents, sequences) that are done."""
+Found = dict[str, np.ndarray]
+"""What a model says of rows: vectors (N,) and matrices (N, K), by name."""
+
+
 class Source(NamedTuple):
     """A kind of data.
 
@@ -34,6 +57,10 @@ class Source(NamedTuple):
       digest: data -> bytes of all that a run learns from and is scored on, piece by piece, for a checksum.
       describe: data -> a line for the screen.
       check: (config, entries) raises `ConfigError` on settings that do not go together.
+      keep: (run folder, data) writes what a run keeps of its data, which is no more than words, columns and sizes.
+      kept: run folder -> data that stand in for the run's, of which its model can be made; None where there are none.
+      new: (config, data of the run, path or object or None for the run's own, column or None) -> `New`.
+      results: the name of the file, without its ending, of what a model says of the run's own data.
     """
 
     section: type
@@ -44,6 +71,10 @@ class Source(NamedTuple):
     digest: Callable[[Data], Iterator[Any]]
     describe: Callable[[Data], str]
     check: Callable[[Any, Any], None]
+    keep: Callable[[Path, Data], None]
+    kept: Callable[[Path], Data | None]
+    new: Callable[[Any, Data, Any, str | None], New]
+    results: str
 
 
 class Seen(NamedTuple):
@@ -88,6 +119,11 @@ class Listing:
       target: [model] -> of which kind the target column must be; None for a model that has none.
       missing: whether entries may be missing.
       wants_group: whether a column of groups means something to it.
+      transform: (`Seen`, data as of `New`, `Tell`) -> what the model says of each of its rows; None where it says
+        nothing of single rows.
+      predicts: which entry of that is the prediction; empty of models that predict nothing.
+      no_transform: of models without, what to use instead.
+      needs_rows: whether the model, or what it says of new data, is made of the training rows themselves.
     """
 
     settings: type
@@ -102,6 +138,10 @@ class Listing:
     target: Callable[[Any], TargetKind] | None = None
     missing: bool = False
     wants_group: bool = False
+    transform: Callable[[Seen, Any, Tell], Found] | None = None
+    predicts: str = ""
+    no_transform: str = ""
+    needs_rows: bool = False
 
     @property
     def _first(self) -> dataclasses.Field:

@@ -6,25 +6,15 @@ import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
-
 from vijax import metrics
 from vijax.app import blocks, exports
-from vijax.app.assemble import load_data, make_algorithm, state_like, state_needs_data
 from vijax.app.claim import unwritable
 from vijax.app.config import Config, ConfigError
-from vijax.app.listing import Data, Seen
+from vijax.app.restored import again, restore
 from vijax.app.run_end import end_of
-from vijax.app.run_folder import Say, latest_checkpoint, read_json, read_run_config, read_vocabulary
-from vijax.app.typed_toml import LARGEST
-from vijax.data import Corpus
-from vijax.families import Dirichlet
+from vijax.app.run_folder import read_json, read_run_config
 from vijax.files import own_folder, write_atomically, write_text
 from vijax.progress import clock_time
-from vijax.restarts import best_state
-from vijax.result import Fit
-from vijax.summary import Topic, summarise
 from vijax.terminal import printable
 
 
@@ -54,66 +44,8 @@ def read_run(folder: Path) -> Run:
     if result is not None:
         return Run(folder, config, result["blocks"], result)
     with config.in_precision():
-        seen = restore(folder, config, load_data(config))
+        seen = restore(folder, config, again(folder, config))
         return Run(folder, config, list(config.listing.describe(seen)), {})
-
-
-def read_topics(folder: Path, num_words: int) -> list[Topic]:
-    """The topics of a run, finished or not, largest first.
-
-    Raises:
-      ConfigError: not a run of a topic model, or nothing was saved yet.
-    """
-    config = read_run_config(folder)
-    with config.in_precision():
-        seen = restore(folder, config)
-    topics = seen.posterior.get("topics")
-    if not isinstance(topics, Dirichlet):
-        raise ConfigError(f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax summary {folder}")
-    return summarise(np.asarray(topics.concentration), seen.data.names, num_words)
-
-
-def score_other(folder: Path, path: str, column: str | None, seed: int, say: Say) -> Any:
-    """The score of a run on other data.
-
-    Raises:
-      ConfigError: nothing was saved yet.
-      ValueError: data that cannot be read, or that are not of the run's columns.
-    """
-    if not 0 <= seed <= LARGEST:
-        raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
-    config = read_run_config(folder)
-    with config.in_precision():
-        seen = restore(folder, config)
-        other = config.listing.source.other(config, seen.data, path, column)
-        for note in getattr(other, "notes", ()):
-            say(f"Note: {note}")
-        return config.listing.scored(seen._replace(data=Data(seen.data.train, other), key=jax.random.key(seed)))
-
-
-def restore(folder: Path, config: Config, data: Data | None = None) -> Seen:
-    """The fit that the newest checkpoint of a run holds. Of documents, its words are enough to make the model again,
-    unless its state holds something of each document; other data are read once more.
-
-    Raises:
-      ConfigError: nothing was saved yet.
-    """
-    if data is None:
-        data = _only_words(folder) if config.listing.reads_documents else load_data(config)
-        if config.listing.reads_documents and state_needs_data(config, make_algorithm(config, data)):
-            data = load_data(config)
-    algorithm = make_algorithm(config, data)
-    found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say=lambda message: None)
-    if found is None:
-        raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
-    fit = Fit(algorithm, best_state(found.tree), {}, None)
-    return Seen(fit, data, config.model, jax.random.key(config.fit.seed))
-
-
-def _only_words(folder: Path) -> Data:
-    """A corpus that stands for the run's, of whose words alone the model is made: one document of each word once."""
-    words = read_vocabulary(folder)
-    return Data(Corpus.from_counts(np.ones((1, len(words)), int), words), None)
 
 
 def write_pages(folder: Path) -> Path:

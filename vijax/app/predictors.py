@@ -11,12 +11,16 @@ import numpy as np
 
 from vijax import likelihood
 from vijax.app.blocks import Block, Table
-from vijax.app.listing import Seen
+from vijax.app.by_row import in_blocks
+from vijax.app.listing import Found, Seen, Tell
 from vijax.app.options import Chooser, Option
 from vijax.app.scores import RowScore
 from vijax.app.tables import design, target
 from vijax.app.typed_toml import POSITIVE, setting
 from vijax.data.table import TargetKind
+from vijax.likelihood import Likelihood
+from vijax.models.predictors import stats_of
+from vijax.models.response import response
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,35 @@ def score(seen: Seen) -> RowScore:
     errors = int((densities < 0.5).sum())
     remark = f"{errors} errors, {100 * errors / len(y):.1f} %; log loss {-logs.mean() / np.log(2):.4f} bits"
     return RowScore.of(logs, "row", remark)
+
+
+PREDICTED = 4096
+"""Rows that are predicted at a time: an interval averages over many values of each predictor."""
+
+
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The prediction of each row, and an interval; see `predictions`."""
+    model: Any = seen.fit.alg.spec.model
+    found, hyper = settled(seen)
+    law, classes = model.likelihood(hyper, stats_of({})), seen.data.train.classes
+
+    def read(x: np.ndarray) -> Found:
+        mean, variance = model.predict(found, x)
+        return predictions(law, mean, variance, classes)
+
+    return in_blocks(read, design(table, seen.settings), tell, PREDICTED)
+
+
+def predictions(law: Likelihood, mean: Any, variance: Any, classes: tuple[str, str] | None) -> Found:
+    """What Gaussian predictors say of the target: its expectation and an interval that holds it with probability 0.95.
+    Of two classes: the likelier one, the probability of the second, and an interval of what is believed of that."""
+    middle, low, high = (np.asarray(part) for part in response(law, mean, variance))
+    if classes is not None:
+        likelier = np.array(classes, object)[(middle > 0.5).astype(int)]
+        return {"prediction": likelier, f"probability_{classes[1]}": middle, "low": low, "high": high}
+    if kind_of(law.name) == "count":
+        low, high = np.round(low), np.round(high)
+    return {"prediction": middle, "low": low, "high": high}
 
 
 def hyper_table(seen: Seen) -> Table:

@@ -24,6 +24,7 @@ from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
 from vijax.app.patience import announced
 from vijax.app.recorder import Recorder
+from vijax.app.results import results_path, write_results
 from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
 from vijax.app.tables import held_out_entries
@@ -72,9 +73,18 @@ def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) 
       ConfigError: the folder exists, or another process is at work there.
       ValueError: data or settings that cannot be used; nothing is left behind.
     """
-    config = named_at_fit(_absolute(config))
+    return begin(named(config), folder, say)
+
+
+def named(config: Config) -> Config:
+    """The configuration of a new run, its paths absolute, and the Python file that it names allowed."""
+    return named_at_fit(_absolute(config))
+
+
+def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None) -> Outcome:
+    """As `start`, a configuration that is named already (`named`), and perhaps data that are read already."""
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
-        data = _read(config, say)
+        data = read(config, say) if data is None else data
         config = settled(config, data)
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
@@ -94,8 +104,9 @@ def _begin(folder: Path, config: Config, data: Data) -> None:
         raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
 
 
-def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
+def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> Outcome:
     """Goes on with a run from its newest whole checkpoint, to the result an unbroken run would have had, bit for bit.
+    Its data may have been read already.
 
     Raises:
       ConfigError: not a run folder; other data or other settings than it began with; another process is at it.
@@ -103,7 +114,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
     """
     config = read_run_config(folder)
     with locked(folder), _telling(folder), config.in_precision():
-        data = _read(config, say)
+        data = read(config, say) if data is None else data
         check_same_data(folder, config, data)
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
@@ -117,6 +128,7 @@ def resume(folder: Path, say: Say = say_to_stderr) -> Outcome:
             skipped = skipped_text(ended.get("skipped", 0), ended["step"])
             return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped)
         found = None if is_at_once(config) else found  # it begins again, and comes to the same
+        results_path(folder, config).unlink(missing_ok=True)
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
 
@@ -191,7 +203,8 @@ PATHS = {"data": ("path", "vocabulary"), "model": ("file",)}
 """Settings that are paths."""
 
 
-def _read(config: Config, say: Say) -> Data:
+def read(config: Config, say: Say) -> Data:
+    """The data of a run, and what there is to say of them."""
     data = load_data(config)
     say(f"Data: {config.listing.source.describe(data)}")
     for note in getattr(data.train, "notes", ()):
@@ -255,6 +268,8 @@ def _sit(
         raise unwritable(folder, error) from error
     if fault is not None:
         raise fault
+    if result.status in (Status.FINISHED, Status.CONVERGED):
+        write_results(folder, config, Seen(result, data, config.model, key), say)
     skipped = skipped_text(result.num_skipped, int(result.state.step))
     return Outcome(folder, result.status, recorder.latest_score, skipped)
 

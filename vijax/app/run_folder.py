@@ -4,9 +4,13 @@ RUN/config.toml     every setting, as resolved       RUN/summary.txt     what wa
 RUN/versions.json   what it ran on                   RUN/posterior.npz   q(beta), by variable and parameter
 RUN/data.json       sizes and checksum of the data   RUN/result.json     status, score, what the page shows
 RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
-RUN/metrics.jsonl   a line a step, a line a score    RUN/report.html     all of it on one page
-RUN/checkpoints/    the last three states            RUN/tables/         *.csv
-                                                     RUN/.lock           held by the process at work
+RUN/columns.json    names, classes, scales (tables)  RUN/report.html     all of it on one page
+RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
+RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
+
+and, of a run that has ended, what the model says of each of its own documents, rows or nodes, held-out ones too:
+RUN/doc_topics.csv, RUN/transformed.csv or RUN/nodes.csv, of up to 100,000 of them. `vijax transform RUN --out FILE`
+writes it of more, and `vijax transform RUN --data NEW --out FILE` of others.
 
 A run begins with its config.toml, which is written last of what is known before the first step: a folder without it is
 no run yet, and `vijax fit` may begin there.
@@ -24,7 +28,7 @@ from vijax.app.assemble import fingerprint
 from vijax.app.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.listing import Data
 from vijax.app.typed_toml import flatten
-from vijax.app.versions import write_versions
+from vijax.app.versions import other_version, write_versions
 from vijax.files import own_folder, write_text
 
 Say = Callable[[str], None]
@@ -36,27 +40,26 @@ def read_run_config(folder: Path) -> Config:
     Raises:
       ConfigError: `folder` is not a run folder.
     """
+    if (folder / "sweep.json").is_file():
+        raise ConfigError(f"{folder}: the folder of a sweep; name one of the runs in it, which comparison.txt lists")
     if not (folder / "config.toml").is_file():
         raise ConfigError(
             f"{folder}: not a run folder: it has no config.toml. If a run was stopped while it began, nothing of it "
             f"was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
         )
-    return load_config(folder / "config.toml")
+    try:
+        return load_config(folder / "config.toml")
+    except ConfigError as error:
+        raise ConfigError(f"{error}{other_version(folder)}") from error
 
 
 def write_beginning(folder: Path, config: Config, data: Data) -> None:
     """Writes what is known before the first step; config.toml last, with which the run exists."""
     own_folder(folder / "checkpoints")
-    if config.listing.reads_documents:
-        write_text(folder / "vocabulary.txt", "\n".join(data.names) + "\n")
+    config.listing.source.keep(folder, data)
     write_versions(folder)
     write_json(folder / "data.json", _data_facts(config, data))
     write_text(folder / "config.toml", write_toml(config))
-
-
-def read_vocabulary(folder: Path) -> tuple[str, ...]:
-    """The words of a run on documents, by id."""
-    return tuple((folder / "vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n"))
 
 
 def _data_facts(config: Config, data: Data) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class RowScore(NamedTuple):
       number: of rows.
       per: what one of them is called.
       remarks: what else is worth saying, such as errors.
+      parts: the log density of each row (or group of rows), and how many rows it is.
 
     >>> print(RowScore.of([-1.0, -3.0], per="row", remarks="1 error"))
     -2.000 ± 1.000 nats per row (2 rows; 1 error)
@@ -34,13 +35,14 @@ class RowScore(NamedTuple):
     number: int
     per: str
     remarks: str = ""
+    parts: tuple[np.ndarray, np.ndarray] = (np.zeros(0), np.zeros(0))
 
     @classmethod
     def of(cls, log_densities: Any, per: str, remarks: str = "", sizes: Any = None) -> RowScore:
         """The score of rows from the log density of each; or of groups of rows of given sizes."""
         totals: Float[np.ndarray, " n"] = np.asarray(log_densities, np.float64)
         sizes = np.ones(len(totals)) if sizes is None else np.asarray(sizes, np.float64)
-        return cls(*ratio_estimate(totals, sizes), int(sizes.sum()), per, remarks)
+        return cls(*ratio_estimate(totals, sizes), int(sizes.sum()), per, remarks, (totals, sizes))
 
     def __str__(self) -> str:
         units = f"{self.number:,} {self.per if self.per != 'entry' else 'entrie'}s"

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from vijax.app import new_tables
 from vijax.app.listing import Data, Listing, Source
 from vijax.app.sections import EnergyAlgorithm, TableData
 from vijax.app.typed_toml import ConfigError, Entry
@@ -199,10 +200,31 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
         )
 
 
-TABLES = Source(TableData, load_table, _other, _facts, _tiles, _digest, _describe, _check)
+TABLES = Source(
+    section=TableData,
+    load=load_table,
+    other=_other,
+    facts=_facts,
+    tiles=_tiles,
+    digest=_digest,
+    describe=_describe,
+    check=_check,
+    keep=new_tables.keep,
+    kept=new_tables.kept,
+    new=new_tables.new,
+    results="transformed",
+)
 
 
-def sequence_model(settings: type, build: Any, describe: Any, score: Any, missing: bool = False) -> Listing:
+def sequence_model(
+    settings: type,
+    build: Any,
+    describe: Any,
+    score: Any,
+    missing: bool = False,
+    transform: Any = None,
+    predicts: str = "",
+) -> Listing:
     """The listing of a model of sequences, which a column of groups tells apart; arguments as of `Listing`."""
     return Listing(
         settings,
@@ -216,4 +238,6 @@ def sequence_model(settings: type, build: Any, describe: Any, score: Any, missin
         per="sequence",
         missing=missing,
         wants_group=True,
+        transform=transform,
+        predicts=predicts,
     )

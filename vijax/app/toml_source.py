@@ -38,8 +38,11 @@ def _check_is_no_data(path: Path) -> None:
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if path.is_dir() or ending in {*ENDINGS, ".npy"}:
         kind = "a folder" if path.is_dir() else "data"
-        remedy = f"vijax fit CONFIG --data {path}, with a configuration such as configs/lda_docstrings.toml"
-        raise ConfigError(f"{path} is {kind}, not a configuration: {remedy}")
+        raise ConfigError(
+            f"{path} is {kind}, not a configuration. Name a model, and the data after --data: vijax fit lda --data "
+            f"{path} (texts), vijax fit mixture --data {path} (numbers); or have a configuration written: vijax init "
+            f"lda --data {path}. `vijax configs` lists the names there are"
+        )
 
 
 def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
@@ -58,7 +61,7 @@ def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
         key, equals, text = override.partition("=")
         if not equals:
             raise ConfigError(f"--set {override}: expected key=value, as in --set model.num_topics=50")
-        entries[_full_key(key.strip(), schema)] = Entry(override_value(text.strip()), f"--set {override}")
+        entries[full_key(key.strip(), schema)] = Entry(override_value(text.strip()), f"--set {override}")
     return entries
 
 
@@ -70,7 +73,8 @@ def override_value(text: str) -> Any:
         return text
 
 
-def _full_key(key: str, schema: type) -> str:
+def full_key(key: str, schema: type) -> str:
+    """A key with its sections, where its last name is the only such of a schema; else as it is."""
     matches = [known for known in settings(schema) if known == key or known.endswith("." + key)]
     return matches[0] if len(matches) == 1 else key
 

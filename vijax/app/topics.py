@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.app.blocks import Topics
-from vijax.app.listing import Seen
+from vijax.app.listing import Found, Seen, Tell
 from vijax.summary import Document, summarise, topic_distances, typical_rows
 
 MOST_READ = 2000
@@ -31,6 +31,16 @@ def topics_block(seen: Seen, concentration: Any, proportions: Proportions) -> To
     topics = summarise(concentration, seen.data.names, documents=typical_documents(seen.data.train, proportions))
     distances = topic_distances(concentration / concentration.sum(axis=1, keepdims=True))
     return Topics(f"{len(topics)} topics", topics, distances)
+
+
+def shares_of_documents(seen: Seen, corpus: Any, tell: Tell) -> Found:
+    """The topics of documents: the largest of each, and the shares of all."""
+    return of_shares(seen.fit.transform(corpus, key=seen.key, progress=tell))
+
+
+def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:
+    """Shares, and before them the number of the topic that has most."""
+    return {"topic": shares.argmax(axis=1), "share": shares}
 
 
 def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:

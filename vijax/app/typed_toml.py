@@ -134,10 +134,10 @@ def _checked(key: str, entry: Entry, known: Setting) -> Any:
         value = _cast(entry.value, known.type)
     except _WrongType as wrong:
         raise ConfigError(
-            f"{entry.origin}: {key}: expected {_describe(known.type)}, got {_show(entry.value)}{wrong.hint}"
+            f"{entry.origin}: {key}: expected {_describe(known.type)}, got {toml_value(entry.value)}{wrong.hint}"
         ) from None
     if known.check is not None and value is not None and not known.check.test(value):
-        raise ConfigError(f"{entry.origin}: {key}: expected {known.check.expected}, got {_show(entry.value)}")
+        raise ConfigError(f"{entry.origin}: {key}: expected {known.check.expected}, got {toml_value(entry.value)}")
     for item in value if isinstance(value, tuple) else (value,):
         _check_kept(item, f"{entry.origin}: {key}")
     return value
@@ -153,12 +153,12 @@ def _check_kept(value: Any, where: str) -> None:
       ConfigError: an infinite number or none, an integer beyond 64 bits, half a surrogate pair.
     """
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where}: expected a finite number, got {_show(value)}")
+        raise ConfigError(f"{where}: expected a finite number, got {toml_value(value)}")
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise ConfigError(f"{where}: expected an integer from -2^63 + 1 to 2^63 - 1, got {_show(value)}")
+        raise ConfigError(f"{where}: expected an integer from -2^63 + 1 to 2^63 - 1, got {toml_value(value)}")
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise ConfigError(
-            f"{where}: expected text in Unicode, got {_show(value)}; rename the file, if it is a file's name"
+            f"{where}: expected text in Unicode, got {toml_value(value)}; rename the file, if it is a file's name"
         )
 
 
@@ -206,13 +206,13 @@ def _cast_literal(value: Any, choices: tuple) -> Any:
     if value in choices and type(value) in map(type, choices):
         return value
     close = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.5)
-    raise _WrongType(f"; did you mean {_show(close[0])}?" if close else "")
+    raise _WrongType(f"; did you mean {toml_value(close[0])}?" if close else "")
 
 
 def _describe(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        return ("one of " if len(arguments) > 1 else "") + ", ".join(map(_show, arguments))
+        return ("one of " if len(arguments) > 1 else "") + ", ".join(map(toml_value, arguments))
     if origin in (typing.Union, types.UnionType):
         return " or ".join(map(_describe, arguments))
     if origin is tuple:
@@ -242,12 +242,12 @@ def _nearest(key: str, known: list[str]) -> str | None:
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
-def _show(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_show, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     # JSON's strings and numbers are TOML's too, but for one letter: JSON lets a DEL stand as it is.
     text = json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
     return text.encode(errors="backslashreplace").decode()
@@ -259,7 +259,7 @@ def write_toml(config: Any, comments: bool = True) -> str:
     tables: dict[str, list[str]] = {}
     for key, value in values.items():
         table, _, name = key.rpartition(".")
-        line = f"# {name} = (unset)" if value is None else f"{name} = {_show(value)}"
+        line = f"# {name} = (unset)" if value is None else f"{name} = {toml_value(value)}"
         tables.setdefault(table, []).extend([f"# {known[key].help}", line] if comments else [line])
     blocks = ["\n".join([*([f"[{table}]"] if table else []), *lines]) for table, lines in tables.items()]
     return "\n\n".join(blocks) + "\n"

@@ -40,6 +40,17 @@ def note_versions(folder: Path, step: int) -> str:
     return f"the run was last at work with other versions ({listed}): its numbers may differ in the last digits"
 
 
+def other_version(folder: Path) -> str:
+    """Says so where a run was made by another version of vijax; else nothing."""
+    from vijax import __version__
+
+    known = _read(folder) or {}
+    made = known.get("vijax")
+    if made in (None, __version__):
+        return ""
+    return f" The run was made by vijax {str(made)[:40]}, and this is {__version__}: use that version, or fit again."
+
+
 def _now() -> dict[str, Any]:
     from vijax import __version__
 

@@ -183,12 +183,7 @@ class Corpus:
         self, held_out: float | int, seed: int
     ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
         """The ids of the documents of both parts of `split`, ascending."""
-        size = held_out if isinstance(held_out, int) else round(held_out * self.num_documents)
-        if not 0 < size < self.num_documents:
-            expected = f"a part of {self.num_documents} documents that leaves some on both sides"
-            raise fail("held_out", expected, f"{held_out} ({size} documents)", "pass a fraction such as 0.1")
-        order = np.random.default_rng(seed).permutation(self.num_documents)
-        return np.sort(order[size:]), np.sort(order[:size])
+        return split_ids(self.num_documents, held_out, seed)
 
     # --- elsewhere --------------------------------------------------------------------------------------------
     def to_scipy(self):
@@ -214,6 +209,41 @@ class Corpus:
         """
         with naming(Path(folder)):
             return cls(**storage.load(folder))
+
+
+def split_ids(
+    num_documents: int, held_out: float | int, seed: int
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
+    """Which of so many documents are in either part of `Corpus.split`, ascending; ValueError where one is empty."""
+    size = held_out if isinstance(held_out, int) else round(held_out * num_documents)
+    if not 0 < size < num_documents:
+        expected = f"a part of {num_documents} documents that leaves some on both sides"
+        raise fail("held_out", expected, f"{held_out} ({size} documents)", "pass a fraction such as 0.1")
+    order = np.random.default_rng(seed).permutation(num_documents)
+    return np.sort(order[size:]), np.sort(order[:size])
+
+
+def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Corpus:
+    """The corpus that `Corpus.split` has split, in memory, its documents in their order again.
+
+    >>> corpus = Corpus.from_counts(np.arange(1, 13).reshape(6, 2))
+    >>> bool((joined(*corpus.split(2, 5), 2, 5).to_scipy() != corpus.to_scipy()).nnz)
+    False
+    """
+    import scipy.sparse
+
+    number = train.num_documents + test.num_documents
+    order = np.argsort(np.concatenate(split_ids(number, held_out, seed)))
+    both = scipy.sparse.vstack([train.to_scipy(), test.to_scipy()], format="csr")[order]
+    titles = None if train.titles is None or test.titles is None else [*train.titles, *test.titles]
+    return Corpus(
+        both.indptr,
+        both.indices,
+        both.data,
+        train.vocabulary,
+        train.vocab_size,
+        None if titles is None else [titles[i] for i in order.tolist()],
+    )
 
 
 def _is_mapped(array: np.ndarray) -> bool:

@@ -34,6 +34,9 @@ class Graph:
     directed: bool = False
     notes: tuple[str, ...] = ()
 
+    def __len__(self) -> int:
+        return len(self.columns)
+
     @property
     def pairs(self) -> Bool[np.ndarray, "N N"]:
         """Which pairs are observed, each once: all but the diagonal, i < j where the graph is undirected."""

@@ -69,16 +69,16 @@ def _table(source: Any, column: str | None, notes: Notes) -> Iterator[tuple[str,
     """(title, text) pairs of a table, or of a column."""
     names = getattr(source, "column_names", None) or getattr(source, "columns", None)
     if names is None:
-        yield from _numbered(_values(source))
+        yield from _numbered(column_values(source))
         return
     names = [str(name) for name in names]
-    texts = _values(source[find_column(column, names, "source", notes)])
+    texts = column_values(source[find_column(column, names, "source", notes)])
     if TITLE_COLUMN in names:
-        yield from zip(map(str, _values(source[TITLE_COLUMN])), texts, strict=True)
+        yield from zip(map(str, column_values(source[TITLE_COLUMN])), texts, strict=True)
     else:
         yield from _numbered(texts)
 
 
-def _values(column: Any) -> list:
+def column_values(column: Any) -> list:
     """The values of a pandas, Arrow or polars column, as a list."""
     return (getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist)()

@@ -52,6 +52,9 @@ class Table:
     scaling: Scaling | None = None
     notes: tuple[str, ...] = ()
 
+    def __len__(self) -> int:
+        return self.num_rows
+
     @property
     def num_rows(self) -> int:
         """N."""

@@ -7,6 +7,8 @@ from vijax.evaluate.gaussian_completion import gaussian_completion as gaussian_c
 from vijax.evaluate.held_out import HeldOut as HeldOut
 from vijax.evaluate.held_out import log_predictive_density as log_predictive_density
 from vijax.evaluate.left_to_right import left_to_right as left_to_right
+from vijax.evaluate.paired import Difference as Difference
+from vijax.evaluate.paired import paired_difference as paired_difference
 from vijax.evaluate.score import Coherence as Coherence
 from vijax.evaluate.score import Score as Score
 from vijax.evaluate.unigram import unigram_score as unigram_score

@@ -35,6 +35,11 @@ class HeldOut(NamedTuple):
         error = float(log_densities.std(ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
         return cls(float(log_densities.mean()), error, log_densities)
 
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The log density of each observation, and ones."""
+        return self.log_densities, np.ones(len(self.log_densities))
+
     def __str__(self) -> str:
         count = len(self.log_densities)
         return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation ({count} observations)"

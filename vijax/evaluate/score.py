@@ -39,6 +39,11 @@ class Score(NamedTuple):
         return cls(mean, standard_error, log_probs, num_tokens, rows, num_skipped)
 
     @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The log probability of each document, and its scored tokens."""
+        return self.log_probs, self.num_tokens
+
+    @property
     def perplexity(self) -> float:
         """exp(-mean): the size of a die as unpredictable as a word."""
         return float(np.exp(-self.mean))

@@ -50,6 +50,8 @@ class Likelihood(Remade):
       log_concave: log p(y | z) is concave in z for every y, so that every site has nonnegative precision.
       closed_form: (y, m, v) -> `Moments`, where they are known.
       check: raises ValueError for observations outside the support, naming the first such site.
+      mean: z -> E[y | z], of labels -1 and +1 the probability of +1; None where it is not known.
+      cdf: (y, z) -> P(Y <= y | z); None of labels, and where it is not known.
 
     >>> cauchy = Likelihood(lambda y, z: -jnp.log1p((y - z) ** 2), kinks=lambda y: y[None], width=1.0)
     >>> float(cauchy.log_prob(jnp.array(1.0), jnp.array(1.0)))
@@ -63,6 +65,8 @@ class Likelihood(Remade):
     log_concave: bool = False
     closed_form: Callable[[Any, Array, Array], Moments] | None = None
     check: Callable[[Any], None] = _anything
+    mean: Callable[[Array], Array] | None = None
+    cdf: Callable[[Any, Array], Array] | None = None
 
 
 def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:

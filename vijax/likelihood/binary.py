@@ -28,6 +28,7 @@ def bernoulli_logit() -> Likelihood:
         name="bernoulli_logit",
         log_concave=True,
         check=lambda y: _check_labels(y, "bernoulli_logit"),
+        mean=jax.nn.sigmoid,
     )
 
 
@@ -39,6 +40,7 @@ def bernoulli_probit() -> Likelihood:
         name="bernoulli_probit",
         log_concave=True,
         check=lambda y: _check_labels(y, "bernoulli_probit"),
+        mean=jax.scipy.special.ndtr,
     )
 
 
@@ -73,7 +75,7 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
         return jnp.concatenate([clean.kinks(y), jnp.stack([-turn, turn])])
 
     check = lambda y: _check_labels(y, "noisy_labels")
-    return Likelihood(log_prob, name="noisy_labels", kinks=kinks, width=clean.width, check=check)
+    return Likelihood(log_prob, name="noisy_labels", kinks=kinks, width=clean.width, check=check, mean=clean.mean)
 
 
 def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:

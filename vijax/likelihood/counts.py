@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+from jax.scipy.special import betainc, gammaincc, gammaln
 from jaxtyping import Array
 
 from vijax.by_value import by_value
@@ -34,6 +34,8 @@ def poisson_log() -> Likelihood:
         log_concave=True,
         closed_form=closed_form,
         check=lambda y: _check_counts(y, "poisson_log"),
+        mean=jnp.exp,
+        cdf=lambda y, z: jnp.where(y < 0, 0.0, gammaincc(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(z))),
     )
 
 
@@ -55,12 +57,18 @@ def negative_binomial(dispersion: Any) -> Likelihood:
         constant = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
         return y * jax.nn.log_sigmoid(shift) + r * jax.nn.log_sigmoid(-shift) + constant
 
+    def cdf(y: Any, z: Array) -> Array:
+        success = jax.nn.sigmoid(jnp.log(r) - z)
+        return jnp.where(y < 0, 0.0, betainc(r, jnp.floor(jnp.maximum(y, 0.0)) + 1.0, success))
+
     return Likelihood(
         log_prob,
         name="negative_binomial",
         kinks=lambda y: jnp.log(r)[None],
         log_concave=True,
         check=lambda y: _check_counts(y, "negative_binomial"),
+        mean=jnp.exp,
+        cdf=cdf,
     )
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+from jax.scipy.special import betainc, gammainc, gammaln, ndtr
 from jaxtyping import Array
 
 from vijax.by_value import by_value
 from vijax.checks import require_positive
+from vijax.families.base import as_float
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 
@@ -40,6 +41,8 @@ def gaussian(variance: Any) -> Likelihood:
         log_concave=True,
         closed_form=closed_form,
         check=lambda y: require_sites(np.isfinite(np.asarray(y)), "gaussian", "finite numbers", y),
+        mean=lambda z: z,
+        cdf=lambda y, z: ndtr((y - z) / jnp.sqrt(s2)),
     )
 
 
@@ -77,6 +80,8 @@ def gamma_log(shape: Any) -> Likelihood:
         log_concave=True,
         closed_form=closed_form,
         check=lambda y: require_sites(_positive(y), "gamma_log", "positive finite numbers", y),
+        mean=jnp.exp,
+        cdf=lambda y, z: gammainc(k, k * jnp.maximum(y, 0.0) * jnp.exp(-z)),
     )
 
 
@@ -93,11 +98,16 @@ def student_t(degrees: Any, scale: Any) -> Likelihood:
       ValueError: either is not positive.
     """
     require_positive(degrees=degrees, scale=scale)
-    nu, s = jnp.asarray(degrees), jnp.asarray(scale)
+    nu, s = as_float(degrees), as_float(scale)
 
     def log_prob(y: Any, z: Array) -> Array:
         constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * jnp.log(nu * math.pi) - jnp.log(s)
         return constant - 0.5 * (nu + 1) * jnp.log1p(((y - z) / s) ** 2 / nu)
+
+    def cdf(y: Any, z: Array) -> Array:
+        t = (y - z) / s
+        tail = 0.5 * betainc(0.5 * nu, jnp.full_like(nu, 0.5), nu / (nu + t**2))
+        return jnp.where(t > 0, 1.0 - tail, tail)
 
     return Likelihood(
         log_prob,
@@ -105,6 +115,8 @@ def student_t(degrees: Any, scale: Any) -> Likelihood:
         kinks=lambda y: jnp.atleast_1d(y),
         width=s * jnp.sqrt(nu),
         check=lambda y: require_sites(np.isfinite(np.asarray(y)), "student_t", "finite numbers", y),
+        mean=lambda z: z,
+        cdf=cdf,
     )
 
 

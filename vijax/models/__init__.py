@@ -22,6 +22,7 @@ from vijax.models.plsa import plsa, plsa_entries
 from vijax.models.population import population
 from vijax.models.predictors import Predictors
 from vijax.models.regression import ard_regression
+from vijax.models.response import response
 from vijax.models.sequences import pad
 from vijax.models.simple_mixture import simple_mixture
 from vijax.models.state_space import linear_gaussian_state_space
@@ -54,6 +55,7 @@ __all__ = [
     "plsa_entries",
     "population",
     "rates_matrix",
+    "response",
     "simple_mixture",
     "stochastic_block_model",
     "svae",

@@ -9,10 +9,10 @@ import numpy as np
 
 from vijax import models
 from vijax.app.blocks import Block, Intervals, Scatter, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, pairs
+from vijax.app.tables import TABLES, design, pairs
 from vijax.app.typed_toml import POSITIVE, setting
 
 
@@ -75,4 +75,25 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, pairs, score, target=lambda settings: "real")
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The prediction of each row, and the central 95 % of its Student-t law."""
+    from scipy import stats  # slow to import
+
+    location, scale, degrees = predictive(seen, design(table, seen.settings))
+    tell(len(location))
+    reach = scale * stats.t.ppf(0.975, degrees)
+    return {"prediction": location, "low": location - reach, "high": location + reach}
+
+
+LISTING = Listing(
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    build,
+    describe,
+    pairs,
+    score,
+    target=lambda settings: "real",
+    transform=transform,
+    predicts="prediction",
+)

@@ -15,7 +15,7 @@ from vijax.app.documents import DOCUMENTS
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import Chooser, Option
 from vijax.app.sections import DAMPING, LAZY, RAMP, WARM, Name, StepSizeConfig
-from vijax.app.topics import topics_block
+from vijax.app.topics import shares_of_documents, topics_block
 from vijax.app.typed_toml import FRACTION, POSITIVE, at_least, section, setting
 
 COMMON = ("covariance", "step_size", "max_iters", "tol")
@@ -111,4 +111,14 @@ def _correlation(precision: np.ndarray) -> np.ndarray:
     return cov / np.outer(deviation, deviation)
 
 
-LISTING = Listing(Settings, DOCUMENTS, CtmAlgorithm, build, describe, unit="document", per="word")
+LISTING = Listing(
+    Settings,
+    DOCUMENTS,
+    CtmAlgorithm,
+    build,
+    describe,
+    unit="document",
+    per="word",
+    transform=shares_of_documents,
+    predicts="topic",
+)

@@ -186,5 +186,14 @@ def _of_steps(seen: Seen) -> Table:
 
 
 LISTING = Listing(
-    Settings, SOURCE, DensityAlgorithm, build, describe, arrange, target=lambda settings: settings.target_kind
+    Settings,
+    SOURCE,
+    DensityAlgorithm,
+    build,
+    describe,
+    arrange,
+    target=lambda settings: settings.target_kind,
+    no_transform="what it predicts is in the Python file alone: draw from it with "
+    "vijax.load(RUN, allow_code=True).sample(key, n), and apply the file's own functions to the draws",
+    needs_rows=True,
 )

@@ -11,6 +11,7 @@ import numpy as np
 from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block, Table
+from vijax.app.catalogue import mixture
 from vijax.app.emissions import EmissionConfig, InitConfig
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import chosen
@@ -73,4 +74,14 @@ def describe(seen: Seen) -> list[Block]:
     return [facts, *table, emissions.picture("Clusters", name, seen, x, columns, labels, weights[:size])]
 
 
-LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score)
+LISTING = Listing(
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    build,
+    describe,
+    values,
+    score,
+    transform=mixture.transform,
+    predicts="component",
+)

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float
 from vijax import models
 from vijax.app import views
 from vijax.app.blocks import Block, Heat, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.by_row import checked, in_blocks
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, held_out_entries, values
@@ -115,4 +116,24 @@ def describe(seen: Seen) -> list[Block]:
     return blocks
 
 
-LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score, missing=True)
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The factors of each row given what is there of it, with their standard deviations."""
+
+    def read(y: np.ndarray) -> Found:
+        x = seen.fit.locals(y, key=seen.key)["x"]
+        return {"factor": np.asarray(x.mean()), "sd": np.asarray(x.std())}
+
+    return in_blocks(read, checked(seen, values(table)), tell)
+
+
+LISTING = Listing(
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    build,
+    describe,
+    values,
+    score,
+    missing=True,
+    transform=transform,
+)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-import jax
 import numpy as np
 
 from vijax import models
 from vijax.app.blocks import Block, Heat, Strips, Table
-from vijax.app.listing import Data, Seen
+from vijax.app.by_row import checked, in_blocks_of_sequences
+from vijax.app.catalogue.hmm import likeliest_paths
+from vijax.app.listing import Data, Found, Seen, Tell
 from vijax.app.scores import RowScore, bounds
 from vijax.app.tables import padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
@@ -67,7 +68,7 @@ def describe(seen: Seen) -> list[Block]:
         blocks.append(Table(f"Chain {m + 1}: what a state adds", ["", "steps at a time", *columns], table))
     blocks.append(Table("Noise", ["", "deviation"], list(zip(columns, noise, strict=True))))
     for m in range(settings.num_chains):
-        states = np.asarray(jax.jit(jax.vmap(lambda z: z.mode()))(paths[f"z{m + 1}"]))
+        states = np.asarray(likeliest_paths(paths[f"z{m + 1}"]))
         shown = np.where(mask, states, -1)[:MOST_SHOWN]
         names = (seen.data.train.group_names or ("all",))[:MOST_SHOWN]
         blocks.append(Strips(f"Chain {m + 1}: likeliest paths", names, shown, "A colour a state."))
@@ -76,4 +77,18 @@ def describe(seen: Seen) -> list[Block]:
     return blocks
 
 
-LISTING = sequence_model(Settings, build, describe, score)
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """Of each chain the state of each step on its likeliest path, and the probabilities of all its states."""
+    names = [f"z{m + 1}" for m in range(seen.settings.num_chains)]
+
+    def read(data: Any) -> Found:
+        local = seen.fit.locals(data, key=seen.key)
+        states = np.stack([np.asarray(likeliest_paths(local[name])) for name in names], axis=-1)
+        probs = {f"probability_of_chain_{m}": np.asarray(local[name].probs) for m, name in enumerate(names)}
+        return {"state_of_chain": states, **probs}
+
+    data = checked(seen, padded_sequences(table))
+    return in_blocks_of_sequences(read, table, data, tell)
+
+
+LISTING = sequence_model(Settings, build, describe, score, transform=transform, predicts="state_of_chain")

@@ -9,7 +9,8 @@ import numpy as np
 
 from vijax import models
 from vijax.app.blocks import Block, Heat, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.by_row import checked, in_blocks
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, values
@@ -60,4 +61,14 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score)
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """How active each component is in each row, with standard deviations."""
+
+    def read(y: np.ndarray) -> Found:
+        q = seen.fit.locals(y, key=seen.key)["activations"]
+        return {"activation": np.asarray(q.mean()), "sd": np.asarray(q.std())}
+
+    return in_blocks(read, checked(seen, values(table)), tell)
+
+
+LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score, transform=transform)

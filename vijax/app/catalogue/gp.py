@@ -118,4 +118,7 @@ LISTING = Listing(
     sites,
     predictors.score,
     target=lambda settings: predictors.kind_of(settings.likelihood.name),
+    transform=predictors.transform,
+    predicts="prediction",
+    needs_rows=True,
 )

@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Literal
 import jax.numpy as jnp
 import numpy as np
 
-from vijax import models
+from vijax import likelihood, models
 from vijax.app.blocks import Block, Intervals, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.by_row import in_blocks
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.options import Chooser, Option, chosen
+from vijax.app.predictors import PREDICTED, predictions
 from vijax.app.scores import RowScore, bounds
 from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, grouped
+from vijax.app.tables import TABLES, design, grouped
 from vijax.app.typed_toml import POSITIVE, section, setting
 
 MOST_SHOWN = 40
@@ -86,10 +88,50 @@ def describe(seen: Seen) -> list[Block]:
 
 def _population(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
     """Mean of the groups' coefficients, and their standard deviations."""
+    mean, cov = _law_of_groups(seen)
+    return mean, np.sqrt(np.diag(cov))
+
+
+def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the coefficients of a group of which nothing is known."""
     point = seen.point("population")
     precision = np.asarray(point.precision, float)
     cov = np.linalg.pinv(precision) if precision.ndim == 2 else np.diag(1 / np.maximum(precision, 1e-30))
-    return np.asarray(point.mean, float), np.sqrt(np.diag(cov))
+    return np.asarray(point.mean, float), cov
+
+
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The prediction of each row by the coefficients of its group, of a group that training has not seen by those of
+    the population, and an interval; see `vijax.app.predictors.predictions`."""
+    train = seen.data.train
+    q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
+    mean, cov = _law_of_groups(seen)
+    means = np.concatenate([np.asarray(q.mean(), float), mean[None]])
+    covs = np.concatenate([np.asarray(q.cov, float), cov[None]])
+    law, classes = _response(seen), train.classes
+
+    def read(data: Any) -> Found:
+        x, group = data
+        m = np.einsum("nd,nd->n", x, means[group])
+        return predictions(law, m, np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True), classes)
+
+    return in_blocks(read, (design(table, seen.settings), _group_numbers(train, table)), tell, PREDICTED)
+
+
+def _group_numbers(train: Any, table: Any) -> np.ndarray:
+    """Of each row the place of its group among those of training; one beyond the last where it is none of them."""
+    if train.groups is None:
+        return np.zeros(table.num_rows, int)
+    known = {name: place for place, name in enumerate(train.group_names)}
+    places = np.array([known.get(name, len(known)) for name in table.group_names])
+    return places[table.groups]
+
+
+def _response(seen: Seen) -> Any:
+    """p(y | x' b)."""
+    if seen.settings.response.name == "linear":
+        return likelihood.gaussian(1 / float(seen.point("noise")))
+    return likelihood.bernoulli_probit() if seen.settings.response.name == "probit" else likelihood.bernoulli_logit()
 
 
 LISTING = Listing(
@@ -104,4 +146,7 @@ LISTING = Listing(
     per="group",
     target=lambda settings: "real" if settings.response.name == "linear" else "binary",
     wants_group=True,
+    transform=transform,
+    predicts="prediction",
+    needs_rows=True,
 )

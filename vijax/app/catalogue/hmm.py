@@ -12,8 +12,9 @@ import numpy as np
 from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block, Heat, Strips
+from vijax.app.by_row import checked, in_blocks_of_sequences
 from vijax.app.emissions import EmissionConfig
-from vijax.app.listing import Data, Seen
+from vijax.app.listing import Data, Found, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.tables import padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
@@ -48,12 +49,16 @@ def score(seen: Seen) -> RowScore:
     return RowScore.of(found.log_probs, "step", f"{len(lengths)} sequences", lengths)
 
 
+likeliest_paths = jax.jit(jax.vmap(lambda z: z.mode()))
+"""Viterbi's, of a chain a sequence."""
+
+
 def describe(seen: Seen) -> list[Block]:
     """States, the transition matrix, paths and the rows by state."""
     name, columns = seen.settings.emission.name, seen.data.names
     y, mask = padded_sequences(seen.data.train)
     z = seen.fit.locals((y, mask), key=seen.key)["z"]
-    paths = np.where(mask, np.asarray(jax.jit(jax.vmap(lambda z: z.mode()))(z)), -1)
+    paths = np.where(mask, np.asarray(likeliest_paths(z)), -1)
     size = seen.settings.num_states
     share = np.bincount(paths[mask], minlength=size) / mask.sum()
     transition = np.asarray(seen.point("transition"), float)
@@ -69,4 +74,16 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-LISTING = sequence_model(Settings, build, describe, score)
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The state of each step on the likeliest path of its sequence (Viterbi), and the probabilities of all states given
+    the whole sequence."""
+
+    def read(data: Any) -> Found:
+        z = seen.fit.locals(data, key=seen.key)["z"]
+        return {"state": np.asarray(likeliest_paths(z)), "probability": np.asarray(z.probs)}
+
+    data = checked(seen, padded_sequences(table))
+    return in_blocks_of_sequences(read, table, data, tell)
+
+
+LISTING = sequence_model(Settings, build, describe, score, transform=transform, predicts="state")

@@ -10,7 +10,7 @@ from vijax.app.blocks import Topics
 from vijax.app.documents import DOCUMENTS
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.sections import DocumentAlgorithm
-from vijax.app.topics import topics_block
+from vijax.app.topics import shares_of_documents, topics_block
 from vijax.app.typed_toml import POSITIVE, at_least, setting
 
 
@@ -36,4 +36,14 @@ def describe(seen: Seen) -> list[Topics]:
     return [topics_block(seen, seen.posterior["topics"].concentration, share)]
 
 
-LISTING = Listing(Settings, DOCUMENTS, DocumentAlgorithm, build, describe, unit="document", per="word")
+LISTING = Listing(
+    Settings,
+    DOCUMENTS,
+    DocumentAlgorithm,
+    build,
+    describe,
+    unit="document",
+    per="word",
+    transform=shares_of_documents,
+    predicts="topic",
+)

@@ -83,6 +83,9 @@ GLM = Listing(
     sites,
     predictors.score,
     target=lambda settings: predictors.kind_of(settings.likelihood.name),
+    transform=predictors.transform,
+    predicts="prediction",
+    needs_rows=True,
 )
 LOGISTIC = Listing(
     LogisticSettings,
@@ -93,4 +96,7 @@ LOGISTIC = Listing(
     sites,
     predictors.score,
     target=lambda settings: "binary",
+    transform=predictors.transform,
+    predicts="prediction",
+    needs_rows=True,
 )

@@ -11,8 +11,9 @@ import numpy as np
 from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block
+from vijax.app.by_row import checked, in_blocks
 from vijax.app.emissions import EmissionConfig, InitConfig
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.options import chosen
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
@@ -51,4 +52,16 @@ def describe(seen: Seen) -> list[Block]:
     return [*table, emissions.picture("Clusters", name, seen, x, columns, labels, weights)]
 
 
-LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score)
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The likeliest component of each row, and the probabilities of all."""
+
+    def read(x: np.ndarray) -> Found:
+        probs = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs)
+        return {"component": probs.argmax(axis=1), "probability": probs}
+
+    return in_blocks(read, checked(seen, values(table)), tell)
+
+
+LISTING = Listing(
+    Settings, TABLES, EnergyAlgorithm, build, describe, values, score, transform=transform, predicts="component"
+)

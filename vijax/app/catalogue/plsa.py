@@ -5,18 +5,24 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from vijax import models
+from vijax import algorithms, estep, models
 from vijax.app.blocks import Topics
 from vijax.app.documents import DOCUMENTS
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import DocumentAlgorithm
-from vijax.app.topics import topics_block
+from vijax.app.topics import of_shares, topics_block
 from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.families import Dirichlet, Product
+from vijax.result import Fit
+
+SHARP = 1e6
+"""Added to the concentration of topics that stand for points: their mode is the point, whatever it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +72,17 @@ def describe_plsa(seen: Seen) -> list[Topics]:
     return [topics_block(seen, seen.posterior["topics"].concentration, lambda sample, rows: shares[rows])]
 
 
+def transform_plsa(seen: Seen, corpus: Any, tell: Tell) -> Found:
+    """Topic shares of documents under the fitted topics and the prior of their proportions. Those of the training
+    documents too are inferred in this way, from their words alone, so that old and new documents can be compared."""
+    words = _words(seen)
+    model = models.lda(len(words), len(seen.data.names), alpha=seen.settings.alpha)
+    alg = algorithms.map(model, estep=estep.mean_field())
+    topics = Dirichlet.from_concentration(jnp.asarray(1.0 + SHARP * words, jnp.result_type(float)))
+    state = alg.init(seen.key)._replace(posterior=Product({"topics": topics}))
+    return of_shares(Fit(alg, state, {}, None).transform(corpus, key=seen.key, progress=tell))
+
+
 def _words(seen: Seen) -> Float[np.ndarray, "K V"]:
     """Probabilities of words, none of them 0: held-out documents may have words that a topic has never seen."""
     words = np.asarray(seen.point("topics"), float) + 1e-10
@@ -94,6 +111,13 @@ def describe_simple_mixture(seen: Seen) -> list[Topics]:
     return [topics_block(seen, seen.posterior["topics"].concentration, shares)]
 
 
+def transform_simple_mixture(seen: Seen, corpus: Any, tell: Tell) -> Found:
+    """The probabilities of the one topic that each document has."""
+    joint = _joint(seen, corpus)
+    tell(len(joint))
+    return of_shares(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)))
+
+
 def _joint(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
     """log p(topic, words) of each document."""
     weights = np.asarray(seen.point("weights"), float)
@@ -110,6 +134,9 @@ PLSA = Listing(
     score_plsa,
     unit="pair",
     per="pair",
+    transform=transform_plsa,
+    predicts="topic",
+    needs_rows=True,
 )
 SIMPLE_MIXTURE = Listing(
     SimpleMixtureSettings,
@@ -120,4 +147,6 @@ SIMPLE_MIXTURE = Listing(
     score=score_simple_mixture,
     unit="document",
     per="word",
+    transform=transform_simple_mixture,
+    predicts="topic",
 )

@@ -9,7 +9,8 @@ import numpy as np
 
 from vijax import models
 from vijax.app.blocks import Block, Heat, Lines, Table
-from vijax.app.listing import Data, Seen
+from vijax.app.by_row import checked, in_blocks_of_sequences
+from vijax.app.listing import Data, Found, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.tables import held_out_entries, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
@@ -99,4 +100,38 @@ def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]
     return blocks
 
 
-LISTING = sequence_model(Settings, build, describe, score, missing=True)
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """What the columns are expected to be at each step given the whole sequence, with the standard deviation of an
+    observation, where they are missing too (rows of missing values at the end are forecasts); and the smoothed states,
+    with their standard deviations."""
+    observation = seen.point("observation")
+    loadings = np.asarray(observation.coefficients, float)
+    noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
+
+    def read(data: Any) -> Found:
+        stats = seen.fit.locals(data, key=seen.key)["x"].expected_stats()
+        value, outer = np.asarray(stats.value, float), np.asarray(stats.outer, float)
+        cov = outer - value[..., :, None] * value[..., None, :]
+        c = loadings[:, :-1]
+        spread = np.einsum("dk,ntkj,dj->ntd", c, cov, c, optimize=True)
+        sd = np.sqrt(np.maximum(np.diagonal(cov, axis1=2, axis2=3), 0.0))
+        return {
+            "expected": value @ c.T + loadings[:, -1],
+            "sd": np.sqrt(spread + noise),
+            "state": value,
+            "state_sd": sd,
+        }
+
+    found = in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
+    return in_units(found, table)
+
+
+def in_units(found: Found, table: Any) -> Found:
+    """Expectations of columns and their deviations in the units of the data, where those were standardised."""
+    if table.scaling is None:
+        return found
+    mean, deviation = table.scaling
+    return found | {"expected": found["expected"] * deviation + mean, "sd": found["sd"] * deviation}
+
+
+LISTING = sequence_model(Settings, build, describe, score, missing=True, transform=transform, predicts="expected")

@@ -13,7 +13,7 @@ from vijax import models
 from vijax.app import views
 from vijax.app.blocks import Block, Heat, Table
 from vijax.app.graphs import GRAPHS, adjacency
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.typed_toml import POSITIVE, at_least, setting
@@ -49,7 +49,7 @@ def score(seen: Seen) -> RowScore:
     """Log predictive probability of each held-out pair, sum_kl q(z_i = k) q(z_j = l) E[p(y_ij | B_kl)]."""
     test = seen.data.test
     rows, columns = np.nonzero(test.pairs)
-    y, q = test.x[rows, columns], _memberships(seen)
+    y, q = test.x[rows, columns], memberships(seen, seen.data.train)
     chance = np.einsum("nk,nkl,nl->n", q[rows], _chances(seen, y), q[columns])
     remarks = ""
     if seen.settings.edges == "bernoulli" and 0 < y.sum() < len(y):
@@ -58,9 +58,9 @@ def score(seen: Seen) -> RowScore:
     return RowScore.of(np.log(np.maximum(chance, 1e-300)), "pair", remarks)
 
 
-def _memberships(seen: Seen) -> Float[np.ndarray, "N K"]:
-    """q of the blocks of each node, given the pairs that training has seen."""
-    z: Any = seen.fit.locals(adjacency(seen.data.train), key=seen.key)["z"]
+def memberships(seen: Seen, graph: Any) -> Float[np.ndarray, "N K"]:
+    """q of the blocks of each node, given the pairs of a graph that are observed."""
+    z: Any = seen.fit.locals(adjacency(graph), key=seen.key)["z"]
     return np.asarray(z.probs[0], np.float64)
 
 
@@ -90,7 +90,7 @@ def _area(chance: Float[np.ndarray, " n"], linked: np.ndarray) -> float:
 # --- the page --------------------------------------------------------------------------------------------------------
 def describe(seen: Seen) -> list[Block]:
     """Blocks, the numbers between them, the graph in the order of blocks, and every node's block."""
-    names, q = seen.data.train.columns, _memberships(seen)
+    names, q = seen.data.train.columns, memberships(seen, seen.data.train)
     size = q.shape[1]
     block, sure = q.argmax(axis=1), q.max(axis=1)
     order = np.lexsort((-sure, block))
@@ -135,6 +135,27 @@ def _listed(names: tuple[str, ...], members: np.ndarray) -> str:
     return ", ".join(names[i] for i in members[:MOST_NAMED]) + (", ..." if len(members) > MOST_NAMED else "")
 
 
+def transform(seen: Seen, graph: Any, tell: Tell) -> Found:
+    """The block of each node given all pairs of its graph, and the probabilities of all blocks; counted from 1, as on
+    the page."""
+    probs = memberships(seen, graph)
+    tell(len(probs))
+    columns = {f"probability_{k + 1}": column for k, column in enumerate(probs.T)}
+    return {"block": probs.argmax(axis=1) + 1, **columns}
+
+
 LISTING = Listing(
-    Settings, GRAPHS, EnergyAlgorithm, build, describe, adjacency, score, unit="graph", per="graph", missing=True
+    Settings,
+    GRAPHS,
+    EnergyAlgorithm,
+    build,
+    describe,
+    adjacency,
+    score,
+    unit="graph",
+    per="graph",
+    missing=True,
+    transform=transform,
+    predicts="block",
+    needs_rows=True,
 )

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float
 from vijax import models
 from vijax.app import networks, views
 from vijax.app.blocks import Block, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.by_row import checked, in_blocks
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
@@ -113,6 +114,19 @@ def _drawn_components(seen: Seen) -> Block:
     return networks.images(seen, "Components as images", [""], [made], "What the decoder makes of their means.")
 
 
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The likeliest component of each row, the probabilities of all, and its latent variables with their standard
+    deviations."""
+
+    def read(x: np.ndarray) -> Found:
+        local = seen.fit.locals(x, key=seen.key)
+        probs, u = np.asarray(local["z"].probs), local["u"]
+        latent = {"latent": np.asarray(u.mean()), "sd": np.asarray(u.std())}
+        return {"component": probs.argmax(axis=1), "probability": probs, **latent}
+
+    return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
+
+
 LISTING = Listing(
     Settings,
     networks.SOURCE,
@@ -122,4 +136,6 @@ LISTING = Listing(
     networks.arrange,
     networks.score,
     target=lambda settings: "real",
+    transform=transform,
+    predicts="component",
 )

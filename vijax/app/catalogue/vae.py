@@ -13,7 +13,8 @@ from jaxtyping import Array
 from vijax import models
 from vijax.app import networks
 from vijax.app.blocks import Block, Table
-from vijax.app.listing import Data, Listing, Seen
+from vijax.app.by_row import checked, in_blocks
+from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.networks import AmortisedAlgorithm, NetworksConfig, ObservedConfig
 from vijax.app.typed_toml import at_least, section, setting
 
@@ -65,6 +66,16 @@ def _used(mean: np.ndarray, variance: np.ndarray) -> Table:
     return Table("Latents by what they say", ["latent", "nats a row", "sd of means"], rows)
 
 
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The latent variables of each row, with their standard deviations."""
+
+    def read(x: np.ndarray) -> Found:
+        q = seen.fit.locals(x, key=seen.key)["z"]
+        return {"latent": np.asarray(q.mean()), "sd": np.asarray(q.std())}
+
+    return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
+
+
 LISTING = Listing(
     Settings,
     networks.SOURCE,
@@ -74,4 +85,5 @@ LISTING = Listing(
     networks.arrange,
     networks.score,
     target=lambda settings: "real",
+    transform=transform,
 )

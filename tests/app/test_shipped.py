@@ -1,0 +1,172 @@
+"""Configurations by name from anywhere, and configurations written after a look at the data."""
+
+import csv
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+
+from vijax.app.assemble import load_data
+from vijax.app.catalogue import LISTINGS
+from vijax.app.config import load_config
+from vijax.app.guide import GUIDE
+from vijax.app.initial import initial_text
+from vijax.app.shipped import USUAL, find, shipped
+from vijax.app.typed_toml import ConfigError
+from vijax.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_model_is_a_name_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in LISTINGS:
+        assert load_config(name).model.name == name
+    assert load_config("gmm_em").algorithm.name == "em"
+    assert find("configs/hmm.toml") == shipped()["hmm"]  # as in a clone
+
+
+def test_a_file_of_the_user_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("lda.toml").write_text("[model]\nnum_topics = 3\n")
+    assert load_config("lda.toml").model.num_topics == 3
+    Path("lda").mkdir()
+    assert find("lda").name == "lda_docstrings.toml"
+
+
+@pytest.mark.parametrize(
+    ("given", "fragments"),
+    [
+        ("gmm_ful", ["no such file", "did you mean gmm_full?", "`vijax configs`"]),
+        ("mine/lda.toml", ["mine/lda.toml: there is no such file"]),
+        ("zzz.toml", ["zzz.toml: there is no such file"]),
+    ],
+)
+def test_a_name_that_is_none_is_an_error(given, fragments, capsys):
+    assert main(["fit", given]) == 2
+    message = capsys.readouterr().err
+    for fragment in fragments:
+        assert fragment in message
+
+
+def test_the_wheel_has_them():
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"configs": "vijax/configs"}
+    assert set(USUAL) <= set(LISTINGS)
+    assert set(USUAL.values()) <= set(shipped())
+
+
+def test_help_names_nothing_that_is_not_there(capsys):
+    assert "configs/" not in GUIDE
+    commands = re.findall(r"vijax (?:fit|init) (\w+)(?= |\n)", GUIDE)
+    assert "lda" in commands
+    for name in commands:
+        find(name)
+    assert main(["configs"]) == 0
+    listed = capsys.readouterr().out
+    assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in shipped())
+
+
+# --- init ------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Pupils: numbers of several scales, an identifier, classes, counts and gaps."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with Path("pupils.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "school", "hours", "days", "passed", "visits", "gap"])
+        for i in range(60):
+            hours, days = rng.normal(), int(5000 + 300 * rng.normal())
+            passed, gap = "yes" if hours > 0 else "no", "" if i % 7 == 0 else round(rng.normal(), 2)
+            writer.writerow([1000 + i, f"s{i % 5}", round(hours, 3), days, passed, rng.poisson(3), gap])
+    return "pupils.csv"
+
+
+def written(model, data, *more):
+    assert main(["init", model, "--data", data, *more]) == 0
+    path = more[1] if more else f"{Path(data).stem}_{model}.toml"
+    config = load_config(path)
+    load_data(config)  # it can be read so
+    return config, Path(path).read_text()
+
+
+def test_a_table_is_looked_at(table):
+    config, text = written("mixture", table)
+    assert config.data.columns == ("hours", "days", "visits")
+    assert config.data.standardise
+    assert config.model.emission.name == "full_gaussian"
+    assert "#   gap: numbers from " in text
+    assert "# Left out: id: identifies the rows; school: text, 5 different; passed: text, 2 different; gap: " in text
+
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [("logistic_regression", "passed"), ("glm", "visits"), ("ard_regression", "visits"), ("gp", "passed")],
+)
+def test_a_target_of_the_kind_of_the_model_is_named(model, target, table):
+    config, _ = written(model, table)
+    assert config.data.target == target
+    assert target not in config.data.columns
+
+
+def test_groups_and_missing_entries_are_for_models_that_have_them(table):
+    assert written("hierarchical_regression", table)[0].data.group == "school"
+    assert "gap" in written("factor_analysis", table)[0].data.columns
+    assert written("vae", table)[0].model.observed.name == "gaussian"
+
+
+def test_documents_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [a + b + "an" for a in "bdfglm" for b in ("i", "or", "ul", "ek", "at")]
+    texts = [" ".join(np.random.default_rng(i).choice(words, 9)) for i in range(60)]
+    rows = [{"n": i, "review": text, "kind": "a b"} for i, text in enumerate(texts)]
+    Path("r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config, text = written("lda", "r.jsonl", "--out", "mine.toml")
+    assert config.data.column == "review"
+    assert (config.model.num_topics, config.fit.batch_size) == (5, 10)
+    assert config.fit.num_epochs * 60 / config.fit.batch_size >= 200
+    assert "# 60 documents of 9 words on average that are kept, of 30 kinds." in text
+    assert "Not read, beside the text: the columns 'n', 'kind'." in text
+
+
+def test_a_graph_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    pairs = [sorted(rng.choice(12, 2, replace=False)) for _ in range(30)]
+    Path("links.csv").write_text("from,to\n" + "".join(f"a{i},a{j}\n" for i, j in pairs))
+    config, _ = written("stochastic_block_model", "links.csv")
+    assert (config.data.source, config.data.target) == ("from", "to")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragments"),
+    [
+        (["mixtur"], ["mixtur", "did you mean mixture?"]),
+        (["mixture", "--out", "pupils.csv"], ["pupils.csv exists"]),
+        (["mixture", "--out", "new.txt"], [".toml", "new.txt"]),
+        (["lda"], ["no column holds text"]),
+        (["density"], ["a Python file of yours", "vijax fit density"]),
+        (["gap_nmf"], ["pupils.csv does not suit gap_nmf", "expected counts 0, 1, 2", "no configuration is written"]),
+    ],
+)
+def test_what_cannot_be_begun_is_an_error(arguments, fragments, table, capsys):
+    if arguments == ["lda"]:
+        Path(table).write_text("a,b\n1,2\n3,4\n5,6\n")
+    assert main(["init", *arguments, "--data", table]) == 2
+    message = capsys.readouterr().err
+    for fragment in fragments:
+        assert fragment in message
+    assert not list(Path().glob("pupils_*.toml"))
+
+
+def test_a_table_without_the_target_that_a_model_needs_says_what_there_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("a,b\n1.5,2\n2.5,4\n3.5,6\n")
+    with pytest.raises(ConfigError, match=r"predicts a column of two classes, and there is none: a: numbers from 1\.5"):
+        initial_text("logistic_regression", "x.csv")

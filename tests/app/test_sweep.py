@@ -1,0 +1,216 @@
+"""Runs beside each other: paired differences, coherence, sweeps that go on where they were stopped."""
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+
+import vijax as vi
+from vijax.app import sweep as sweeps
+from vijax.app.comparison import Compared, Comparison, compare
+from vijax.app.comparison_table import note
+from vijax.app.run import Outcome
+from vijax.app.scores import RowScore
+from vijax.app.typed_toml import ConfigError
+from vijax.cli import main
+from vijax.evaluate import Difference, HeldOut, Score, paired_difference
+from vijax.status import Status
+
+CONFIG = """
+[model]
+num_topics = 3
+eta = 0.5
+
+[algorithm]
+name = "svi"
+estep.name = "mean_field"
+estep.max_iters = 10
+
+[fit]
+num_epochs = 2
+batch_size = 20
+evaluate_every = 0
+"""
+
+
+def corpus(number=66):
+    """Documents of one of three blocks of words each."""
+    rng = np.random.default_rng(0)
+    counts = np.zeros((number, 12), int)
+    for d, row in enumerate(counts):
+        row[4 * (d % 3) : 4 * (d % 3) + 4] = rng.integers(1, 4, 4)
+    return vi.data.Corpus.from_counts(counts, [f"w{i:02d}" for i in range(12)])
+
+
+def silent(message):
+    del message
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    corpus().save(folder / "corpus")
+    (folder / "small.toml").write_text(CONFIG + f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def swept(inputs):
+    out = inputs / "sweep"
+    reads = []
+    with pytest.MonkeyPatch.context() as patch:
+        read = sweeps.read
+        patch.setattr("vijax.app.sweep.read", lambda *given: reads.append(1) or read(*given))
+        patch.setattr("vijax.app.run.read", lambda *given: reads.append(1))
+        assert main(["fit", str(inputs / "small.toml"), "--sweep", "num_topics=1,3", "--out", str(out)]) == 0
+    assert reads == [1]  # once, for both
+    return out
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# --- paired differences ----------------------------------------------------------------------------------------------
+def test_a_paired_difference_is_that_of_the_same_rows():
+    rng = np.random.default_rng(1)
+    hard = rng.normal(-5, 2, 40)
+    one, two = hard, hard - 0.2 + 0.1 * rng.normal(size=40)
+    for make in (HeldOut.of, lambda x: RowScore.of(x, "row")):
+        found = paired_difference(make(one), make(two))
+        np.testing.assert_allclose(found, [np.mean(one - two), np.std(one - two, ddof=1) / np.sqrt(40)])
+        assert found.standard_error < 0.1 * make(one).standard_error
+    words = rng.integers(1, 9, 40)
+    documents = paired_difference(Score.of(one, words), Score.of(two, words))
+    np.testing.assert_allclose(documents.mean, (one - two).sum() / words.sum())
+
+
+def test_scores_of_other_rows_have_no_difference():
+    with pytest.raises(ValueError, match=r"two of the same documents or rows, got 3 of 3 in all and 2 of 2"):
+        paired_difference(HeldOut.of(np.zeros(3)), HeldOut.of(np.zeros(2)))
+
+
+# --- sweeps ----------------------------------------------------------------------------------------------------------
+def test_a_sweep_leaves_a_run_for_each_value_and_a_table_of_both(swept, capsys):
+    rows = rows_of(swept / "comparison.csv")
+    assert [row["run"] for row in rows] == ["num_topics-1", "num_topics-3"]
+    assert [row["num_topics"] for row in rows] == ["1", "3"]
+    one, three = (float(row["score"]) for row in rows)
+    assert three > one
+    assert float(rows[0]["behind"]) == pytest.approx(three - one, abs=1e-5)
+    assert 0 < float(rows[0]["its error"]) < float(rows[0]["error"]) + float(rows[1]["error"])
+    assert rows[1]["behind"] == ""
+    assert float(rows[1]["NPMI"]) > float(rows[0]["NPMI"])
+    for name in ("num_topics-1", "num_topics-3"):
+        assert json.loads((swept / name / "result.json").read_text())["status"].startswith("finished")
+    assert (swept / "comparison.png").stat().st_size > 1000
+    assert "The best is num_topics-3" in (swept / "comparison.txt").read_text()
+    assert main(["summary", str(swept)]) == 2
+    assert "the folder of a sweep" in capsys.readouterr().err
+
+
+def test_a_sweep_goes_on_with_what_is_missing(swept, capsys, monkeypatch):
+    before = (swept / "comparison.csv").read_text()
+    first = (swept / "num_topics-1" / "metrics.jsonl").stat().st_mtime_ns
+    for path in sorted((swept / "num_topics-3").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (swept / "num_topics-3").rmdir()
+    (swept / "comparison.csv").unlink()
+    begin = sweeps.begin
+    monkeypatch.setattr(sweeps, "begin", lambda config, run, *rest: Outcome(run, Status.INTERRUPTED, None))
+    assert main(["resume", str(swept)]) == 130
+    error = capsys.readouterr().err
+    assert "num_topics-1 (1 of 2): has ended" in error
+    assert f"go on with what is missing: vijax resume {swept}" in error
+    monkeypatch.setattr(sweeps, "begin", begin)
+    assert main(["resume", str(swept)]) == 0
+    assert (swept / "comparison.csv").read_text() == before
+    assert (swept / "num_topics-1" / "metrics.jsonl").stat().st_mtime_ns == first
+
+
+def test_compare_gives_the_same_table_of_the_runs(swept, tmp_path, capsys):
+    runs = [str(swept / "num_topics-1"), str(swept / "num_topics-3")]
+    assert main(["compare", *runs, "--out", str(tmp_path / "both")]) == 0
+    assert capsys.readouterr().out.strip() == (swept / "comparison.txt").read_text().strip()
+    assert (tmp_path / "both" / "comparison.csv").read_text() == (swept / "comparison.csv").read_text()
+
+
+def test_runs_of_other_data_are_not_compared(swept, tmp_path, capsys):
+    other = tmp_path / "other"
+    for name in ("config.toml", "data.json"):
+        (other / name).parent.mkdir(exist_ok=True)
+        (other / name).write_text((swept / "num_topics-1" / name).read_text().replace('"tokens": ', '"tokens": 1'))
+    assert main(["compare", str(swept / "num_topics-1"), str(other)]) == 2
+    error = capsys.readouterr().err
+    assert "are of other data, on which scores cannot be compared (tokens: " in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragments"),
+    [
+        (["--sweep", "num_topics=3"], ["two values or more", "--sweep model.num_topics=10,20,50"]),
+        (["--sweep", "num_topics"], ["--sweep num_topics"]),
+        (["--sweep", "num_topics=3,3.5"], ["model.num_topics: expected an integer, got 3.5"]),
+        (["--sweep", "num_topics=3,4,3"], ["different values, got 3 more than once"]),
+        (["--sweep", "num_topic=3,4"], ["did you mean model.num_topics?"]),
+        (["--sweep", "data.held_out=0.1,0.2"], ["have the same data", "--set"]),
+        (["--sweep", "num_topics=3,4", "--set", "held_out=0"], ["there are none", "held_out=0.1"]),
+    ],
+)
+def test_wrong_sweeps_are_refused_and_leave_nothing(arguments, fragments, inputs, tmp_path, capsys):
+    out = tmp_path / "none"
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(out), *arguments]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    for fragment in fragments:
+        assert fragment in error
+    assert not out.exists()
+
+
+def test_a_damaged_sweep_leads_nowhere_else(tmp_path, capsys):
+    for runs in (["../../etc"], [], "abc", [3]):
+        (tmp_path / "sweep.json").write_text(json.dumps({"runs": runs}))
+        assert main(["resume", str(tmp_path)]) == 2
+        assert "sweep.json: damaged" in capsys.readouterr().err
+
+
+def test_what_is_not_clearly_worse_is_named():
+    score = RowScore.of([-1.0, -2.0], "row")
+    runs = tuple(
+        Compared(Path(name), (), score, behind, None, "")
+        for name, behind in (("a", None), ("b", Difference(0.1, 0.06)), ("c", Difference(0.3, 0.1)))
+    )
+    found = Comparison((), runs, 0)
+    assert found.as_good == [0, 1]
+    assert note(found).endswith("Not clearly worse (by no more than two such errors): b.")
+
+
+def test_fewer_than_two_runs_are_no_comparison(tmp_path):
+    with pytest.raises(ConfigError, match="not a run folder"):
+        compare([tmp_path], silent)
+
+
+def test_a_sweep_from_elsewhere_executes_nothing(tmp_path, monkeypatch, capsys):
+    """Nor does it where only a later run names code: naming it in a `vijax fit` would be consent, resuming is none."""
+    monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'done')!r}, 'w')\n")
+    digest = hashlib.sha256((tmp_path / "evil.py").read_bytes()).hexdigest()
+    folder = tmp_path / "sweep"
+    (folder / "configs").mkdir(parents=True)
+    (folder / "sweep.json").write_text(json.dumps({"setting": "fit.seed", "runs": ["seed-1", "seed-2"]}))
+    data = '[data]\npath = "synthetic:regression"\ntarget = "y"\n'
+    harmless = '[model]\nname = "ard_regression"\n[fit]\nnum_epochs = 1\nevaluate_every = 0\n'
+    evil = f'[model]\nname = "density"\nfile = "{tmp_path / "evil.py"}"\nsha256 = "{digest}"\n'
+    for name, text in (("seed-1", harmless), ("seed-2", evil)):
+        (folder / "configs" / f"{name}.toml").write_text(data + text)
+    assert main(["resume", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert "--- seed-2 (2 of 2)" in error
+    assert "is Python code that you have not named in a `vijax fit` on this machine" in error
+    assert not (tmp_path / "done").exists()

@@ -1,0 +1,74 @@
+"""What a model says of the run's own data, in its folder: doc_topics.csv, transformed.csv or nodes.csv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vijax.app.column_files import as_csv, check_ending
+from vijax.app.config import Config, ConfigError
+from vijax.app.listing import Seen
+from vijax.app.patience import Counter, announced
+from vijax.app.restored import again, at, restore
+from vijax.app.run_end import end_of
+from vijax.app.run_folder import Say, read_run_config
+from vijax.app.transformed import Transformed, check_transforms, transformed
+
+MOST_ROWS = 100_000
+"""Of more documents or rows the file is left out: it would be large, and take long."""
+
+
+def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
+    """Writes the file at the end of a run, where the model has something to say of single rows. What goes wrong is
+    said, and is no end of the run, which is saved."""
+    listing = config.listing
+    if listing.transform is None:
+        return
+    path = results_path(folder, config)
+    number = sum(len(part) for part in seen.data if part is not None)
+    if number > MOST_ROWS:
+        command = f"vijax transform {folder} --out {path.stem}.parquet"
+        say(f"Note: {path.name} is left out, for {number:,} {listing.unit}s are many; make it: {command}")
+        return
+    try:
+        said_of(config, seen, None, None, say).write(path)
+    except Exception as error:
+        say(f"Warning: {path.name} could not be made ({error}); try: vijax transform {folder} --out {path.name}")
+
+
+def said_of(config: Config, seen: Seen, source: object, column: str | None, say: Say) -> Transformed:
+    """What the model says of a source, or of the run's own data; tells its notes, and how far it is."""
+    new = config.listing.source.new(config, seen.data, source, column)
+    if source is not None:
+        for note in new.notes:
+            say(f"Note: {note}")
+    name = config.listing.source.results
+    told = Counter(say, f"rows of {name}", len(new.data))
+    with announced(say, f"Making {name} ... (the program is compiled first)"):
+        return transformed(config.listing, seen, new, told)
+
+
+def results_path(folder: Path, config: Config) -> Path:
+    """Where the file is."""
+    return folder / f"{config.listing.source.results}.csv"
+
+
+def transform_run(
+    folder: Path, source: str | None, out: Path | None, column: str | None, training: str | None, say: Say
+) -> str:
+    """What `vijax transform` prints: the name of the file that it has written, or CSV.
+
+    Raises:
+      ConfigError: the model says nothing of single rows; a file that is there already, or of another ending.
+      ValueError: data that cannot be read, or are not such as the run's.
+    """
+    if out is not None and check_ending(out) and out.exists():
+        raise ConfigError(f"--out: {out} exists; name another file, or remove it")
+    config = read_run_config(folder)
+    check_transforms(config.listing)
+    with config.in_precision():
+        data = again(folder, config, training) if source is None else None
+        seen = restore(folder, config, data, training)
+        if end_of(folder) is None:
+            say(f"Note: {folder} is unfinished; this is as of its last checkpoint")
+        found = said_of(at(config, training if source is None else None), seen, source, column, say)
+    return as_csv(found.columns()).rstrip("\n") if out is None else str(found.write(out))
