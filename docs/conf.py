@@ -81,9 +81,10 @@ def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[st
 
 
 def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
-    """Fields of named tuples are described by the docstring of the class."""
-    del app, what, name, options
-    return True if type(obj).__name__ == "_tuplegetter" else None
+    """Fields of named tuples are described by the docstring of the class; scikit-learn's `set_..._request` by its own
+    documentation."""
+    del app, what, options
+    return True if type(obj).__name__ == "_tuplegetter" or name.endswith("_request") else None
 
 
 def setup(app: Any) -> None:
