@@ -115,7 +115,9 @@ def peers_python() -> Path:
     python = home / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", "scikit-learn", "gensim", "scipy"], check=True)
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "-q", "scikit-learn", "gensim", "scipy", "tomotopy"], check=True
+        )
     return python
 
 
