@@ -7,7 +7,7 @@ A beta is the first component of a Dirichlet of two, and most computations here 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -46,7 +46,7 @@ class Beta(Family):
 
     @classmethod
     @constructor
-    def from_alpha_beta(cls, alpha: Float[Array, "*batch"], beta: Float[Array, "*batch"]) -> Self:
+    def from_alpha_beta(cls, alpha: Any, beta: Any) -> Self:
         """Validated and broadcast: ValueError unless both are positive and finite."""
         xp, *values = on_host(*as_floats(alpha, beta))
         a, b = xp.broadcast_arrays(*values)

@@ -6,7 +6,7 @@ A = log Gamma(a) - a log b,   mu = (psi(a) - log b, a / b),   F = [[psi'(a), 1/b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax.numpy as jnp
 from jax import lax
@@ -48,7 +48,7 @@ class Gamma(Family):
 
     @classmethod
     @constructor
-    def from_shape_rate(cls, shape: Float[Array, "*batch"], rate: Float[Array, "*batch"]) -> Self:
+    def from_shape_rate(cls, shape: Any, rate: Any) -> Self:
         """Validated and broadcast: ValueError unless both are positive and finite."""
         xp, *values = on_host(*as_floats(shape, rate))
         a, b = xp.broadcast_arrays(*values)
