@@ -77,7 +77,7 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
         ("[model]\nname = 'mixture'\nemission.name = 'gauss'\n", ["line 3", "model.emission.name", "full_gaussian"]),
         (
             "[model]\nname = 'mixture'\nemission.name = 'poisson'\nemission.strength = 1\n",
-            ["line 4", "model.emission.strength", '"poisson", which takes shape, rate', "full_gaussian or diagonal"],
+            ["line 4", "model.emission.strength", '"poisson", which takes shape, rate', "or tied_gaussian"],
         ),
         ("[model]\nname = 'mixture'\ninit.num_iters = -1\n", ["line 3", "model.init.num_iters", "at least 0"]),
         ("[model]\nname = 'mixture'\n[data]\ntarget = 'y'\n", ["line 4", "data.target", "mixture predicts no column"]),

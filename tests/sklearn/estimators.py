@@ -7,7 +7,6 @@ import vijax.sklearn as vs
 ONE_TOPIC = dict.fromkeys(
     (
         "check_dont_overwrite_parameters",
-        "check_dict_unchanged",
         "check_methods_sample_order_invariance",
         "check_methods_subset_invariance",
         "check_fit2d_1sample",

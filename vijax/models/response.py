@@ -52,8 +52,8 @@ def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.
 
     >>> import vijax as vi
     >>> found = response(vi.likelihood.gaussian(3.0), np.zeros(1), np.ones(1))
-    >>> print([f"{float(x[0]):.2f}" for x in found])
-    ['0.00', '-3.92', '3.92']
+    >>> print([f"{float(x[0]):.2f}" for x in (found.low, found.high)])
+    ['-3.92', '3.92']
     """
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     knows = likelihood.mean is not None

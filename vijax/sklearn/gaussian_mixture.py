@@ -155,9 +155,9 @@ class BayesianGaussianMixture(_Gaussian):
       converged_, n_iter_, lower_bounds_: how it ended; `lower_bound_` is the bound on log p(X).
       fit_: the `vijax.Fit`, with the whole posterior.
 
-    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [12, 4], [12, 2], [12, 0]])
+    >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [9.0, 9.0]], 30, axis=0)
     >>> gm = BayesianGaussianMixture(n_components=2, random_state=42).fit(X)
-    >>> bool(gm.predict([[0, 0]])[0] != gm.predict([[12, 3]])[0])
+    >>> bool(gm.predict([[0, 0]])[0] != gm.predict([[9, 9]])[0])
     True
     """
 

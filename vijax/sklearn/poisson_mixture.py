@@ -36,7 +36,7 @@ class PoissonMixture(MixtureEstimator):
     >>> X = np.random.default_rng(0).poisson(np.repeat([[1.0, 9.0], [9.0, 1.0]], 30, axis=0))
     >>> mixture = PoissonMixture(n_components=2, random_state=0).fit(X)
     >>> mixture.rates_[mixture.rates_[:, 0].argsort()].round().tolist()
-    [[1.0, 9.0], [9.0, 1.0]]
+    [[1.0, 10.0], [10.0, 1.0]]
     """
 
     def __init__(
