@@ -69,6 +69,33 @@ def test_own_stop_words_are_tokenised_as_the_text_is():
     assert make(["A cat: don't sit", "sit down"], settings=settings).vocabulary == ("down", "sit")
 
 
+def test_stop_words_of_another_language():
+    settings = TextSettings(stop_words="german")
+    assert make(["Der Hund und die Katze", "eine Katze"], settings=settings).vocabulary == ("hund", "katze")
+
+
+def test_stop_words_of_a_file(tmp_path):
+    path = tmp_path / "stop.txt"
+    path.write_text("the\n\nCat\n", encoding="utf-8")
+    for named in (path, str(path)):
+        assert make(["The cat sat"], settings=TextSettings(stop_words=named)).vocabulary == ("sat",)
+    path.write_text("\n")
+    with pytest.raises(ValueError, match=r"stop_words: .*stop.txt: expected a word on each line, got an empty file"):
+        make(["The cat sat"], settings=TextSettings(stop_words=path))
+
+
+def test_phrases_are_of_neighbours_without_stop_words():
+    settings = TextSettings(ngrams=3, min_df=1, max_df=1.0)
+    corpus = make(["New York of the Times", "york new"], settings=settings)
+    assert corpus.vocabulary == ("new", "new york", "new york times", "times", "york", "york new", "york times")
+    assert corpus.to_scipy().toarray().tolist() == [[1, 1, 1, 1, 1, 0, 1], [1, 0, 0, 0, 1, 1, 0]]
+
+
+def test_phrases_of_a_fixed_vocabulary_are_counted_unasked():
+    corpus = make(["new york new york", "old york"], vocabulary=["new york", "york"])
+    assert corpus.to_scipy().toarray().tolist() == [[2, 2], [0, 1]]
+
+
 def test_case_can_matter():
     assert make(["Bath bath"], settings=TextSettings(lowercase=False)).vocabulary == ("Bath", "bath")
 
@@ -93,8 +120,10 @@ def test_fixed_vocabulary_keeps_its_order():
         (
             ["words"],
             {"stop_words": "klingon"},
-            "stop_words: expected 'english', a list of words or None, got 'klingon'",
+            "stop_words: expected a language, a file of words, a list of words or None, got 'klingon'.*known.*german",
         ),
+        (["words"], {"ngrams": 0}, "ngrams: expected a whole number from 1 to 5, got 0"),
+        (["words"], {"ngrams": 2.0}, "ngrams: expected a whole number from 1 to 5, got 2.0"),
         (["words"], {"min_df": -1}, "min_df: expected a whole number of 1 or more, or a fraction such as 0.5, got -1"),
         (["words"], {"max_df": 1.5}, "max_df: expected"),
         (["words"], {"max_vocabulary": 0}, "max_vocabulary: expected a whole number of 1 or more, got 0"),

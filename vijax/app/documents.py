@@ -52,6 +52,16 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
     )
 
 
+def with_own_stop_words(config: DocumentData) -> DocumentData:
+    """With the words of a file of stop words in the place of its name: a run holds them, and needs the file no more."""
+    from vijax.data.stop_words import stop_words_of
+
+    named = config.stop_words
+    if isinstance(named, str) and named not in ("english", "none") and Path(named).expanduser().is_file():
+        return dataclasses.replace(config, stop_words=stop_words_of(named))
+    return config
+
+
 def read_for(vocabulary: Sequence[str], config: DocumentData, source: Any = None) -> Corpus:
     """The documents of `read_corpus`, over the vocabulary of a run: all of its words, and no others."""
     every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)

@@ -19,7 +19,7 @@ from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups
 from vijax.app.at_once import fitted, is_at_once
 from vijax.app.claim import claimed, locked, unwritable
 from vijax.app.config import Config, ConfigError
-from vijax.app.documents import DOCUMENTS
+from vijax.app.documents import DOCUMENTS, with_own_stop_words
 from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
 from vijax.app.patience import announced
@@ -27,6 +27,7 @@ from vijax.app.recorder import Recorder
 from vijax.app.results import results_path, write_results
 from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
+from vijax.app.sections import DocumentData
 from vijax.app.tables import held_out_entries
 from vijax.app.typed_toml import flatten
 from vijax.app.user_code import named_at_fit
@@ -185,7 +186,7 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
 
 
 def _absolute(config: Config) -> Config:
-    """The configuration with paths that hold from any working directory."""
+    """The configuration with paths that hold from any working directory, and the words of a file of stop words."""
 
     def absolute(path: str | None) -> str | None:
         exists = path is not None and Path(path).expanduser().exists()
@@ -196,6 +197,8 @@ def _absolute(config: Config) -> Config:
         section = getattr(config, table)
         paths: dict[str, Any] = {name: absolute(getattr(section, name)) for name in names if hasattr(section, name)}
         changed[table] = dataclasses.replace(section, **paths)
+    if isinstance(config.data, DocumentData):
+        changed["data"] = with_own_stop_words(changed["data"])
     return dataclasses.replace(config, **changed)
 
 

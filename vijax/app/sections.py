@@ -35,9 +35,10 @@ class DocumentData:
     encoding: str = setting("utf-8", "of text files")
     lowercase: bool = setting(True, "whether case is ignored")
     token_pattern: str = setting(r"(?u)[^\W\d_]{3,}", "regular expression of a word")
-    stop_words: Literal["english", "none"] | tuple[str, ...] = setting(
-        "english", 'words to drop: "english", "none", a list'
+    stop_words: str | tuple[str, ...] = setting(
+        "english", 'words to drop: a language ("english", "german"), "none", a file with a word on each line, a list'
     )
+    ngrams: int = setting(1, "the longest phrase, in words, that counts as a word: 2 adds pairs", between(1, 6))
     min_df: int | float | None = setting(
         None, "least documents a word is in: a number or a share; unset: 5", at_least(0)
     )

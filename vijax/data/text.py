@@ -13,6 +13,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from vijax.data.build import CorpusBuilder
 from vijax.data.checks import fail
 from vijax.data.corpus import Corpus
 from vijax.data.notes import Notes
+from vijax.data.stop_words import stop_words_of
 from vijax.data.surrogates import whole_letters
 from vijax.data.temporary import working_folder
 from vijax.data.vocabulary import ids_in, relabel_into
@@ -28,23 +30,8 @@ from vijax.extras import require_extra
 BLOCK_DOCUMENTS = 4096
 BLOCK_CHARACTERS = 1 << 20
 SNIPPET_CHARACTERS = 300
+MOST_WORDS = 5  # of a phrase
 SMALL_COLLECTION = 10  # a fractional max_df never drops a word of so few documents
-# What is left of "don't", "we've", ... when the apostrophe divides words, and scikit-learn's list does not hold.
-CONTRACTIONS: tuple[str, ...] = (
-    "ain",
-    "aren",
-    "couldn",
-    "didn",
-    "doesn",
-    "don",
-    "hadn",
-    "hasn",
-    "haven",
-    "isn",
-    "mustn",
-    "needn",
-)
-CONTRACTIONS += ("shan", "shouldn", "wasn", "weren", "wouldn", "ll", "ve")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +41,10 @@ class TextSettings:
     Attributes:
       lowercase: whether to ignore case.
       token_pattern: regular expression of a word; by default three letters or more, of any alphabet.
-      stop_words: "english" (scikit-learn's list and contractions), your own words, or None to keep all.
+      stop_words: "english" (scikit-learn's list and contractions), another language ("german"), a file with a word on
+        each line, your own words, or None to keep all.
+      ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of neighbours ("new york"),
+        stop words left out.
       min_df: the documents a word must be in, as a number or a fraction; None means 5, or 1 % of the documents if
         that is fewer.
       max_df: the documents a word may be in, as a number or a fraction (which never drops a word of 10 or fewer).
@@ -63,7 +53,8 @@ class TextSettings:
 
     lowercase: bool = True
     token_pattern: str = r"(?u)[^\W\d_]{3,}"
-    stop_words: str | Sequence[str] | None = "english"
+    stop_words: str | Path | Sequence[str] | None = "english"
+    ngrams: int = 1
     min_df: int | float | None = None
     max_df: int | float = 0.5
     max_vocabulary: int | None = 10_000
@@ -85,7 +76,8 @@ def corpus_from_texts(
     Args:
       documents: may be a generator over files larger than memory.
       settings: how text becomes words.
-      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out.
+      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Where it has phrases, these
+        are counted, whatever `settings.ngrams` is.
       folder: where to write the corpus as memory-mapped files; None makes it in memory.
       where: what errors call the documents.
       notes: what is noticed while `documents` are read; the corpus gets them.
@@ -98,6 +90,8 @@ def corpus_from_texts(
     >>> corpus.vocabulary, corpus.to_scipy().toarray().tolist()
     (('cat', 'dog', 'sat'), [[1, 0, 1], [1, 1, 0]])
     """
+    if vocabulary is not None:
+        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest_phrase(vocabulary)))
     analyze = analyzer(settings)
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
@@ -121,7 +115,8 @@ def _scratch(folder: Path | None) -> Iterator[Path | None]:
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
-    """The function from a text to its words, stop words left out."""
+    """The function from a text to its words (and phrases), stop words left out."""
+    check_ngrams(settings.ngrams)
     text = require_extra("sklearn.feature_extraction.text")
     try:
         re.compile(settings.token_pattern)
@@ -132,16 +127,30 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
         lowercase=settings.lowercase, token_pattern=settings.token_pattern, stop_words=None
     ).build_analyzer()
     # Stop words go through the same tokeniser, so that "don't" stops the token "don".
-    stop = {token for word in _stop_words(settings.stop_words, text) for token in tokens(word)}
-    return lambda document: (token for token in tokens(document) if token not in stop)
+    stop = {token for word in stop_words_of(settings.stop_words) for token in tokens(word)}
+    words = lambda document: (token for token in tokens(document) if token not in stop)
+    return words if settings.ngrams == 1 else lambda document: phrases(list(words(document)), settings.ngrams)
 
 
-def _stop_words(stop_words: str | Sequence[str] | None, text) -> Iterable[str]:
-    if stop_words == "english":
-        return [*text.ENGLISH_STOP_WORDS, *CONTRACTIONS]
-    if isinstance(stop_words, str):
-        raise fail("stop_words", "'english', a list of words or None", repr(stop_words), "pass a list of words")
-    return stop_words or ()
+def phrases(words: Sequence[str], longest: int) -> Iterator[str]:
+    """Words, and neighbours joined, up to so many.
+
+    >>> list(phrases(["new", "york", "times"], 2))
+    ['new', 'york', 'times', 'new york', 'york times']
+    """
+    for size in range(1, longest + 1):
+        yield from map(" ".join, zip(*(words[i:] for i in range(size)), strict=False))
+
+
+def longest_phrase(vocabulary: Sequence[str]) -> int:
+    """In words."""
+    return 1 + max((word.count(" ") for word in vocabulary), default=0)
+
+
+def check_ngrams(ngrams: Any) -> None:
+    """Raises ValueError unless it is a small whole number."""
+    if not (isinstance(ngrams, int) and 1 <= ngrams <= MOST_WORDS):
+        raise fail("ngrams", f"a whole number from 1 to {MOST_WORDS}", repr(ngrams), "2 counts pairs of words too")
 
 
 def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, where: str) -> tuple[str, ...]:

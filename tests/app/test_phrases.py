@@ -1,0 +1,32 @@
+"""Runs on phrases, with stop words of a file."""
+
+import numpy as np
+
+import vijax as vi
+from vijax.cli import main
+
+TEXTS = ["new york trades shares", "cats and dogs chase", "shares trade in new york", "dogs chase cats"] * 6
+
+
+def test_a_run_keeps_phrases_and_the_words_of_its_file(tmp_path, monkeypatch):
+    """It is applied to new texts when the file is gone."""
+    texts, stop = tmp_path / "texts.csv", tmp_path / "stop.txt"
+    texts.write_text("text\n" + "\n".join(TEXTS) + "\n")
+    stop.write_text("and\nin\n")
+    settings = [
+        "model.num_topics=2",
+        "data.ngrams=2",
+        f"data.stop_words={stop}",
+        "data.max_df=1.0",
+        "num_epochs=2",
+        "fit.batch_size=8",
+    ]
+    run = str(tmp_path / "run")
+    assert main(["fit", "lda_svi", "--data", str(texts), "--out", run, "--set", *settings]) == 0
+    stop.unlink()
+    monkeypatch.chdir("/")
+    loaded = vi.load(run)
+    assert loaded.config.data.stop_words == ("and", "in")
+    assert {"new york", "cats dogs", "dogs chase"} <= set(loaded.vocabulary)
+    found = loaded.transform(["cats in dogs", "new shares"])  # 'in' is left out before neighbours are joined
+    np.testing.assert_array_equal(found["words"], [3, 2])
