@@ -1,4 +1,4 @@
-"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `transform`, `evaluate`, `report`, `settings`, ..."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `shares`, `transform`, `evaluate`, `report`, ..."""
 
 from __future__ import annotations
 
@@ -107,6 +107,40 @@ def topics(
     from vijax.app.topic_formats import formatted
 
     print(formatted(read(run).topics(num_words)[:num_topics], format, num_words))
+    return 0
+
+
+def shares(
+    run: Path,
+    /,
+    *,
+    by: str,
+    every: Literal["year", "month", "day"] | None = None,
+    data: str | None = None,
+    column: str | None = None,
+    out: Path | None = None,
+) -> int:
+    """Prints topics by group and over time: the share of the words of each group's documents that is of each topic.
+
+    Args:
+      run: folder of a run of a topic model, ended.
+      by: column of the documents whose values are the groups; it must stand beside the text in the data.
+      every: of a column of dates: a group for each year, month or day.
+      data: other documents; those of the run if not given.
+      column: where a table has its text; that of the run if not given.
+      out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an interval.
+    """
+    from vijax.app.blocks import text
+    from vijax.app.column_files import write_columns
+    from vijax.app.run import say_to_stderr
+    from vijax.app.shares import shares_of_run, table
+
+    found = shares_of_run(run, by, every, data, column, say_to_stderr)
+    if out is None:
+        print(text([table(found, by)]))
+    else:
+        write_columns(out, found.columns())
+        print(out)
     return 0
 
 
@@ -220,6 +254,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "summary": summary,
     "topics": topics,
     "transform": transform,
+    "shares": shares,
     "evaluate": evaluate,
     "report": report,
     "init": init,

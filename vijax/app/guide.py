@@ -40,6 +40,8 @@ Then
     vijax topics runs/mine                        the topics, in words
     vijax transform runs/mine --data new.csv --out new_topics.csv
                                                   topics of other documents; clusters, states, predictions of other rows
+    vijax shares runs/mine --by date --every month
+                                                  topics by group and over time
     vijax evaluate runs/mine --data other.jsonl   how well it predicts other data
     vijax report runs/mine                        write report.html and figures again
     vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit

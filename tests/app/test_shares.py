@@ -1,0 +1,84 @@
+"""Topics by group and over time."""
+
+import numpy as np
+import pytest
+
+from vijax.app.config import ConfigError
+from vijax.app.shares import shares_by, table
+from vijax.cli import main
+
+DOCUMENTS = {
+    "words": [10, 30, 20, 0, 40],
+    "share_0": [1.0, 0.5, 0.0, 0.5, 0.25],
+    "share_1": [0.0, 0.5, 1.0, 0.5, 0.75],
+    "stars": ["10", "9", "9", "9", "10"],
+    "day": ["2024-01-30", "2024-01-31T08:00", "2024-02-01", "2024-02-01", ""],
+}
+
+
+def test_shares_are_of_words_with_the_error_of_a_ratio():
+    """Of group 10: 10 words all of topic 0, 40 of which 10; by hand, residuals (6, -6) over two documents."""
+    found = shares_by(DOCUMENTS, "stars")
+    assert found.groups == ("9", "10")  # as numbers; the document without words is left out
+    assert found.documents.tolist() == [2, 2]
+    np.testing.assert_allclose(found.share, [[15 / 50, 35 / 50], [20 / 50, 30 / 50]])
+    np.testing.assert_allclose(found.error[1], np.sqrt(2 / 1 * (6.0**2 + 6.0**2)) / 50)
+
+
+def test_dates_make_groups():
+    assert shares_by(DOCUMENTS, "day", "month").groups == ("2024-01", "2024-02", "")
+    assert shares_by(DOCUMENTS, "day", "year").groups == ("2024", "")
+    assert shares_by(DOCUMENTS, "day", "day").groups == ("2024-01-30", "2024-01-31", "2024-02-01", "")
+
+
+def test_a_group_of_one_document_has_no_interval():
+    found = shares_by(DOCUMENTS, "day", "month")
+    columns = found.columns()
+    assert columns["group"] == ["2024-01"] * 2 + ["2024-02"] * 2 + [""] * 2
+    assert np.isnan(columns["low"][2:]).all()
+    assert 0 <= columns["low"][0] < columns["share"][0] < columns["high"][0] <= 1
+    assert table(found, "day").rows[1] == ["2024-02", 1, "0.0", "100.0"]
+    assert table(found, "day").rows[2][0] == "(none)"
+
+
+@pytest.mark.parametrize(
+    ("by", "every", "words"),
+    [
+        ("star", None, "--by: expected a column of the documents, got 'star'; known: 'words', 'stars', 'day'"),
+        ("share_0", None, "--by: expected a column"),
+        ("stars", "month", "--every month: expected dates such as 2024-05-31 in column 'stars', got '10'"),
+    ],
+)
+def test_what_is_no_group_is_refused(by, every, words):
+    with pytest.raises(ConfigError, match=words):
+        shares_by(DOCUMENTS, by, every)
+
+
+def test_documents_without_words_are_refused():
+    with pytest.raises(ConfigError, match="none of the documents has words"):
+        shares_by({**DOCUMENTS, "words": [0] * 5}, "stars")
+
+
+def test_of_a_run(tmp_path, capsys):
+    """By a column beside the texts; the file of the run and the texts themselves say the same."""
+    texts = tmp_path / "texts.csv"
+    rows = [f"{text},{kind}" for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12]
+    texts.write_text("text,kind\n" + "\n".join(rows) + "\n")
+    settings = ["model.num_topics=2", "data.max_df=1.0", "num_epochs=10", "fit.batch_size=8"]
+    run = str(tmp_path / "run")
+    assert main(["fit", "lda_svi", "--data", str(texts), "--out", run, "--set", *settings]) == 0
+    capsys.readouterr()
+    assert main(["shares", run, "--by", "kind"]) == 0
+    said = capsys.readouterr().out
+    assert "Topics by kind" in said
+    assert main(["shares", run, "--by", "kind", "--data", str(texts)]) == 0
+    assert capsys.readouterr().out == said
+    assert main(["shares", run, "--by", "kind", "--out", str(tmp_path / "shares.csv")]) == 0
+    lines = (tmp_path / "shares.csv").read_text().splitlines()
+    assert lines[0] == "group,documents,topic,share,low,high"
+    assert [line.split(",")[:3] for line in lines[1:]] == [
+        ["money", "12", "0"],
+        ["money", "12", "1"],
+        ["pets", "12", "0"],
+        ["pets", "12", "1"],
+    ]
