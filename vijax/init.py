@@ -227,9 +227,7 @@ def _seeds(
 
     def seed(k: Int[Array, ""], carry: tuple) -> tuple:
         centres, distances = carry
-        # One by one, so that rows of padding change no draw: those of one key differ with the number of all of them.
-        draw = lambda key: jax.random.categorical(key, jnp.log(distances * weights))
-        drawn = jax.vmap(draw)(jax.random.split(keys[k], trials))
+        drawn = jax.random.categorical(keys[k], jnp.log(distances * weights), shape=(trials,))
         squares = norms[drawn][:, None] + norms - 2 * points[drawn] @ points.T
         left = jnp.minimum(distances, jnp.maximum(squares, 0.0) + tiny)
         best = jnp.argmin(left @ weights)
