@@ -79,6 +79,9 @@ def test_stop_words_of_a_file(tmp_path):
     path.write_text("the\n\nCat\n", encoding="utf-8")
     for named in (path, str(path)):
         assert make(["The cat sat"], settings=TextSettings(stop_words=named)).vocabulary == ("sat",)
+    path.write_bytes("Ärger".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"stop.txt: expected text in UTF-8, got other bytes.*save it as UTF-8"):
+        make(["The cat sat"], settings=TextSettings(stop_words=path))
     path.write_text("\n")
     with pytest.raises(ValueError, match=r"stop_words: .*stop.txt: expected a word on each line, got an empty file"):
         make(["The cat sat"], settings=TextSettings(stop_words=path))

@@ -82,9 +82,12 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
     kept = (words > 0) & np.isfinite(each).all(axis=1)
     if not kept.any():
         raise ConfigError("--by: none of the documents has words that the run knows")
-    groups = sorted(set(names[kept].tolist()), key=_order)
-    found = [_of_group(each[rows], words[rows]) for rows in (kept & (names == group) for group in groups)]
-    return Shares(tuple(groups), *(np.array(x) for x in zip(*found, strict=True)))
+    names, each, words = names[kept], each[kept], words[kept]
+    groups, sizes = np.unique(names, return_counts=True)
+    rows = dict(zip(groups.tolist(), np.split(np.argsort(names, kind="stable"), np.cumsum(sizes)[:-1]), strict=True))
+    ordered = sorted(rows, key=_order)
+    found = [_of_group(each[rows[name]], words[rows[name]]) for name in ordered]
+    return Shares(tuple(ordered), *(np.array(x) for x in zip(*found, strict=True)))
 
 
 def _of_group(each: np.ndarray, words: np.ndarray) -> tuple[int, list[float], list[float]]:

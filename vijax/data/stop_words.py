@@ -48,7 +48,11 @@ def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, .
 
 
 def _in_file(path: Path) -> tuple[str, ...]:
-    words = tuple(word for line in path.read_text(encoding="utf-8").splitlines() if (word := line.strip()))
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise fail(f"stop_words: {path}", "text in UTF-8", f"other bytes ({error})", "save it as UTF-8") from error
+    words = tuple(word for line in lines if (word := line.strip()))
     if not words:
         raise fail(f"stop_words: {path}", "a word on each line", "an empty file", "write the words, or pass None")
     return words

@@ -158,8 +158,8 @@ class Family(abc.ABC):
         >>> print(f"{low:.2f} {high:.2f}")
         -2.29 4.29
         """
-        low, high = ends_of(mass)
-        return Interval(self.quantile(low), self.quantile(high))
+        both = self.quantile(ends_of(mass))
+        return Interval(*(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2)))
 
     # --- what follows from it ---------------------------------------------------------------------------------
     @property
