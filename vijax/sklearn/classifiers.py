@@ -11,18 +11,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vijax.models.predictors import Predictors
 from vijax.sklearn import predictors
-from vijax.sklearn.base import VijaxEstimator, key_of, warn_not_converged
-from vijax.sklearn.regressors import check_steps
-from vijax.sklearn.rows import Fitted, size_with_padding
+from vijax.sklearn.base import warn_not_converged
+from vijax.sklearn.predictor_base import PredictorEstimator
+from vijax.sklearn.rows import Fitted
 
 
-class PredictorClassifier(ClassifierMixin, VijaxEstimator):
+class PredictorClassifier(ClassifierMixin, PredictorEstimator):
     """An abstract classifier with a Gaussian predictor for each class (one of them for two classes). A subclass has
     `_model`, `_start`, `_features` and says in `_describe` what was found."""
-
-    fit_: Any
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fits the classifier.
@@ -37,7 +34,7 @@ class PredictorClassifier(ClassifierMixin, VijaxEstimator):
         Warns:
           ConvergenceWarning: a bound had not settled after `max_iter` steps.
         """
-        check_steps(self)
+        self._check_steps()
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -53,7 +50,7 @@ class PredictorClassifier(ClassifierMixin, VijaxEstimator):
         self.converged_, self.n_iter_ = all(one.converged for one in found), max(one.n_iter for one in found)
         self.lower_bound_ = float(sum(one.bounds[-1] for one in found))
         if not self.converged_:
-            warn_not_converged(self, self.max_iter)  # type: ignore[attr-defined]
+            warn_not_converged(self, self.max_iter)
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
@@ -77,32 +74,7 @@ class PredictorClassifier(ClassifierMixin, VijaxEstimator):
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
     def _one(self, features: np.ndarray, positive: np.ndarray) -> Fitted:
-        return predictors.fit_predictors(
-            self._model(size_with_padding(len(features)), features.shape[1]),
-            features,
-            np.where(positive, 1.0, -1.0),
-            self._start(features),
-            tuple(sorted(self._learnt())),
-            key_of(self.random_state),  # type: ignore[attr-defined]
-            self.max_iter,  # type: ignore[attr-defined]
-            self.tol,  # type: ignore[attr-defined]
-            self.learning_rate,  # type: ignore[attr-defined]
-        )
-
-    def _prepare(self, X: np.ndarray) -> None:
-        """What is learnt of X before the fit."""
-
-    def _features(self, X: np.ndarray) -> np.ndarray:
-        return X
-
-    def _learnt(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    def _start(self, features: np.ndarray) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _model(self, num_sites: int, dim: int) -> Predictors:
-        raise NotImplementedError
+        return self._fitted(features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt())
 
     def _describe(self) -> None:
         """What else the estimator says."""

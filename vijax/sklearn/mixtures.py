@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, Self
 
 import jax
@@ -23,9 +24,8 @@ from vijax.sklearn.rows import by_row, fit_rows
 STARTS = ("kmeans", "k-means++", "random")
 
 
-class MixtureEstimator(DensityMixin, VijaxEstimator):
-    """An abstract mixture. A subclass has `_emission(X)` (its prior that of these data), `_algorithm`, `_prior`, and
-    says what was found in `_describe`."""
+class MixtureEstimator(DensityMixin, VijaxEstimator, abc.ABC):
+    """An abstract mixture."""
 
     emission_: Emission
     fit_: Any
@@ -135,17 +135,22 @@ class MixtureEstimator(DensityMixin, VijaxEstimator):
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
 
+    @abc.abstractmethod
     def _emission(self, dim: int) -> Emission:
-        raise NotImplementedError
+        """What components emit."""
 
+    @abc.abstractmethod
     def _algorithm(self) -> Algorithm:
-        raise NotImplementedError
+        """Of the mixture of `emission_`."""
 
+    @abc.abstractmethod
     def _prior(self, X: np.ndarray) -> Any:
-        raise NotImplementedError
+        """That of these data."""
 
+    @abc.abstractmethod
     def _describe(self, bounds: np.ndarray) -> None:
-        raise NotImplementedError
+        """Says what was found."""
 
+    @abc.abstractmethod
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
-        raise NotImplementedError
+        """Of one component, (size, D)."""

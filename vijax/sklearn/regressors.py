@@ -10,20 +10,17 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vijax.checks import require, require_integers, require_positive
-from vijax.models.predictors import Predictors
 from vijax.sklearn import predictors
-from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.base import require_choice, warn_not_converged
 from vijax.sklearn.observations import OBSERVED
-from vijax.sklearn.rows import size_with_padding
+from vijax.sklearn.predictor_base import PredictorEstimator
 
 
-class PredictorRegressor(RegressorMixin, VijaxEstimator):
+class PredictorRegressor(RegressorMixin, PredictorEstimator):
     """An abstract regressor with a Gaussian predictor. A subclass has `_model`, `_start`, `_features` and says in
     `_describe` what was found."""
 
     likelihood: str
-    fit_: Any
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fits the regression.
@@ -47,25 +44,15 @@ class PredictorRegressor(RegressorMixin, VijaxEstimator):
         self._prepare(X)
         features = self._features(X)
         start = {**self._start(features), **observed.start}
-        learnt = tuple(sorted({*self._learnt(), *observed.start}))
+        learnt = {*self._learnt(), *observed.start}
         with jax.enable_x64(True):
-            found = predictors.fit_predictors(
-                self._model(size_with_padding(len(X)), features.shape[1]),
-                features,
-                (y - self._shift) / self._unit,
-                start,
-                learnt,
-                key_of(self.random_state),  # type: ignore[attr-defined]
-                self.max_iter,  # type: ignore[attr-defined]
-                self.tol,  # type: ignore[attr-defined]
-                self.learning_rate,  # type: ignore[attr-defined]
-            )
+            found = self._fitted(features, (y - self._shift) / self._unit, start, learnt)
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self.hyperparameters_ = predictors.learnt_values(found.fit)
             self._describe(features.shape[1])
         self.lower_bound_ = float(found.bounds[-1]) - len(X) * float(np.log(self._unit))
         if not self.converged_:
-            warn_not_converged(self, self.max_iter)  # type: ignore[attr-defined]
+            warn_not_converged(self, self.max_iter)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -97,29 +84,7 @@ class PredictorRegressor(RegressorMixin, VijaxEstimator):
 
     def _check_arguments(self) -> None:
         require_choice("likelihood", self.likelihood, OBSERVED)
-        check_steps(self)
-
-    def _prepare(self, X: np.ndarray) -> None:
-        """What is learnt of X before the fit."""
-
-    def _features(self, X: np.ndarray) -> np.ndarray:
-        return X
-
-    def _learnt(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    def _start(self, features: np.ndarray) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _model(self, num_sites: int, dim: int) -> Predictors:
-        raise NotImplementedError
+        self._check_steps()
 
     def _describe(self, dim: int) -> None:
         """What else the estimator says."""
-
-
-def check_steps(estimator: Any) -> None:
-    """Raises ValueError naming the argument that makes no sense."""
-    require_integers(max_iter=estimator.max_iter)
-    require_positive(learning_rate=estimator.learning_rate)
-    require(estimator.tol >= 0, "tol", "a number >= 0", estimator.tol)
