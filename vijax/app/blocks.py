@@ -6,6 +6,7 @@ A listing makes blocks and draws nothing; each kind of block is drawn on the pag
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -157,6 +158,8 @@ def _block(record: dict[str, Any]) -> Block:
         len(rows) == number and all(len(row) == width for row in rows) for rows, number, width in _shapes(block)
     ):
         raise ValueError(f"rows of {block.title!r} are not of one length")
+    if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(range(len(block.topics))):
+        raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
     return block
 
 
@@ -202,12 +205,13 @@ def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
 def _topic(value: Any) -> Any:
     from vijax.summary import Document, Topic
 
-    number, share, words, probabilities, (x, y), documents = value
+    number, share, words, probabilities, (x, y), documents, *more = value  # runs of earlier versions have no more
     probs = tuple(float(p or 0.0) for p in probabilities)
     found = tuple(Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents)
-    return Topic(
-        int(number), float(share or 0.0), tuple(map(str, words)), probs, (float(x or 0.0), float(y or 0.0)), found
-    )
+    place = float(x or 0.0), float(y or 0.0)
+    coherence = _number(more[0]) if more else None
+    known = math.nan if coherence is None else coherence
+    return Topic(int(number), float(share or 0.0), tuple(map(str, words)), probs, place, found, known)
 
 
 _numbers, _texts = _list_of(_number), _list_of(str)

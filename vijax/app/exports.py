@@ -108,6 +108,8 @@ def _images(block: blocks.Images) -> Iterator[Part]:
 
 def _topics(block: blocks.Topics) -> Iterator[Part]:
     yield "", WORDS_OF_TOPICS, words_of_topics(block.topics)
+    listed = ((t.number, t.share, None if t.coherence != t.coherence else t.coherence, t.label) for t in block.topics)
+    yield "_list", ["topic", "share", "coherence_npmi", "words"], listed
     numbers = range(len(block.topics))
     yield "_distances", ["", *numbers], ([k, *row] for k, row in zip(numbers, block.distances, strict=True))
     typical = ((t.number, d.title, d.share) for t in block.topics for d in t.documents)
