@@ -24,6 +24,10 @@ EXAMPLES = [
     blocks.Intervals("Bars", ["a", "b" * 40], [1.0, -2.0], [0.1, 0.0]),
     blocks.Heat("Matrix", ["r0", "r1"], ["c0", "c1", "c2"], np.array([[0.5, -1.0, 0.0], [2.0, np.nan, 1.0]])),
     blocks.Strips("Paths", ["s"], [[0, 0, 1, -1]]),
+    blocks.Heat("Apart", ["a", "b"], ["a", "b"], [[1.0, 0.2], [0.2, 1.0]], "", True),
+    blocks.Course(
+        "Course", ["x", "y"], [[0.0, 1.0, np.nan], [5.0, 5.0, 5.0]], [0, 0, 1], [[0.9, 0.8, 0.1], [0.1, 0.2, 0.9]]
+    ),
     blocks.Images("Digits", ["data", "rebuilt"], [[[0.0, 1.0, 0.5, 0.5, 0.0, 1.0]]] * 2, 2, 3),
 ]
 
@@ -35,6 +39,8 @@ UNKNOWN = [  # of a posterior that is not finite
     blocks.Intervals("None", ["a", "b"], [np.nan, 1.0], [0.1, np.nan]),
     blocks.Heat("None", ["r"], ["c"], [[np.nan]]),
     blocks.Images("None", ["r"], [[[np.nan, np.nan]]], 1, 2),
+    blocks.Course("None", ["x"], [[np.nan, np.nan]], [0, 1], [[np.nan, np.nan], [np.nan, 1.0]]),
+    blocks.Heat("None", ["r"], ["c"], [[1.0]], "", True),
 ]
 
 

@@ -44,7 +44,7 @@ BLOCKS = [
         **{"classes": [0, 1], "outlines": [[0, [0.0, 1.0], [0.0, 1.0]]], "note": EVIL},
     },
     {"kind": "Intervals", "title": EVIL, "labels": [EVIL], "mean": [1.0], "deviation": [0.5], "note": EVIL, "most": 4},
-    {"kind": "Heat", "title": EVIL, "rows": [EVIL], "columns": [EVIL], "values": [[0.5]], "note": EVIL},
+    {"kind": "Heat", "title": EVIL, "rows": [EVIL], "columns": [EVIL], "values": [[0.5]], "note": EVIL, "apart": True},
     {
         "kind": "Images",
         "title": EVIL,
@@ -55,6 +55,10 @@ BLOCKS = [
         "note": EVIL,
     },
     {"kind": "Strips", "title": EVIL, "labels": [EVIL], "states": [[0, 0, 1, -1]], "note": EVIL},
+    {
+        **{"kind": "Course", "title": EVIL, "columns": [EVIL], "values": [[0.5, None]], "states": [0, 1]},
+        **{"probabilities": [[0.5, 0.5], [0.5, None]], "note": EVIL},
+    },
 ]
 RESULT = {"status": EVIL, "step": 2, "seconds": 1.5, "score": [-1.0, 0.1], "score_text": f"-1.0 nats per {EVIL}"}
 FACTS = {

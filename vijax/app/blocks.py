@@ -69,13 +69,15 @@ class Intervals(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """A matrix, as colours."""
+    """A matrix, as colours. Where the diagonal is apart, such as that of correlations or the staying of states, it has
+    no colour and does not set the scale of the others."""
 
     title: str
     rows: Sequence[str]
     columns: Sequence[str]
     values: Values
     note: str = ""
+    apart: bool = False
 
 
 class Strips(NamedTuple):
@@ -84,6 +86,17 @@ class Strips(NamedTuple):
     title: str
     labels: Sequence[str]
     states: Sequence[Sequence[int]] | np.ndarray
+    note: str = ""
+
+
+class Course(NamedTuple):
+    """One sequence: columns by step, the likeliest path of its states, and the probability of each state by step."""
+
+    title: str
+    columns: Sequence[str]
+    values: Values
+    states: Sequence[int] | np.ndarray
+    probabilities: Values
     note: str = ""
 
 
@@ -108,9 +121,9 @@ class Topics(NamedTuple):
     note: str = ""
 
 
-Block = Table | Lines | Scatter | Intervals | Heat | Strips | Images | Topics
+Block = Table | Lines | Scatter | Intervals | Heat | Strips | Course | Images | Topics
 KINDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Images, Topics)
+    kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Course, Images, Topics)
 }
 
 
@@ -125,6 +138,19 @@ def file_name(block: Block) -> str:
     'classes_of_held_out_rows'
     """
     return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
+
+
+def coloured(block: Heat) -> np.ndarray:
+    """The values that have a colour: NaN where there is none, and on a diagonal that is apart.
+
+    >>> coloured(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
+    [[nan, 0.5], [nan, nan]]
+    """
+    values = np.array([[np.nan if v is None else v for v in row] for row in block.values], float)
+    values = np.where(np.isfinite(values), values, np.nan)
+    if block.apart:
+        np.fill_diagonal(values, np.nan)
+    return values
 
 
 def value_range(block: Images) -> tuple[float, float]:
@@ -169,6 +195,9 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
         return [(block.rows, len(block.rows), len(block.header))]
     if isinstance(block, Heat):
         return [(block.values, len(block.rows), len(block.columns))]
+    if isinstance(block, Course):
+        steps = len(block.states)
+        return [(block.values, len(block.columns), steps), (block.probabilities, len(block.probabilities), steps)]
     if isinstance(block, Images):
         size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
         return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
@@ -222,7 +251,9 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "classes": _list_of(int),
     "outlines": _list_of(_outline),
     "most": int,
+    "apart": bool,
     "values": _list_of(_numbers),
+    "probabilities": _list_of(_numbers),
     "distances": _list_of(_numbers),
     "states": _list_of(_list_of(int)),
     "images": _list_of(_list_of(_numbers)),
@@ -234,6 +265,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 OWN_READERS: dict[str, dict[str, Callable[[Any], Any]]] = {
     "Table": {"rows": _list_of(_list_of(_cell))},
     "Heat": {"rows": _texts},
+    "Course": {"states": _list_of(int)},
 }
 
 

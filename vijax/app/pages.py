@@ -111,13 +111,7 @@ def summary_text(run: Run) -> str:
 
 def found_text(run: Run) -> str:
     """What a run found, in words and numbers; what is not complete says so first."""
-    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown), _units(run)) if part))
-
-
-def _units(run: Run) -> str:
-    """In which units numbers are, where they are not those of the data."""
-    scaled = getattr(run.config.data, "standardise", False) and run.shown
-    return "In units of standardised columns (mean 0, deviation 1 in the training rows)." if scaled else ""
+    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
 
 
 def _unfinished(run: Run) -> str:

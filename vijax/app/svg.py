@@ -5,15 +5,20 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from vijax.app import blocks
 from vijax.app.explorer.places import parted
-from vijax.metrics import lowest_shown, wide_enough
+from vijax.metrics import LONG, lowest_shown, wide_enough
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
+NUM_HUES = 10
+"""Classes beyond so many take the first colours again; see report.css."""
+ROUNDING = 1e-6
+"""Of the size of numbers, how much of their change may be their rounding: no axis shows less."""
 
 
 class Series(NamedTuple):
@@ -92,7 +97,7 @@ def _extent(series: Sequence[Series]) -> list[float]:
         bounds = np.concatenate([y - error, y + error])
         bounds = bounds[np.isfinite(bounds)]
         if len(bounds):
-            low = lowest_shown(bounds) if len(y) > 50 else float(bounds.min())
+            low = lowest_shown(bounds) if len(y) > LONG else float(bounds.min())
             values += [low, float(bounds.max())]
     return values
 
@@ -100,11 +105,22 @@ def _extent(series: Sequence[Series]) -> list[float]:
 def axis(values: Sequence[float | None], start: float, end: float, margin: float) -> Axis:
     """An axis that shows finite values, with a margin as a share of their range."""
     finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
-    low, high = min(finite), max(finite)
-    if low == high:
-        low, high = low - max(abs(low), 1.0) * 0.05, high + max(abs(high), 1.0) * 0.05
+    low, high = not_of_rounding(min(finite), max(finite))
     low, high = low - margin * (high - low), high + margin * (high - low)
     return Axis(low, high, start, end, nice_ticks(low, high))
+
+
+def not_of_rounding(low: float, high: float) -> tuple[float, float]:
+    """The ends of an axis, moved apart where the numbers on it differ by their rounding at most.
+
+    >>> not_of_rounding(2.0, 3.0), not_of_rounding(50.0, 50.0)
+    ((2.0, 3.0), (47.5, 52.5))
+    """
+    size = max(abs(low), abs(high))
+    if high - low > ROUNDING * size:
+        return low, high
+    reach = 0.05 * (size or 1.0)
+    return low - reach, high + reach
 
 
 def grid(x: Axis, y: Axis) -> str:
@@ -175,7 +191,8 @@ def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
     at = np.array([[b.x, -b.y] for b in bubbles]).reshape(-1, 2)
     wanted = side / 2 + 0.42 * side * np.clip(np.nan_to_num(at), -1.0, 1.0)
     places = parted(wanted, half, 2.0, side - 2.0)
-    taken = [tuple(box) for box in np.concatenate([places - half, places + half], axis=1).tolist()]
+    discs_of = np.maximum(half, 0.8 * np.array(radius)[:, None])  # names keep off these
+    taken = [tuple(box) for box in np.concatenate([places - discs_of, places + discs_of], axis=1).tolist()]
     discs: list[str] = []
     names: list[str] = []
     for i in sorted(range(len(bubbles)), key=lambda i: -bubbles[i].size):
@@ -223,3 +240,41 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 def escape(text: object) -> str:
     """Text for HTML, between tags and in quoted attributes."""
     return html.escape(str(text), quote=True)
+
+
+def plain_chart(title: str, height: float, drawn: Sequence[str]) -> str:
+    """A chart without a frame, as high as it must be."""
+    name = escape(title)
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}">{"".join(drawn)}</svg>'
+
+
+def shortened(label: object, most: int = 24) -> str:
+    """A label of at most so many letters."""
+    text = str(label)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def number_text(value: Any) -> str:
+    """A value for reading (`vijax.app.blocks.number`), with a minus that is as wide as a digit."""
+    return blocks.number(value).replace("-", "\u2212") if not isinstance(value, str) else value
+
+
+def known(*values: Any) -> bool:
+    """Whether all of them are numbers: JSON has None for those that are not finite."""
+    return all(value is not None and math.isfinite(value) for value in values)
+
+
+def stretches(states: Sequence[int] | np.ndarray) -> list[tuple[int, int, int]]:
+    """Where each stretch of one state starts, how long it is, and the state.
+
+    >>> stretches([0, 0, 2])
+    [(0, 2, 0), (2, 1, 2)]
+    """
+    found: list[tuple[int, int, int]] = []
+    for t, state in enumerate(states):
+        if found and found[-1][2] == state:
+            start, length, _ = found[-1]
+            found[-1] = (start, length + 1, int(state))
+        else:
+            found.append((t, 1, int(state)))
+    return found
