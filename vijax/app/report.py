@@ -90,7 +90,8 @@ def _found(report: Report) -> str:
     """Topics have a layout of their own; other blocks are cards side by side."""
     topics = frame.sections(report.explored) if report.explored else ""
     cards = [charts.card(block) for block in report.shown if not isinstance(block, blocks.Topics)]
-    found = f'<h2>What was found</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
+    title = "What else was found" if topics else "What was found"
+    found = f'<h2>{title}</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
     return topics + found
 
 

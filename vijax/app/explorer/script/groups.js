@@ -15,14 +15,20 @@ function tell(row) {
   return `${row.name}: ${percent(row.share)}${interval}, ${row.documents.toLocaleString("en")} documents`;
 }
 
+function niceMarks(top) {
+  // Three or so round numbers from 0 on.
+  const size = 10 ** Math.floor(Math.log10(top / 3)), step = [1, 2, 5, 10].find((m) => m * size >= top / 3) * size;
+  return Array.from({ length: Math.floor(top / step) + 1 }, (_, i) => i * step);
+}
+
 function inTime(rows) {
   const top = Math.max(...rows.map((row) => row.high ?? row.share), 1e-6) * 1.05;
   const x = (i) => LEFT + (WIDE - LEFT - 10) * (rows.length > 1 ? i / (rows.length - 1) : 0.5);
   const y = (share) => (HIGH - BELOW) - (HIGH - BELOW - 8) * share / top;
   const at = (i, share) => `${x(i).toFixed(1)},${y(share).toFixed(1)}`;
-  const drawn = [0, top / 2.1, top / 1.05].flatMap((mark) => [
+  const drawn = niceMarks(top).flatMap((mark) => [
     make("line", { class: "grid", x1: LEFT, x2: WIDE - 10, y1: y(mark), y2: y(mark) }),
-    make("text", { class: "tick", x: LEFT - 6, y: y(mark) + 4, "text-anchor": "end" }, percent(mark))]);
+    make("text", { class: "tick", x: LEFT - 6, y: y(mark) + 4, "text-anchor": "end" }, `${Number((100 * mark).toPrecision(2))} %`)]);
   const upper = rows.map((row, i) => at(i, row.high ?? row.share)), lower = rows.map((row, i) => at(i, row.low ?? row.share));
   drawn.push(make("path", { class: "band band-0", d: `M${[...upper, ...lower.reverse()].join("L")}Z` }),
     make("path", { class: "curve curve-0", d: `M${rows.map((row, i) => at(i, row.share)).join("L")}` }));
