@@ -5,6 +5,10 @@ import json
 import numpy as np
 import pytest
 
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+pytest.importorskip("pyarrow")
+
 from vijax.app.config import ConfigError
 from vijax.app.doc_topics import read_doc_topics, read_excerpts, write_excerpts
 from vijax.app.explorer.documents import documents_of
@@ -12,6 +16,7 @@ from vijax.app.explorer.embedded import Explored, embedded
 from vijax.app.explorer.groups import grouped
 from vijax.app.explorer.places import parted
 from vijax.app.explorer.words import GRID, words_of
+from vijax.cli import main
 from vijax.summary import summarise, topic_distances
 
 RNG = np.random.default_rng(0)
@@ -139,3 +144,56 @@ def test_excerpts_are_read_as_they_were_written(tmp_path):
     path.write_text("{}")
     with pytest.raises(ConfigError, match=r"excerpts.json: damaged: expected a list"):
         read_excerpts(path)
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "texts.csv"
+    kinds = [("sun rain wind", "weather"), ("goal team match", "sport")] * 30
+    lines = [f"note {i},{words} secret{i % 7},{section}" for i, (words, section) in enumerate(kinds)]
+    path.write_text("\n".join(["title,text,section", *lines]) + "\n")
+    return path
+
+
+def fitted(texts, out, *settings):
+    given = [
+        "model.num_topics=2",
+        "fit.num_epochs=2",
+        "fit.batch_size=27",
+        "data.min_df=1",
+        "data.max_df=1.0",
+        *settings,
+    ]
+    return main(["fit", "lda", "--data", str(texts), "--out", str(out), "--set", *given])
+
+
+def test_a_run_explores_its_documents_by_their_columns(texts, tmp_path, capsys):
+    assert fitted(texts, tmp_path / "run") == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    read = json.loads(page.partition('id="explored">')[2].partition("</script>")[0])
+    assert read["documents"]["titles"] == [f"note {i}" for i in range(60)]
+    assert read["documents"]["excerpts"][0] == "sun rain wind secret0"
+    assert [group["by"] for group in read["groups"]] == ["section"]
+    assert all(topic["coherence"] is not None for topic in read["topics"])
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text().replace("# by = (unset)", 'by = ["sections"]'))
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "page.by: expected columns of the documents, got 'sections'; known: 'section'" in capsys.readouterr().err
+    (tmp_path / "run" / "posterior.npz").write_bytes(b"x")
+    config.write_text(config.read_text().replace("sections", "section"))
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "posterior.npz: damaged" in capsys.readouterr().err
+
+
+def test_a_run_may_keep_no_text(texts, tmp_path, capsys):
+    assert fitted(texts, tmp_path / "other", 'page.by=["sections"]') == 2
+    assert "page.by: expected columns beside the text, got 'sections'; known: 'section'" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+    assert fitted(texts, tmp_path / "run", "page.excerpts=false", "page.by=[]", "page.documents=5") == 0
+    kept = b"".join(
+        path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.suffix in (".json", ".html", ".csv")
+    )
+    assert b"secret0" not in kept
+    assert b"5 of 60 documents" in kept

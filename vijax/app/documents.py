@@ -40,7 +40,7 @@ def _load(config: Any) -> Data:
     """The corpus of a run, whose page must be able to show what it is to show."""
     found = load_documents(config.data)
     if config.page.by:
-        names = columns_of(config.data)
+        names = columns_of(config.data, found.train)
         for name in config.page.by:
             if name not in names:
                 known = ", ".join(map(repr, names)) or "none"
@@ -48,10 +48,12 @@ def _load(config: Any) -> Data:
     return found
 
 
-def columns_of(section: DocumentData, source: Any = None) -> Mapping[str, Sequence[Any]]:
-    """The columns beside the text of documents, by name."""
-    format = None if section.format == "auto" else section.format
-    return columns_beside(section.path if source is None else source, section.column, format, section.encoding)
+def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Mapping[str, Sequence[Any]]:
+    """The columns beside the text of documents, by name; of docstrings their packages."""
+    path = section.path if source is None else source
+    if isinstance(path, str) and path == "docstrings":
+        return {"package": [title.partition(".")[0] for title in corpus.titles or ()]}
+    return columns_beside(path, section.column, None if section.format == "auto" else section.format, section.encoding)
 
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
@@ -131,7 +133,7 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
     else:
         corpus = read_for(data.names, section, source)
-    found = columns_of(section, source)
+    found = columns_of(section, corpus, source)
     notes = corpus.notes
     if any(len(values) != corpus.num_documents for values in found.values()):
         found, notes = {}, (*notes, "The file has changed since it was read: its other columns are left out.")

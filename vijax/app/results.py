@@ -33,8 +33,9 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
     try:
         new = config.listing.source.new(config, seen.data, None, None)
         _said(config, seen, new, say).write(path)
-        if config.listing.source.excerpts is not None and config.page.excerpts:
-            write_excerpts(excerpts_path(folder), config.listing.source.excerpts(new.data))
+        excerpts = config.listing.source.excerpts
+        if excerpts is not None and config.page.excerpts:
+            write_excerpts(excerpts_path(folder), excerpts(new.data))
     except Exception as error:
         say(f"Warning: {path.name} could not be made ({error}); try: vijax transform {folder} --out {path.name}")
 

@@ -29,6 +29,7 @@ from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
 from vijax.app.sections import DocumentData
 from vijax.app.tables import held_out_entries
+from vijax.app.topics import without_excerpts
 from vijax.app.typed_toml import flatten
 from vijax.app.user_code import named_at_fit
 from vijax.app.versions import note_versions
@@ -264,6 +265,8 @@ def _sit(
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
+    if listing.source.excerpts is not None and not config.page.excerpts:
+        shown = without_excerpts(shown)
     try:
         write_end(folder, shown, result, recorder.latest_score, recorder.seconds)
         if fault is None and result.status in (Status.FINISHED, Status.CONVERGED):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from vijax.app.blocks import Topics
+from vijax.app.blocks import Block, Topics
 from vijax.app.doc_topics import commonest_words
 from vijax.app.listing import Found, Seen, Tell
 from vijax.evaluate import npmi
@@ -42,7 +42,7 @@ def topics_block(seen: Seen, concentration: Any, proportions: Proportions) -> To
         coherence=_coherence(probs, seen.data.train),
     )
     distances = topic_distances(probs)
-    return Topics(f"{len(topics)} topics", topics, distances)
+    return Topics("1 topic" if len(topics) == 1 else f"{len(topics)} topics", topics, distances)
 
 
 def shares_of_documents(seen: Seen, corpus: Any, tell: Tell) -> Found:
@@ -67,6 +67,16 @@ def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Docume
         return Document(title, excerpt, float(shares[row, k]))
 
     return [[document(row, k) for row in chosen] for k, chosen in enumerate(typical_rows(shares, sample.tokens))]
+
+
+def without_excerpts(shown: Sequence[Block]) -> list[Block]:
+    """Blocks that do not hold how documents begin."""
+    return [_without(block) if isinstance(block, Topics) else block for block in shown]
+
+
+def _without(block: Topics) -> Topics:
+    bare = [t._replace(documents=tuple(d._replace(excerpt="") for d in t.documents)) for t in block.topics]
+    return block._replace(topics=bare)
 
 
 def _coherence(probs: Float[np.ndarray, "K V"], corpus: Any) -> Float[np.ndarray, " K"]:

@@ -40,7 +40,7 @@ def sections(explored: Explored) -> str:
     """All of it, without its script; what is put in is escaped where it is made."""
     choices = (f'<option value="{i}">{escape(group.by)}</option>' for i, group in enumerate(explored.groups))
     return string.Template(_file("explorer.html")).substitute(
-        title=f"The {len(explored.topics)} topics",
+        title="The topic" if len(explored.topics) == 1 else f"The {len(explored.topics)} topics",
         weight=RELEVANCE,
         map=bubble_map([_bubble(topic, explored.words) for topic in explored.topics]),
         about_words=_about_words(explored.words),

@@ -89,4 +89,5 @@ def posterior_of(folder: Path) -> np.ndarray | None:
         with np.load(path, allow_pickle=False) as arrays:
             return np.asarray(arrays[CONCENTRATION], np.float64) if CONCENTRATION in arrays else None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path}: damaged ({error}); write it again: vijax resume {folder}") from error
+        why = type(error).__name__  # NumPy's own words tell the reader to trust the file
+        raise ConfigError(f"{path}: damaged ({why}); write it again: vijax resume {folder}") from error
