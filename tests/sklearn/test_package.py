@@ -5,11 +5,14 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV
 
 import vijax.sklearn as vs
+from vijax.sklearn import base
 
 IRIS, LABELS = load_iris(return_X_y=True)
 
@@ -84,3 +87,34 @@ def test_topics_of_texts():
     best = [{names[i] for i in topic.argsort()[::-1][:2]} for topic in lda.components_]
     assert {"cat", "dog"} in best
     assert lda.transform(counts[-2:]).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        vs.PoissonMixture(2, max_iter=3, random_state=0),
+        vs.GammaPoissonNMF(2, max_iter=3, random_state=0),
+        pytest.param(vs.BayesianGLM("poisson", max_iter=5), marks=pytest.mark.slow),
+        vs.BayesianLogisticRegression(max_iter=5),
+    ],
+    ids=lambda row: type(row).__name__,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_sparse_matrices_give_what_dense_ones_do(estimator):
+    X = np.random.default_rng(0).poisson(1.0, size=(20, 4)).astype(float)
+    y = (X[:, 0] > 0).astype(int)
+    name = next(n for n in ("predict_proba", "predict", "transform") if hasattr(estimator, n))
+    both = []
+    for rows in (X, scipy.sparse.csr_array(X)):
+        both.append(getattr(clone(estimator).fit(rows, y), name)(rows))
+    np.testing.assert_allclose(both[0], both[1], rtol=1e-9)
+
+
+def test_others_refuse_sparse_matrices_in_scikit_learns_words(monkeypatch):
+    X = scipy.sparse.csr_array(np.eye(4))
+    for estimator in (vs.GaussianMixture(), vs.FactorAnalysis(), vs.GaussianProcessClassifier()):
+        with pytest.raises(TypeError, match=r"Sparse data was passed.*dense data is required"):
+            estimator.fit(X, [0, 1, 0, 1])
+    monkeypatch.setattr(base, "total_memory", lambda: 100.0)
+    with pytest.raises(ValueError, match="X: expected a matrix whose entries fit in 50 bytes, got 128"):
+        vs.PoissonMixture().fit(X)
