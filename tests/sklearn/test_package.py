@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 
 import vijax.sklearn as vs
@@ -87,6 +87,31 @@ def test_topics_of_texts():
     best = [{names[i] for i in topic.argsort()[::-1][:2]} for topic in lda.components_]
     assert {"cat", "dog"} in best
     assert lda.transform(counts[-2:]).shape == (2, 2)
+
+
+def test_parts_of_texts_by_matrix_factorisation():
+    """The same example's other half: parts of a sparse matrix of weighted words (here a gamma-Poisson NMF)."""
+    texts = ["cat dog cat pet", "dog barks cat", "stocks bonds fell", "bonds rose stocks fell"] * 20
+    words = TfidfVectorizer()
+    weights = words.fit_transform(texts)
+    nmf = vs.GammaPoissonNMF(n_components=2, random_state=0, max_iter=100).fit(weights)
+    names = words.get_feature_names_out()
+    best = [{names[i] for i in part.argsort()[::-1][:2]} for part in nmf.components_]
+    assert {"cat", "dog"} in best
+    assert any(found <= {"stocks", "bonds", "fell"} for found in best)
+    shares = nmf.transform(weights)
+    assert np.all(shares[0].argmax() == shares[1].argmax() != shares[2].argmax())
+
+
+def test_how_many_components_by_the_information_criterion_alone():
+    """The lowest BIC of one to four components, by hand as in the example on model selection; AIC is beside it."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(m, 1.0, size=(80, 1)) for m in (-6.0, 0.0, 6.0)])
+    fits = [vs.GaussianMixture(k, random_state=0, n_init=3, tol=1e-4).fit(X) for k in (1, 2, 3, 4)]
+    assert int(np.argmin([fit.bic(X) for fit in fits])) == 2
+    k = 3 * 3 - 1  # means, variances, weights
+    assert fits[2].bic(X) == pytest.approx(-2 * 240 * fits[2].score(X) + k * np.log(240))
+    assert fits[2].aic(X) == pytest.approx(-2 * 240 * fits[2].score(X) + 2 * k)
 
 
 @pytest.mark.parametrize(
