@@ -312,6 +312,12 @@ def test_pictures(kind):
     assert figure.axes[0].get_legend() is not None
 
 
+def test_a_notebook_shows_the_picture():
+    drawn = RNG.normal(size=50)
+    picture = vi.evaluate.PredictiveCheck(drawn[0], drawn, np.mean(drawn >= drawn[0]), "mean")._repr_png_()
+    assert picture.startswith(b"\x89PNG")
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 def test_wrong_arguments_say_what_to_do():
     fit = vi.fit(vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 2))), np.zeros((3, 2)), num_steps=1, key=KEY(0))

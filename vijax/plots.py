@@ -148,7 +148,7 @@ def predictive_check(check: Any) -> Figure:
     elif check.reads_globals:
         _against(ax, check, drawn)
     else:
-        ax.hist(drawn, bins=min(40, max(5, len(drawn) // 20)), color=BLUE, alpha=0.55, label="replicated data")
+        ax.hist(drawn, bins=min(20, max(5, len(drawn) // 20)), color=BLUE, alpha=0.55, label="replicated data")
         ax.axvline(float(check.observed), color=INK, linewidth=2, label="the data")
         ax.set_xlabel(plain(check.name), fontsize=9, color=SOFT)
         ax.set_yticks([])

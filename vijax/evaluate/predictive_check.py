@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -48,6 +49,16 @@ class PredictiveCheck(NamedTuple):
 
         return predictive_check(self)
 
+    def _repr_png_(self) -> bytes | None:
+        """The picture, where a notebook shows what a cell ends with."""
+        try:
+            figure = self.plot()
+        except ImportError:  # without Matplotlib the numbers are shown
+            return None
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png")
+        return picture.getvalue()
+
     def __str__(self) -> str:
         if np.ndim(self.p_value):
             extreme = int(np.sum((self.p_value < 0.025) | (self.p_value > 0.975)))
@@ -84,7 +95,7 @@ def predictive_check(
       name: of the statistic, in texts and pictures; that of the function if empty.
 
     Returns:
-      A `PredictiveCheck`: `print(check)`, `check.p_value`, `check.plot()`.
+      A `PredictiveCheck`: `print(check)`, `check.p_value`, `check.plot()`; a notebook shows its picture.
 
     Raises:
       ValueError: see `Fit.predictive`; a statistic that is not finite.
