@@ -105,15 +105,15 @@ def test_a_corpus_of_fewer_words_than_the_model_warns():
     ("make", "steps"),
     [
         (vi.svi, 2),
-        (vi.ssvi_a, 2),
+        (vi.ssvi_a, 4),
         (vi.cavi, 1),
         (lambda model: vi.svi(model, step_size=vi.step_size.constant()), 1),
         (lambda model: vi.memoized(model, 3), 3),
     ],
 )
 def test_many_documents_are_taken_in_usual_batches(make, steps):
-    """512 documents: 256 a step for algorithms of many small steps, all for others."""
-    counts = np.random.default_rng(0).integers(1, 3, (512, 2))
+    """1,024 short documents: half of them for svi, 256 for other algorithms of many small steps, all for the rest."""
+    counts = np.random.default_rng(0).integers(1, 3, (1024, 2))
     fit = vi.fit(make(vi.models.lda(2, 2)), counts, num_epochs=1, key=jax.random.key(0))
     assert len(fit.trace["elbo"]) == steps
 

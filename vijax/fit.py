@@ -22,8 +22,8 @@ from vijax.fit_arguments import (
     check_key,
     check_not_forked,
     check_restarts,
-    is_stochastic,
     num_steps_of,
+    usual_words,
 )
 from vijax.interrupt import interrupt_flag
 from vijax.loader import Loader, as_loader
@@ -104,9 +104,9 @@ def fit(
       num_epochs: passes over the data (give this or `num_steps`).
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
       batch_size: groups a step at most; None takes the whole data set at every step, but of documents 256 under rows
-        of many small steps (`svi`, `ssvi`, `ssvi_a`). A pass is cut evenly, into
-        ceil(N / batch_size) batches that differ by one group at most (of documents, N / batch_size rounded): 1,605 in
-        batches of 100 are 17 of 94 or 95.
+        of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short ones under `svi`: 65,536 words, or half of the
+        documents (`vijax.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that differ by
+        one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
       state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
         and arguments, a run in two parts equals a run in one, bit for bit.
       hyper: values of some of the model's points (`Model.hyper`) in the place of its own, of the same shapes: a program
@@ -154,7 +154,7 @@ def fit(
     check_key(key)
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
-    loader = as_loader(data, spec.model, batch_size, int(seed), spec.num_parts, spec.lazy, is_stochastic(spec))
+    loader = as_loader(data, spec.model, batch_size, int(seed), spec.num_parts, spec.lazy, usual_words(spec))
     total = num_steps_of(num_epochs, num_steps, loader)
     check_restarts(restarts, state)
     check_hyper(hyper, spec.model, state)

@@ -12,7 +12,8 @@ import numpy as np
 
 from vijax.algorithm import Algorithm
 from vijax.checks import require, require_integers
-from vijax.loader import Loader
+from vijax.estimator import mean_field
+from vijax.loader import USUAL_WORDS, Loader
 from vijax.model import Model
 from vijax.restarts import Many
 from vijax.spec import Spec
@@ -40,11 +41,14 @@ def check_key(key: Any) -> None:
     require(typed or raw, "key", "a random key such as jax.random.key(0)", key)
 
 
-def is_stochastic(spec: Spec) -> bool:
-    """Whether an algorithm is one of many small steps: not all data at once, and steps that decrease."""
+def usual_words(spec: Spec) -> int | None:
+    """Words that a step wants to see of documents, of an algorithm of many small steps: not all data at once, and
+    steps that decrease. None of the others; 0 of those that draw, which want no more than some documents."""
     if spec.full_data or spec.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
-        return False
-    return bool(spec.step_size(np.asarray(1_000_000, np.int32)) < 1)  # type: ignore[arg-type]
+        return None
+    if spec.step_size(np.asarray(1_000_000, np.int32)) >= 1:  # type: ignore[arg-type]
+        return None
+    return USUAL_WORDS if all(isinstance(e, mean_field) for e in spec.estimator.choices()) else 0
 
 
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:

@@ -150,8 +150,28 @@ class CorpusLoader:
 
 USUAL = 256
 """Documents a step of stochastic algorithms where nothing is said: see benchmarks/README.md."""
+USUAL_WORDS = 65_536
+"""Words that a step of svi sees at least, where nothing is said and half of the documents have them. Steps that see few
+words of each topic end where those words are, which no decreasing step size makes good: of documents of 10 words, 256
+a step are .4 nats a word behind (ibidem). Draws of topics, as of ssvi_a, do not want it."""
 LOOKED_AT = 8
 """Batches by whose numbers of words the others are padded."""
+
+
+def usual_size(corpus: Any, num_words: int = 0) -> int:
+    """Documents of a corpus that a stochastic algorithm takes at a step where nothing is said.
+
+    Args:
+      corpus: with `num_documents` and `num_tokens`.
+      num_words: that they are to have in all, if half of the documents do.
+
+    >>> from vijax.data import Corpus
+    >>> titles = Corpus.from_counts(np.ones((3000, 5), int))
+    >>> usual_size(titles), usual_size(titles, 5000), usual_size(titles, 50_000)
+    (256, 1000, 1500)
+    """
+    wanted = int(num_words * corpus.num_documents / max(1, corpus.num_tokens))
+    return min(max(USUAL, min(wanted, corpus.num_documents // 2)), corpus.num_documents)
 
 
 def order_of_parts(seed: int, epoch: int, num_parts: int) -> np.ndarray:
@@ -166,7 +186,7 @@ def as_loader(
     seed: int,
     num_parts: int | None = None,
     by_word: bool = False,
-    stochastic: bool = False,
+    usual_words: int | None = None,
 ) -> Loader:
     """A loader of anything the model can read.
 
@@ -174,10 +194,11 @@ def as_loader(
       data: a `Loader`, whose batches are not looked at; a corpus or what `vijax.data.read` makes one of, for models of
         documents; else a pytree of arrays with one leading axis of groups, of a model of one group any arrays or None.
       model: whose data it is.
-      batch_size: groups a step; None takes the whole set, or `USUAL` documents where it is `stochastic`.
+      batch_size: groups a step; None takes the whole set, or of documents `usual_size(data, usual_words)` where
+        `usual_words` are given.
       seed: of the order of the batches.
       num_parts: cut the data into so many batches once for all; None deals them anew in every pass.
-      stochastic: for an algorithm of many small steps.
+      usual_words: of an algorithm of many small steps.
       by_word: of models of documents, the word ids of each batch count its own words (`Minibatch.words`).
 
     Raises:
@@ -196,7 +217,7 @@ def as_loader(
         _check_words(corpus.vocab_size, model.documents.vocab_size)
         size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         own = model.documents.vocab_size if by_word else None
-        usual = min(USUAL, corpus.num_documents) if stochastic else corpus.num_documents
+        usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
         return CorpusLoader(corpus, size or usual, seed, num_parts is not None, own)
     if model.one_group:
         data = one_group(data)

@@ -15,7 +15,7 @@ import jax
 from vijax.files import write_text
 
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "optax")
-COMPARED = ("vijax", "python", *PACKAGES)
+COMPARED = ("vijax", "python", *PACKAGES, "compiled_esteps")
 
 
 def write_versions(folder: Path) -> None:
@@ -31,7 +31,11 @@ def note_versions(folder: Path, step: int) -> str:
         return f"{folder / 'versions.json'} was missing or damaged: what the run began on is not known any more"
     later = known.get("later")
     before = later[-1] if isinstance(later, list) and later and isinstance(later[-1], dict) else known
-    changed = [f"{name} {before.get(name)} then, {now[name]} now" for name in COMPARED if before.get(name) != now[name]]
+    changed = [
+        f"{name} {before.get(name)} then, {now[name]} now"
+        for name in COMPARED
+        if before.get(name, now[name]) != now[name]
+    ]
     if not changed:
         return ""
     rest = later if isinstance(later, list) else []
@@ -52,11 +56,12 @@ def other_version(folder: Path) -> str:
 
 
 def _now() -> dict[str, Any]:
-    from vijax import __version__
+    from vijax import __version__, native
 
     packages = {name: metadata.version(name) for name in PACKAGES}
     machine = {"platform": platform.platform(), "cpus": os.cpu_count(), "devices": [str(d) for d in jax.devices()]}
-    return {"vijax": __version__, "python": platform.python_version(), **packages, **machine}
+    kernels = {"compiled_esteps": native.is_installed()}
+    return {"vijax": __version__, "python": platform.python_version(), **packages, **kernels, **machine}
 
 
 def _read(folder: Path) -> dict[str, Any] | None:

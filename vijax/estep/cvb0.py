@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax import native
 from vijax.estep.base import Locals, MixedMembership, check_count, check_positive, iterate_by_document
 from vijax.gather import docs_per_chunk
 
@@ -35,14 +36,19 @@ class CVB0(MixedMembership):
     ) -> Locals:
         """See `estep.base.MixedMembership`; neither `key` nor `max_tokens` is used."""
         del key, max_tokens
-        nothing = jnp.zeros((counts.shape[0], alpha.size), likelihood.dtype)
-        first = weigh(likelihood, counts, alpha, nothing if start is None else start - alpha, 0.0)
+        start = jnp.broadcast_to(alpha, (counts.shape[0], alpha.size)) if start is None else start
+        shapes, settings = (start.shape, likelihood.shape), {"max_iters": self.max_iters, "tol": self.tol}
+        given = likelihood, counts, alpha, start
+        return Locals(*native.where_there_is("cvb0", shapes, self._by_xla, *given, **settings))
+
+    def _by_xla(self, likelihood: Array, counts: Array, alpha: Array, start: Array) -> tuple[Array, Array]:
+        first = weigh(likelihood, counts, alpha, start - alpha, 0.0)
 
         def improve(old: _Responsibilities) -> _Responsibilities:
             return weigh(likelihood, counts, alpha, old.topic_counts, old.weights * old.scale[:, :, None])
 
         last = iterate_by_document(improve, first, lambda r: r.topic_counts, counts, self.max_iters, self.tol)
-        return Locals(alpha + last.topic_counts, last.weights * (counts * last.scale)[:, :, None])
+        return alpha + last.topic_counts, last.weights * (counts * last.scale)[:, :, None]
 
 
 class _Responsibilities(NamedTuple):

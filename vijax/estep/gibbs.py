@@ -9,12 +9,14 @@ cumulative sum over all K is the slowest thing that could be done here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
+from vijax import native
 from vijax.estep.base import Locals, MixedMembership, check_count
 from vijax.estep.conditionals import Conditionals, Inferred, OfConditionals, gibbs_sweeps
 from vijax.families.threefry import threefry2x32
@@ -49,12 +51,18 @@ class Gibbs(MixedMembership, OfConditionals):
     ) -> Locals:
         """See `estep.base.MixedMembership`; exact for whole `counts` of at most `max_tokens` a row. It starts anew."""
         del start
+        given = likelihood, counts, alpha, jax.random.bits(key, (2,), jnp.uint32)
+        settings = {"max_tokens": max_tokens, "burn_in": self.burn_in, "num_sweeps": self.num_sweeps}
+        shapes, by_xla = ((len(counts), alpha.size), likelihood.shape), functools.partial(self._by_xla, max_tokens)
+        return Locals(*native.where_there_is("gibbs", shapes, by_xla, *given, **settings))
+
+    def _by_xla(
+        self, max_tokens: int, likelihood: Array, counts: Array, alpha: Array, seed: Array
+    ) -> tuple[Array, Array]:
         docs, slots, _ = likelihood.shape
         slot = token_slots(counts, max_tokens)
         tokens = token_likelihood(likelihood, jnp.minimum(slot, slots - 1))
         prior = pad_topics(alpha)[:, :, None]
-
-        seed = jax.random.bits(key, (2,), jnp.uint32)
 
         def sweep(s, carry):
             assignment, kept = carry
@@ -67,7 +75,7 @@ class Gibbs(MixedMembership, OfConditionals):
         first = (nowhere, jnp.zeros_like(tokens[0])), jnp.zeros_like(likelihood)
         _, kept = jax.lax.fori_loop(0, self.burn_in + self.num_sweeps, sweep, first)
         token_topics = kept / self.num_sweeps
-        return Locals(alpha + jnp.sum(token_topics, axis=1), token_topics)
+        return alpha + jnp.sum(token_topics, axis=1), token_topics
 
 
 def sweep_tokens(

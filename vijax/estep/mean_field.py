@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax import native
 from vijax.estep.base import Locals, MixedMembership, check_count, check_positive, iterate_by_document
 from vijax.estep.conditionals import Conditionals, Inferred, OfConditionals, coordinate_ascent
 from vijax.families.special import digamma
@@ -50,12 +51,15 @@ class MeanField(MixedMembership, OfConditionals):
         del key, max_tokens
         even = cold(counts, alpha)
         start = even if start is None else (1 - REOPENED) * start + REOPENED * even
+        given, settings = (likelihood, counts, alpha, start), {"max_iters": self.max_iters, "tol": self.tol}
+        (gamma,) = native.where_there_is("mean_field", (start.shape,), self._by_xla, *given, **settings)
+        return Locals(gamma, None)
 
+    def _by_xla(self, likelihood: Array, counts: Array, alpha: Array, start: Array) -> tuple[Array]:
         def improve(gamma: Array) -> Array:
             return ascend(gamma, likelihood, counts, alpha)
 
-        gamma = iterate_by_document(improve, start, lambda gamma: gamma, counts, self.max_iters, self.tol)
-        return Locals(gamma, None)
+        return (iterate_by_document(improve, start, lambda gamma: gamma, counts, self.max_iters, self.tol),)
 
 
 def cold(counts: Float[Array, "docs slots"], alpha: Float[Array, " topics"]) -> Float[Array, "docs topics"]:

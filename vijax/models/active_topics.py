@@ -103,7 +103,7 @@ def _chunk_bound(
     estep: Any, num_topics: int, log_rows: Float[Array, "D n L"], alpha: Float[Array, " L"], chunk: _Chunk, key: Any
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
     """Total expected log likelihood of a chunk of documents, differentiable in log rows; that and gamma of each."""
-    docs, fixed = chunk.documents, jax.lax.stop_gradient(log_rows)
+    docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(log_rows), jax.lax.stop_gradient(alpha)
     best = jnp.max(fixed, axis=2)
     likelihood = jnp.exp(jnp.maximum(fixed - best[:, :, None], LOG_FLOOR))
     found = estep.mixed_membership(likelihood, docs.counts, alpha, key, docs.max_tokens)

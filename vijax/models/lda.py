@@ -196,7 +196,7 @@ def _chunk_likelihood(
     estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
     """Total expected log likelihood of a chunk of documents, differentiable in rows; that and gamma of each."""
-    docs, fixed = chunk.documents, jax.lax.stop_gradient(rows)
+    docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(rows), jax.lax.stop_gradient(alpha)
     # No gamma is below alpha but in the rows of zeros that fill up a chunk.
     start = None if chunk.start is None else jnp.maximum(chunk.start, alpha)
     found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, start)

@@ -1,0 +1,135 @@
+"""The compiled E-steps: the numbers are XLA's, for every level of processors; and what happens if they do not work."""
+
+import ctypes
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vijax as vi
+from vijax import native
+
+ESTEPS = {"cvb0": vi.estep.cvb0(), "mean_field": vi.estep.mean_field(), "gibbs": vi.estep.gibbs(3, 2)}
+
+compiled = pytest.mark.skipif(not native.is_available(), reason="vijax was installed without a C++ compiler")
+
+
+def problem(docs, slots, topics, dtype):
+    rng = np.random.default_rng(docs + slots + topics)
+    likelihood = rng.gamma(0.3, size=(docs, slots, topics))
+    likelihood = np.maximum(likelihood / likelihood.max(axis=2, keepdims=True), 1e-30)
+    counts = rng.poisson(1.2, (docs, slots))
+    counts[0] = 0
+    alpha = rng.gamma(1.0, size=topics) * 0.2 + 0.01
+    return *(jnp.asarray(x, dtype) for x in (likelihood, counts, alpha)), max(1, int(counts.sum(axis=1).max()))
+
+
+def infer(monkeypatch, switch, estep, likelihood, counts, alpha, most, start=None):
+    monkeypatch.setenv(native.SWITCH, switch)
+    run = jax.jit(lambda *given: estep.mixed_membership(*given[:3], jax.random.key(0), most, given[3]))
+    return jax.tree.leaves(run(likelihood, counts, alpha, start))
+
+
+@pytest.fixture
+def levels():
+    """Sets the highest level of processors that is used, and says which is then."""
+    yield (limit := ctypes.CDLL(str(native.LIBRARY)).vijax_level)
+    limit(2)
+
+
+@compiled
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", ESTEPS)
+def test_equal_what_xla_computes(monkeypatch, levels, name, x64):
+    """Tokens by topic, gamma and draws: those of XLA, up to the rounding of sums in another order."""
+    with jax.enable_x64(x64):
+        for sizes, begins in (((1, 3, 1), False), ((7, 9, 5), False), ((5, 30, 100), True)):
+            given = problem(*sizes, jnp.float64 if x64 else jnp.float32)
+            start = given[2] + jnp.arange(float(sizes[0]))[:, None] if begins else None
+            theirs = infer(monkeypatch, "0", ESTEPS[name], *given, start)
+            for level in (2, 1, 0):
+                if levels(level) < level:  # this processor is of a lower one
+                    continue
+                ours = infer(monkeypatch, "1", ESTEPS[name], *given, start)
+                for a, b in zip(ours, theirs, strict=True):
+                    np.testing.assert_allclose(a, b, rtol=1e-10 if x64 else 2e-4, atol=1e-12 if x64 else 2e-5)
+
+
+@compiled
+@pytest.mark.parametrize("name", ESTEPS)
+def test_is_used(monkeypatch, name):
+    """Where it can be, and not where it is switched off, and not on other devices."""
+    likelihood, counts, alpha, most = problem(3, 4, 5, jnp.float32)
+
+    def run(*given):
+        return ESTEPS[name].mixed_membership(*given, jax.random.key(0), most)
+
+    def lowered(platform):
+        traced = jax.jit(run).trace(likelihood, counts, alpha)
+        return traced.lower(lowering_platforms=(platform,)).as_text()
+
+    assert f"vijax_{name}_float32" in lowered("cpu")
+    assert "vijax_" not in lowered("cuda")
+    monkeypatch.setenv(native.SWITCH, "0")
+    jax.clear_caches()
+    assert "vijax_" not in lowered("cpu")
+
+
+@compiled
+@pytest.mark.parametrize("name", ESTEPS)
+def test_vmap(name):
+    """One call after the other."""
+    likelihood, counts, alpha, most = problem(3, 4, 5, jnp.float32)
+    alphas = alpha * jnp.array([1.0, 2.0])[:, None]
+
+    def run(alpha):
+        return ESTEPS[name].mixed_membership(likelihood, counts, alpha, jax.random.key(0), most).gamma
+
+    np.testing.assert_array_equal(jax.vmap(run)(alphas), jnp.stack([run(a) for a in alphas]))
+
+
+@compiled
+@pytest.mark.parametrize("name", ["cvb0", "mean_field"])
+def test_what_is_not_a_number_stays_so(name):
+    """And spoils no other document."""
+    likelihood, counts, alpha, most = problem(4, 6, 20, jnp.float32)
+    spoilt = likelihood.at[2, :, 3].set(jnp.nan)
+    gamma = ESTEPS[name].mixed_membership(spoilt, counts, alpha, jax.random.key(0), most).gamma
+    clean = ESTEPS[name].mixed_membership(likelihood, counts, alpha, jax.random.key(0), most).gamma
+    assert jnp.all(jnp.isnan(gamma[2]))
+    np.testing.assert_array_equal(gamma[jnp.array([0, 1, 3])], clean[jnp.array([0, 1, 3])])
+
+
+@compiled
+@pytest.mark.parametrize("gamma", [1e-3, 0.5, 3.999, 4.001, 7.99, 30.0, 1e6])
+def test_weights_of_topics(gamma):
+    """One round from a given gamma, against SciPy's digamma in float64."""
+    from scipy.special import digamma
+
+    with jax.enable_x64(True):
+        start = jnp.array([[gamma, 2.0, 0.7]])
+        likelihood, alpha = jnp.array([[[0.2, 1.0, 0.5]]]), jnp.full(3, 0.1)
+        found = vi.estep.mean_field(1).mixed_membership(
+            likelihood, jnp.ones((1, 1)), alpha, jax.random.key(0), 1, start
+        )
+    gone_on = np.asarray(start) * 0.7 + 0.3 * (0.1 + 1 / 3)
+    weights = np.exp(digamma(gone_on)) * np.asarray(likelihood[0])
+    np.testing.assert_allclose(found.gamma, 0.1 + weights / weights.sum(), rtol=1e-13)
+
+
+def test_a_library_that_does_not_work_is_said(tmp_path):
+    """Once, with what to do."""
+    broken = tmp_path / "esteps.so"
+    broken.write_bytes(b"no library")
+    with pytest.warns(RuntimeWarning, match=r"do not work here, so XLA computes them.*Install vijax again"):
+        assert not native._registered(broken)
+    assert not native._registered(tmp_path / "none.so")
+
+
+def test_an_interface_of_later_versions_is_refused():
+    """Before XLA hears of it, whose CPU backend would not start then."""
+    with pytest.raises(RuntimeError, match=r"of version 99\.0 of XLA's interface, and this jaxlib has"):
+        native._check_version(99, 0)
+    with pytest.raises(RuntimeError, match=r"this jaxlib has"):
+        native._check_version(0, 10_000)

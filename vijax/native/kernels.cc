@@ -1,0 +1,408 @@
+// Compiled once for each level of processors, as namespace LEVEL. Nothing here may come from a header as an inline
+// function: the linker would keep one copy, of any level.
+#include "kernels.h"
+
+#include <stdlib.h>
+
+namespace LEVEL {
+namespace {
+
+// Topics go through the processor in vectors of 64 bytes; rows of scratch are filled up with zeros to whole ones.
+template <class T>
+using Vector __attribute__((vector_size(64))) = T;
+template <class T>
+constexpr int64_t WIDTH = 64 / sizeof(T);
+template <class T>
+int64_t num_vectors(int64_t topics) {
+  return (topics + WIDTH<T> - 1) / WIDTH<T>;
+}
+
+// Halves are added to each other until one number is left.
+#if defined(__clang__)
+#define SHUFFLED(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#else
+#define SHUFFLED(x, ...) __builtin_shuffle(x, decltype((x) < (x)){__VA_ARGS__})
+#endif
+inline float sum(Vector<float> x) {
+  x += SHUFFLED(x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  x += SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  return x[0] + x[1];
+}
+inline double sum(Vector<double> x) {
+  x += SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3);
+  x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5);
+  return x[0] + x[1];
+}
+
+// Rows of vectors, zeros at first. (std::vector is inline functions.)
+template <class T>
+class Rows {
+ public:
+  Rows(int64_t rows, int64_t vectors) : vectors_(vectors) {
+    const int64_t size = rows * vectors * 64;
+    data_ = static_cast<Vector<T>*>(aligned_alloc(64, size > 0 ? size : 64));
+    if (data_ == nullptr) __builtin_trap();
+    __builtin_memset(data_, 0, size);
+  }
+  ~Rows() { __builtin_free(data_); }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+  Vector<T>* operator[](int64_t row) const { return data_ + row * vectors_; }
+  T* numbers(int64_t row) const { return reinterpret_cast<T*>(data_ + row * vectors_); }
+  void fill(int64_t row, const T* from, int64_t count) {
+    __builtin_memcpy(numbers(row), from, count * sizeof(T));
+    __builtin_memset(numbers(row) + count, 0, vectors_ * 64 - count * sizeof(T));
+  }
+  void give(int64_t row, T* to, int64_t count) const { __builtin_memcpy(to, numbers(row), count * sizeof(T)); }
+
+ private:
+  int64_t vectors_;
+  Vector<T>* data_;
+};
+
+// The words of a document: rows of likelihoods, and how many tokens each has. Slots without any are left out.
+template <class T>
+struct Words {
+  Words(int64_t slots, int64_t vectors) : rows(slots, vectors), tokens(1, num_vectors<T>(slots)), slot(1, slots) {}
+  void read(Documents<T> in, int64_t d) {
+    const int64_t slots = in.size.slots, topics = in.size.topics;
+    count = 0;
+    for (int64_t n = 0; n < slots; ++n) {
+      const T given = in.counts[d * slots + n];
+      if (given == 0) continue;
+      rows.fill(count, in.likelihood + (d * slots + n) * topics, topics);
+      tokens.numbers(0)[count] = given;
+      slot.numbers(0)[count++] = n;
+    }
+  }
+  Rows<T> rows, tokens;
+  Rows<int64_t> slot;
+  int64_t count = 0;
+};
+
+// Whether the mean change is at most tol; never where it is not a number. `before` becomes `now`.
+template <class T>
+bool settled(const Vector<T>* now, Vector<T>* before, int64_t vectors, int64_t topics, double tol) {
+  Vector<T> change = {};
+  for (int64_t v = 0; v < vectors; ++v) {
+    Vector<T> moved = now[v] - before[v];
+    change += moved < 0 ? -moved : moved;
+    before[v] = now[v];
+  }
+  return sum(change) / topics <= tol;
+}
+
+// --- CVB0 ----------------------------------------------------------------------------------------------------------
+
+// gamma_nk of word n ∝ max(alpha_k + N_k - gamma_nk, alpha_k) p_nk, which replaces it; and adds it to `counts`.
+template <class T>
+void weigh(const Vector<T>* p, const Vector<T>* alpha, const Vector<T>* level, T tokens, int64_t vectors,
+           Vector<T>* own, Vector<T>* counts) {
+  Vector<T> total = {};
+  for (int64_t v = 0; v < vectors; ++v) {
+    Vector<T> others = level[v] - own[v];
+    own[v] = (others < alpha[v] ? alpha[v] : others) * p[v];
+    total += own[v];
+  }
+  const T scale = 1 / sum(total);
+  for (int64_t v = 0; v < vectors; ++v) {
+    own[v] *= scale;
+    counts[v] += tokens * own[v];
+  }
+}
+
+template <class T>
+void cvb0(Documents<T> in, const T* start, int64_t max_iters, double tol, T* gamma, T* token_topics) {
+  const int64_t topics = in.size.topics, slots = in.size.slots, vectors = num_vectors<T>(topics);
+  Words<T> words(slots, vectors);
+  Rows<T> own(slots, vectors), scratch(4, vectors);
+  scratch.fill(0, in.alpha, topics);
+  Vector<T> *alpha = scratch[0], *counts = scratch[1], *level = scratch[2], *now = scratch[3];
+  __builtin_memset(token_topics, 0, in.size.docs * slots * topics * sizeof(T));
+  for (int64_t d = 0; d < in.size.docs; ++d) {
+    words.read(in, d);
+    scratch.fill(1, words.count > 0 ? start + d * topics : in.alpha, topics);
+    for (int64_t v = 0; v < vectors; ++v) counts[v] -= alpha[v];
+    __builtin_memset(own[0], 0, words.count * vectors * 64);
+    // The first round, from the start, is no iteration yet.
+    for (int64_t i = 0; words.count > 0 && i <= max_iters; ++i) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        level[v] = alpha[v] + counts[v];
+        now[v] = Vector<T>{};
+      }
+      for (int64_t n = 0; n < words.count; ++n)
+        weigh<T>(words.rows[n], alpha, level, words.tokens.numbers(0)[n], vectors, own[n], now);
+      if (settled<T>(now, counts, vectors, topics, tol) && i > 0) break;
+    }
+    for (int64_t v = 0; v < vectors; ++v) counts[v] += alpha[v];
+    scratch.give(1, gamma + d * topics, topics);
+    for (int64_t n = 0; n < words.count; ++n) {
+      for (int64_t v = 0; v < vectors; ++v) own[n][v] *= words.tokens.numbers(0)[n];
+      own.give(n, token_topics + (d * slots + words.slot.numbers(0)[n]) * topics, topics);
+    }
+  }
+}
+
+// --- mean field ----------------------------------------------------------------------------------------------------
+
+// What is of one type of numbers.
+template <class T>
+struct Of;
+template <>
+struct Of<float> {
+  using Bits = int32_t;
+  // exp(x) is 0 below; log(2) in two parts, the first of few digits; how many terms of the series.
+  static constexpr float lowest = -87.0f, high = 0.693145752f, low = 1.42860677e-06f;
+  static constexpr int mantissa = 23, terms = 7, shift = 4, stirling = 5;
+};
+template <>
+struct Of<double> {
+  using Bits = int64_t;
+  static constexpr double lowest = -708.0, high = 0.69314718036912382, low = 1.9082149292705877e-10;
+  static constexpr int mantissa = 52, terms = 13, shift = 8, stirling = 8;
+};
+
+// exp(x) = 2^n exp(r) for |r| <= log(2) / 2, by Taylor's series, to the last digits; for x below -lowest.
+template <class T>
+inline Vector<T> exponential(Vector<T> x) {
+  using Bits = Vector<typename Of<T>::Bits>;
+  constexpr T rounder = 3 * (static_cast<T>(1ll << Of<T>::mantissa) / 2);
+  const Vector<T> shifted = x * static_cast<T>(1.4426950408889634) + rounder, n = shifted - rounder;
+  const Vector<T> r = (x - n * Of<T>::high) - n * Of<T>::low;
+  Vector<T> value = r * (1 / static_cast<T>(Of<T>::terms)) + 1;
+#pragma GCC unroll 16
+  for (int i = Of<T>::terms - 1; i > 0; --i) value = 1 + value * r * (1 / static_cast<T>(i));
+  // n is in the last bits of `shifted`, and goes to where a number has its exponent.
+  const Vector<T> scaled = (Vector<T>)((Bits)value + ((Bits)shifted << Of<T>::mantissa));
+  return x < Of<T>::lowest ? Vector<T>{} : scaled;
+}
+
+// psi(x) = log(z) + what is returned, for x > 0: psi(x) = psi(x + s) - sum_{i < s} 1 / (x + i) where x is small, and
+// Stirling's series.
+template <class T>
+inline Vector<T> digamma_less_log(Vector<T> x, Vector<T>* z) {
+  constexpr int shift = Of<T>::shift;
+  Vector<T> top = {}, bottom = Vector<T>{} + 1;
+#pragma GCC unroll 8
+  for (int i = 0; i < shift; ++i) {
+    top = top * (x + static_cast<T>(i)) + bottom;
+    bottom *= x + static_cast<T>(i);
+  }
+  *z = x < shift ? x + static_cast<T>(shift) : x;
+  const Vector<T> inverse = 1 / *z, square = inverse * inverse;
+  constexpr double series[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12, -3617.0 / 8160};
+  Vector<T> tail = {};
+#pragma GCC unroll 8
+  for (int i = Of<T>::stirling - 1; i >= 0; --i) tail = (tail + static_cast<T>(series[i])) * square;
+  return (x < shift ? -top / bottom : Vector<T>{}) - static_cast<T>(0.5) * inverse - tail;
+}
+
+// exp E[log theta], the largest being 1.
+template <class T>
+void topic_weights(const Vector<T>* gamma, int64_t vectors, Vector<T>* z, Vector<T>* weights) {
+  Vector<T> largest = gamma[0];
+  for (int64_t v = 1; v < vectors; ++v) largest = gamma[v] > largest ? gamma[v] : largest;
+  T most = largest[0];
+  for (int64_t i = 1; i < WIDTH<T>; ++i) most = largest[i] > most ? largest[i] : most;
+  Vector<T> top_z, top = digamma_less_log<T>(Vector<T>{} + most, &top_z);
+  const Vector<T> scale = 1 / top_z;
+  for (int64_t v = 0; v < vectors; ++v) {
+    const Vector<T> rest = digamma_less_log<T>(gamma[v], z + v) - top;
+    weights[v] = z[v] * scale * exponential<T>(rest);
+  }
+}
+
+template <class T>
+void mean_field(Documents<T> in, const T* start, int64_t max_iters, double tol, T* gamma) {
+  const int64_t topics = in.size.topics, vectors = num_vectors<T>(topics);
+  Words<T> words(in.size.slots, vectors);
+  Rows<T> scratch(5, vectors);
+  scratch.fill(0, in.alpha, topics);
+  Vector<T> *alpha = scratch[0], *found = scratch[1], *weights = scratch[2], *now = scratch[3], *z = scratch[4];
+  for (int64_t d = 0; d < in.size.docs; ++d) {
+    words.read(in, d);
+    scratch.fill(1, start + d * topics, topics);
+    for (int64_t i = 0; words.count > 0 && i < max_iters; ++i) {
+      topic_weights<T>(found, vectors, z, weights);
+      for (int64_t v = 0; v < vectors; ++v) now[v] = Vector<T>{};
+      for (int64_t n = 0; n < words.count; ++n) {
+        const Vector<T>* p = words.rows[n];
+        Vector<T> total = {};
+        for (int64_t v = 0; v < vectors; ++v) total += p[v] * weights[v];
+        const T share = words.tokens.numbers(0)[n] / sum(total);
+        for (int64_t v = 0; v < vectors; ++v) now[v] += share * p[v];
+      }
+      for (int64_t v = 0; v < vectors; ++v) now[v] = alpha[v] + weights[v] * now[v];
+      if (settled<T>(now, found, vectors, topics, tol)) break;
+    }
+    scratch.give(1, gamma + d * topics, topics);
+  }
+}
+
+// --- Gibbs ---------------------------------------------------------------------------------------------------------
+
+// Threefry-2x32, 20 rounds: see vijax/families/threefry.py. The first of the two words of (index, stream).
+inline uint32_t rotate(uint32_t x, int by) { return (x << by) | (x >> (32 - by)); }
+inline uint32_t threefry(const uint32_t* key, uint32_t index, uint32_t stream) {
+  constexpr int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDAu};
+  uint32_t x0 = index + keys[0], x1 = stream + keys[1];
+#pragma GCC unroll 5
+  for (int block = 0; block < 5; ++block) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      x0 += x1;
+      x1 = rotate(x1, rotations[block % 2][i]) ^ x0;
+    }
+    x0 += keys[(block + 1) % 3];
+    x1 += keys[(block + 2) % 3] + block + 1;
+  }
+  return x0;
+}
+
+inline float uniform(uint32_t bits, float) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+inline double uniform(uint32_t bits, double) { return static_cast<double>(bits) * 0x1p-32; }
+
+// Topics in `inner` rows of `blocks`: topic i * blocks + j is place i of block j. A row fills whole vectors.
+struct Table {
+  explicit Table(int64_t topics) {
+    while ((inner + 1) * (inner + 1) <= topics) ++inner;
+    blocks = (topics + inner - 1) / inner;
+  }
+  int64_t inner = 1, blocks;
+};
+
+template <class T>
+void lay_out(Table table, const T* from, int64_t topics, T* to) {
+  const int64_t stride = num_vectors<T>(table.blocks) * WIDTH<T>;
+  for (int64_t i = 0, k = 0; i < table.inner; ++i)
+    for (int64_t j = 0; j < table.blocks && k < topics; ++j) to[i * stride + j] = from[k++];
+}
+
+// Every number becomes the sum of those up to it; the last.
+template <class T>
+inline T accumulate(T* x, int64_t count, int64_t stride) {
+  T total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    total += x[i * stride];
+    x[i * stride] = total;
+  }
+  return total;
+}
+
+// A place of the table in proportion to level * p: first its block, then the row.
+struct Drawn {
+  int64_t row, block;
+};
+template <class T>
+Drawn draw(Table table, int64_t vectors, const Vector<T>* level, const Vector<T>* p, uint32_t bits,
+              Vector<T>* weights, Vector<T>* by_block) {
+  for (int64_t v = 0; v < vectors; ++v) {
+    Vector<T> total = {};
+    for (int64_t i = 0; i < table.inner; ++i) {
+      weights[i * vectors + v] = level[i * vectors + v] * p[i * vectors + v];
+      total += weights[i * vectors + v];
+    }
+    by_block[v] = total;
+  }
+  T* sums = reinterpret_cast<T*>(by_block);
+  const T target = uniform(bits, T()) * accumulate(sums, table.blocks, 1);
+  int64_t block = 0;
+  for (int64_t j = 0; j + 1 < table.blocks; ++j) block += sums[j] <= target;
+  const T before = block > 0 ? sums[block - 1] : 0;
+  T* column = reinterpret_cast<T*>(weights) + block;
+  const int64_t stride = vectors * WIDTH<T>;
+  const T total = accumulate(column, table.inner, stride);
+  // Rounding may leave the rest at the end of the block, or beyond; the last topic of it that has weight is meant.
+  constexpr T below = 1 - (sizeof(T) == 4 ? static_cast<T>(0x1p-23) : static_cast<T>(0x1p-52));
+  const T rest = target - before < total * below ? target - before : total * below;
+  int64_t row = 0;
+  for (int64_t i = 0; i + 1 < table.inner; ++i) row += column[i * stride] <= rest;
+  return {row, block};
+}
+
+// The tokens of one document, and how many are in each place of the table.
+template <class T>
+struct Chain {
+  Chain(Documents<T> in, Table table, int64_t max_tokens)
+      : table(table),
+        vectors(num_vectors<T>(table.blocks)),
+        rows(in.size.slots, table.inner * vectors),
+        level(1, table.inner * vectors),
+        weights(1, table.inner * vectors),
+        by_block(1, vectors),
+        places(2, num_vectors<int64_t>(max_tokens)),
+        words(1, num_vectors<uint32_t>(max_tokens)) {}
+
+  void read(Documents<T> in, int64_t document, int64_t max_tokens) {
+    d = document;
+    tokens = 0;
+    T end = 0;
+    for (int64_t n = 0; n < in.size.slots; ++n) {
+      end += in.counts[d * in.size.slots + n];
+      lay_out(table, in.likelihood + (d * in.size.slots + n) * in.size.topics, in.size.topics, rows.numbers(n));
+      while (tokens < max_tokens && tokens < static_cast<int64_t>(end)) places.numbers(0)[tokens++] = n;
+    }
+    lay_out(table, in.alpha, in.size.topics, level.numbers(0));
+    for (int64_t m = 0; m < tokens; ++m) places.numbers(1)[m] = -1;
+  }
+
+  void shuffle(const uint32_t* seed, int64_t docs, int64_t sweep) {
+    uint32_t* bits = words.numbers(0);
+#pragma omp simd
+    for (int64_t m = 0; m < tokens; ++m)
+      bits[m] = threefry(seed, static_cast<uint32_t>(m * docs + d), static_cast<uint32_t>(sweep));
+  }
+
+  // A new topic of token m, given those of all others.
+  inline int64_t move(int64_t m) {
+    int64_t& place = places.numbers(1)[m];
+    // None at first: the first sweep has nothing to take out.
+    if (place >= 0) level.numbers(0)[place] -= 1;
+    const auto [row, block] = draw<T>(table, vectors, level[0], rows[slot(m)], words.numbers(0)[m], weights[0], by_block[0]);
+    place = row * vectors * WIDTH<T> + block;
+    level.numbers(0)[place] += 1;
+    return row * table.blocks + block;
+  }
+
+  int64_t slot(int64_t m) const { return places.numbers(0)[m]; }
+
+  Table table;
+  int64_t vectors, d = 0, tokens = 0;
+  Rows<T> rows, level, weights, by_block;
+  Rows<int64_t> places;
+  Rows<uint32_t> words;
+};
+
+template <class T>
+void gibbs(Documents<T> in, const uint32_t* seed, int64_t max_tokens, int64_t burn_in, int64_t num_sweeps, T* gamma,
+           T* token_topics) {
+  const int64_t topics = in.size.topics, slots = in.size.slots, docs = in.size.docs;
+  Chain<T> chain(in, Table(topics), max_tokens);
+  __builtin_memset(token_topics, 0, docs * slots * topics * sizeof(T));
+  for (int64_t d = 0; d < docs; ++d) {
+    T *kept = token_topics + d * slots * topics, *out = gamma + d * topics;
+    chain.read(in, d, max_tokens);
+    for (int64_t s = 0; s < burn_in + num_sweeps; ++s) {
+      chain.shuffle(seed, docs, s);
+      for (int64_t m = 0; m < chain.tokens; ++m) {
+        const int64_t topic = chain.move(m);
+        if (s >= burn_in && topic < topics) kept[chain.slot(m) * topics + topic] += 1;
+      }
+    }
+    for (int64_t k = 0; k < topics; ++k) out[k] = in.alpha[k];
+    for (int64_t n = 0; n < slots; ++n)
+      for (int64_t k = 0; k < topics; ++k) {
+        kept[n * topics + k] /= num_sweeps;
+        out[k] += kept[n * topics + k];
+      }
+  }
+}
+
+}  // namespace
+
+const Kernels<float> floats = {cvb0<float>, mean_field<float>, gibbs<float>};
+const Kernels<double> doubles = {cvb0<double>, mean_field<double>, gibbs<double>};
+
+}  // namespace LEVEL

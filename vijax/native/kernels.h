@@ -1,0 +1,36 @@
+// E-steps of mixed membership, document after document: what vijax/estep says, written out.
+//
+// Arrays are dense and row-major: likelihood and token_topics (docs, slots, topics), counts (docs, slots), start and
+// gamma (docs, topics), alpha (topics). Every function fills gamma and token_topics as `vijax.estep.base.Locals` has them.
+#pragma once
+#include <cstdint>
+
+struct Sizes {
+  int64_t docs, slots, topics;
+};
+
+template <class T>
+struct Documents {
+  Sizes size;
+  const T* likelihood;
+  const T* counts;
+  const T* alpha;
+};
+
+template <class T>
+struct Kernels {
+  void (*cvb0)(Documents<T>, const T* start, int64_t max_iters, double tol, T* gamma, T* token_topics);
+  void (*mean_field)(Documents<T>, const T* start, int64_t max_iters, double tol, T* gamma);
+  void (*gibbs)(Documents<T>, const uint32_t* seed, int64_t max_tokens, int64_t burn_in, int64_t num_sweeps, T* gamma,
+                T* token_topics);
+};
+
+// The same functions, compiled for processors of three kinds.
+#define VIJAX_LEVEL(name)               \
+  namespace name {                      \
+  extern const Kernels<float> floats;   \
+  extern const Kernels<double> doubles; \
+  }
+VIJAX_LEVEL(baseline)
+VIJAX_LEVEL(avx2)
+VIJAX_LEVEL(avx512)
