@@ -53,7 +53,7 @@ def test_the_first_cell_installs_the_clone_where_vijax_is_absent(source, found, 
     (clone / "vijax").mkdir(parents=True)
     (clone / "vijax" / "cli.py").touch()
     exec(first_cell(source), {})
-    extras = {"any_density": "cli", "lda": "cli", "mixtures": "cli,mcmc", "structured_vae": "cli"}[source.stem]
+    extras = {"mixtures": "cli,mcmc", "networks": "cli,networks"}.get(source.stem, "cli")
     assert [command[-2:] for command in commands] == [["-e", f"{clone.resolve()}[{extras}]"]]
     assert sys.path[0] == str(clone.resolve())
 

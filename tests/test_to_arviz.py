@@ -77,3 +77,13 @@ def test_a_conjugate_fit_has_its_draws():
         fit.to_arviz(DRAWS, 10, data=y)
     with pytest.raises(ValueError, match="num_draws: expected an integer >= 1"):
         fit.to_arviz(DRAWS, 0)
+
+
+def test_replicated_data_stand_beside_the_data():
+    from vijax.models import emission
+
+    fit = vi.fit(vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 1))), Y[:, None], num_steps=2, key=KEY)
+    tree = fit.to_arviz(DRAWS, 20, predictive_of=Y[:, None])
+    assert values(tree, "posterior_predictive")["y"].shape == (1, 20, 3, 1)
+    np.testing.assert_array_equal(values(tree, "observed_data")["y"], Y[:, None])
+    assert values(tree)["components"].shape == (1, 20, 1, 1)

@@ -56,19 +56,21 @@ def resume(run: Path, /) -> int:
     return _end(resume(run))
 
 
-def compare(runs: tuple[Path, ...], /, *, out: Path | None = None) -> int:
+def compare(runs: tuple[Path, ...], /, *, out: Path | None = None, training: bool = False) -> int:
     """Compares runs on the held-out data that they share: scores, differences document by document (row by row) with
     their standard errors, coherence of topics.
 
     Args:
       runs: folders of two runs or more, of the same data with the same split.
       out: folder for comparison.txt, comparison.csv and comparison.png.
+      training: compare bounds on the training data, where nothing is or can be held out.
     """
     from vijax.app.comparison import compare
     from vijax.app.comparison_files import comparison_text, write_comparison
     from vijax.app.run import say_to_stderr
+    from vijax.app.training_bound import compare_by_training
 
-    found = compare(runs, say_to_stderr)
+    found = compare_by_training(runs) if training else compare(runs, say_to_stderr)
     if out is not None:
         write_comparison(out, found)
     print(comparison_text(found))

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import describe, tree
+from vijax.arrays import check_lengths, check_numbers
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import Remade
 from vijax.checks import require
@@ -28,6 +29,7 @@ from vijax.documents import OfDocuments
 from vijax.estep.base import EStep
 from vijax.families import Family, Point, Product
 from vijax.families.domain import require_proper
+from vijax.generative import Generative, given_by_user
 
 Hyper = Mapping[str, Any]
 Estimates = Mapping[str, Family | Point]
@@ -99,6 +101,7 @@ class Model(Remade):
         value among their statistics and need not be linear in it (`vijax.density`).
       one_group: the data, whatever they are, are one group.
       values: (hyper, draws of the globals by name) -> what the user calls them, where that is something else.
+      generative: how data are drawn given the globals; None where nobody has said.
     """
 
     hyper: Hyper
@@ -124,6 +127,7 @@ class Model(Remade):
     free: tuple[str, ...] = ()
     one_group: bool = False
     values: Callable[[Hyper, Mapping[str, Any]], dict[str, Any]] | None = None
+    generative: Generative | None = None
 
     def __repr__(self) -> str:
         return describe.of_model(self)
@@ -135,6 +139,7 @@ def model(
     init: Callable[[PRNGKeyArray, Product], Product] | None = None,
     hyper: Hyper | None = None,
     constraints: Mapping[str, Constraint] | None = None,
+    sample: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], PyTree] | None = None,
 ) -> Model:
     """A model from a hand-written local bound (level 3 of the design).
 
@@ -149,6 +154,7 @@ def model(
       hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as the weights of a
         network. `compose(learn=...)` learns them.
       constraints: of those points, by name; positive unless named, `vijax.constrain.real()` for a network.
+      sample: (values of the globals by name, group, key) -> a group like it drawn given them, for `Fit.predictive`.
 
     Raises:
       ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` that returns
@@ -184,7 +190,14 @@ def model(
         local_elbo=bound,
         init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
         constraints=constraints,
+        generative=given_by_user(sample, None, _as_groups),
     )
+
+
+def _as_groups(data: PyTree) -> None:
+    """Any arrays of one leading axis are groups of a hand-written bound."""
+    check_numbers(data)
+    check_lengths(data)
 
 
 def num_arguments(function: Callable) -> int:

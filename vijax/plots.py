@@ -130,6 +130,59 @@ def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequ
     return figure
 
 
+def predictive_check(check: Any) -> Figure:
+    """A `vijax.evaluate.PredictiveCheck`: the statistic of replicated data and that of the data; of statistics of many
+    entries intervals, of those that read the globals one against the other.
+
+    >>> from vijax.evaluate import PredictiveCheck
+    >>> drawn = np.arange(10.0)
+    >>> figure = predictive_check(PredictiveCheck(np.array(3.0), drawn, np.array(0.7), "mean"))
+    >>> figure.axes[0].get_title(loc="left")
+    'mean · p-value 0.700'
+    """
+    figure = new_figure(6.0, 3.4)
+    ax = figure.subplots()
+    drawn = np.asarray(check.replicated, np.float64)
+    if drawn.ndim > 1:
+        _entries(ax, check, drawn)
+    elif check.reads_globals:
+        _against(ax, check, drawn)
+    else:
+        ax.hist(drawn, bins=min(20, max(5, len(drawn) // 20)), color=BLUE, alpha=0.55, label="replicated data")
+        ax.axvline(float(check.observed), color=INK, linewidth=2, label="the data")
+        ax.set_xlabel(plain(check.name), fontsize=9, color=SOFT)
+        ax.set_yticks([])
+    found = "" if drawn.ndim > 1 else f" · p-value {float(check.p_value):.3f}"
+    ax.set_title(plain(check.name) + found, fontsize=10, loc="left", color=INK)
+    bare(ax, keep=("bottom",))
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _entries(ax: Any, check: Any, drawn: np.ndarray) -> None:
+    """Intervals of each entry, and where the data are."""
+    flat = drawn.reshape(len(drawn), -1)
+    low, middle, high = np.quantile(flat, [0.025, 0.5, 0.975], axis=0)
+    places = np.arange(flat.shape[1])
+    ax.vlines(places, low, high, color=BLUE, alpha=0.55, linewidth=3, label="replicated data, 95 %")
+    ax.scatter(places, middle, s=8, color=BLUE, zorder=3)
+    here = np.asarray(check.observed, np.float64)
+    here = here.mean(axis=0) if check.reads_globals else here
+    ax.scatter(places, here.ravel(), s=22, color=INK, marker="x", zorder=4, label="the data")
+    ax.set_xlabel("entry", fontsize=9, color=SOFT)
+    ax.grid(axis="y", color=LINE)
+
+
+def _against(ax: Any, check: Any, drawn: np.ndarray) -> None:
+    """Draw by draw: the p-value is the share of points above the diagonal."""
+    here = np.asarray(check.observed, np.float64)
+    ends = [min(here.min(), drawn.min()), max(here.max(), drawn.max())]
+    ax.plot(ends, ends, color=SOFT, linewidth=1)
+    ax.scatter(here, drawn, s=6, color=BLUE, alpha=0.5, label="one draw of the globals")
+    ax.set_xlabel("of the data", fontsize=9, color=SOFT)
+    ax.set_ylabel("of replicated data", fontsize=9, color=SOFT)
+
+
 def plain(text: str, most: int = 60) -> str:
     r"""Text for Matplotlib, to which a pair of dollars means a formula, and which stops at half a surrogate pair; cut
     to `most` letters, since a picture whose labels leave no room is not drawn.

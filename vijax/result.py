@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
@@ -13,7 +14,7 @@ from vijax import describe, keys
 from vijax import draws as draws_of
 from vijax.algorithm import Algorithm
 from vijax.batch import Minibatch
-from vijax.checks import require_integers
+from vijax.checks import require, require_integers
 from vijax.families import Family, Point, Product
 from vijax.families.base import as_array
 from vijax.families.by_word import dense
@@ -128,7 +129,81 @@ class Fit(NamedTuple):
             return draws
         return draws | draws_of.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
 
-    def to_arviz(self, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None) -> Any:
+    def predictive(
+        self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"
+    ) -> PyTree:
+        """Data drawn from what was fitted: the posterior predictive distribution. For each draw, globals are drawn from
+        their posterior (of points, the point), then locals, then observations.
+
+        Args:
+          key: of the draws.
+          num_draws: how many data sets.
+          like: what to draw. Data as `vijax.fit` takes them, whose inputs, lengths and sizes are kept; or sizes alone:
+            a number of rows (mixtures, factor analysis, NMF, autoencoders), a list of lengths (documents, sequences) or
+            of numbers of nodes (graphs). Of Gaussian processes and GLMs inputs, a pair (inputs, y), or `model.data`.
+          groups: "new", of groups not seen, whose locals are drawn from their prior given the globals; or "same", the
+            groups of `like` once more, whose locals are drawn from q given `like`: replicated data, as posterior
+            predictive checks compare with the data.
+
+        Returns:
+          What is random of the data, draws leading: of rows (num_draws, N, D), of regressions the responses, of
+          sequences (num_draws, N, T, D), of groups (num_draws, J, n), NaN where padding says that there is nothing; of
+          documents tables of counts, (num_draws, documents, words), of graphs (num_draws, graphs, N, N); of models of
+          your own what `sample` returns. Missing entries are drawn too: under "same" steps of NaN after the end of a
+          state-space sequence are forecasts.
+
+        Raises:
+          ValueError: no draw is asked for; `like` that is neither data nor sizes; draws that do not fit in memory; a
+            model that does not say how data are drawn.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), jnp.array([[-3.0], [3.0]]), num_steps=5, key=jax.random.key(0))
+        >>> fit.predictive(jax.random.key(1), 100, like=7).shape
+        (100, 7, 1)
+        """
+        from vijax.predictive import drawn
+
+        return drawn(self, key, num_draws, like, groups)
+
+    def predictive_interval(
+        self,
+        key: PRNGKeyArray,
+        like: Any,
+        *,
+        level: float = 0.9,
+        num_draws: int = 1000,
+        groups: Literal["new", "same"] = "new",
+    ) -> tuple[PyTree, PyTree]:
+        """Central intervals of each observation, from draws of `predictive`.
+
+        Args:
+          key: of the draws.
+          like: see `predictive`.
+          level: probability of the intervals.
+          num_draws: how many. The ends are quantiles of them: of 1,000, those of a 90 % interval miss 5 % by 0.7.
+          groups: see `predictive`.
+
+        Returns:
+          Low and high ends, each as one draw.
+
+        Raises:
+          ValueError: see `predictive`; a level that is no probability.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(1, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), jnp.zeros((1000, 1)), num_steps=5, key=jax.random.key(0))
+        >>> low, high = fit.predictive_interval(jax.random.key(1), like=1, level=0.95, num_draws=20_000)
+        >>> print(low.round(), high.round())
+        [[-2.]] [[2.]]
+        """
+        require(0 < level < 1, "level", "a probability between 0 and 1", level)
+        draws = self.predictive(key, num_draws, like, groups=groups)
+        ends = lambda x: jnp.quantile(x, jnp.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]), axis=0)
+        both = jax.tree.map(ends, draws)
+        return jax.tree.map(lambda x: x[0], both), jax.tree.map(lambda x: x[1], both)
+
+    def to_arviz(self, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
         """Independent draws from what was fitted, for ArviZ: plots, summaries, files (Kumar et al. 2019).
 
         They are draws of q, so that diagnostics of Markov chains (R-hat, effective sample sizes) are always good, and
@@ -138,6 +213,8 @@ class Fit(NamedTuple):
           key: of the draws.
           num_draws: how many, as one chain.
           data: that a density was fitted to, where it reads any: without them its `lp` is not known.
+          predictive_of: data to replicate (`predictive` with groups="same"): there are then the groups
+            `posterior_predictive`, as many draws of data, and `observed_data`, for ArviZ's posterior predictive checks.
 
         Returns:
           `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
@@ -159,7 +236,7 @@ class Fit(NamedTuple):
         """
         from vijax.to_arviz import to_arviz
 
-        return to_arviz(self, key, num_draws, data=data)
+        return to_arviz(self, key, num_draws, data=data, predictive_of=predictive_of)
 
     def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
         """The most probable words of each topic, best first.

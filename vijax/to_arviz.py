@@ -16,12 +16,13 @@ from vijax.checks import require, require_integers
 from vijax.extras import require_extra
 from vijax.guides import Z
 from vijax.models.density import Density, frame_of, point
+from vijax.predictive import drawn, observed
 from vijax.result import Fit
 
 Named = dict[str, np.ndarray]
 
 
-def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None) -> Any:
+def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
     """See `vijax.Fit.to_arviz`."""
     require_integers(num_draws=num_draws)
     arviz = _arviz()
@@ -33,11 +34,20 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
         require(data is None, "data", "None", got, "lp and lq are of densities (vijax.density) alone.")
         draws, stats = fit.sample(key, num_draws), {}
     groups = {"posterior": _one_chain(_by_path(draws)), "sample_stats": _one_chain(stats)}
+    if predictive_of is not None:
+        made, seen = replicated(fit, jax.random.fold_in(key, 1), num_draws, predictive_of)
+        groups |= {"posterior_predictive": _one_chain(made), "observed_data": seen}
     given = {name: group for name, group in groups.items() if group}
     tree = arviz.from_dict(given) if _is_refactored(arviz) else arviz.from_dict(**given)
     for name in given:
         tree[name].attrs.update(_attributes(fit))
     return tree
+
+
+def replicated(fit: Fit, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[Named, Named]:
+    """Replicated data and the data, by name: "y" where they are one array."""
+    named = lambda x: _by_path(x if isinstance(x, dict) else {"y": x})
+    return named(drawn(fit, key, num_draws, data, "same")), named(observed(fit, data))
 
 
 def _arviz() -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.app.assemble import batch_size, fingerprint, load_data, make_algorithm, settled
+from vijax.app.assemble import batch_size, fingerprint, load_data, make_algorithm, note_of_batch_size, settled
 from vijax.app.config import load_config, schema
 from vijax.app.documents import read_for
 from vijax.app.listing import Data
@@ -89,6 +89,11 @@ def test_batches_by_default_suit_the_algorithm(tmp_path):
     assert batch_size(schema("lda")(), 100) == 100
     assert batch_size(config(tmp_path, "algorithm.name=cavi"), 1000) is None
     assert batch_size(config(tmp_path, "batch_size=7"), 1000) == 7
+    assert batch_size(config(tmp_path, "batch_size=7"), 5) == 5
+    assert note_of_batch_size(config(tmp_path, "batch_size=7"), 7) == ""
+    assert "batch_size is 7, and there are 5 training documents" in note_of_batch_size(
+        config(tmp_path, "batch_size=7"), 5
+    )
 
 
 def test_words_unseen_in_training_are_dropped_from_both_parts(tmp_path):

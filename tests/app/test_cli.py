@@ -133,7 +133,6 @@ def test_the_settings_page_is_a_configuration(capsys):
     [
         ("fit {inputs}/absent.toml", ["absent.toml", "no such file"]),
         ("fit {inputs}/small.toml --set num_topic=3", ["did you mean model.num_topics?"]),
-        ("fit {inputs}/small.toml --set batch_size=9999", ["batch_size", "9999", "59"]),
         ("fit {inputs}/small.toml --set held_out=0.001", ["held_out"]),
         ("fit {inputs}/small.toml --data {inputs}/absent.csv", ["absent.csv"]),
         ("fit {inputs}/small.toml --out {inputs}", ["exists", "--out", "vijax resume"]),
@@ -154,9 +153,15 @@ def test_wrong_input_gives_one_clear_line_and_code_2(command, fragments, inputs,
     assert "Traceback" not in captured.err + captured.out
 
 
-@pytest.mark.parametrize("override", ["held_out=0.001", "batch_size=9999"])
-def test_wrong_input_leaves_no_folder_behind(override, inputs, capsys):
-    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "none"), "--set", override]) == 2
+def test_a_batch_of_more_than_there_are_is_all_of_them_and_said(inputs, tmp_path, capsys):
+    given = ["--set", "batch_size=9999", "num_epochs=1", "held_out=0.2"]
+    assert main(["fit", str(inputs / "small.toml"), "--out", str(tmp_path / "run"), *given]) == 0
+    assert "fit.batch_size is 9999, and there are 53 training documents" in capsys.readouterr().err
+
+
+def test_wrong_input_leaves_no_folder_behind(inputs, capsys):
+    given = ["--out", str(inputs / "none"), "--set", "held_out=0.001"]
+    assert main(["fit", str(inputs / "small.toml"), *given]) == 2
     assert not (inputs / "none").exists()
     capsys.readouterr()
 

@@ -142,6 +142,22 @@ def test_compare_gives_the_same_table_of_the_runs(swept, tmp_path, capsys):
     assert (tmp_path / "both" / "comparison.csv").read_text() == (swept / "comparison.csv").read_text()
 
 
+def test_runs_are_compared_by_their_bounds_where_nothing_is_held_out(swept, tmp_path, capsys):
+    runs = [str(swept / "num_topics-1"), str(swept / "num_topics-3")]
+    assert main(["compare", "--training", *runs, "--out", str(tmp_path / "both")]) == 0
+    said = capsys.readouterr().out
+    assert "NOT held out" in said
+    assert "Nothing was held out: this is the bound on the log evidence" in said
+    rows = list(csv.DictReader((tmp_path / "both" / "comparison.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["run", "num_topics", "score", "behind"]
+    for row, run in zip(rows, runs, strict=True):
+        steps = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
+        last = [step["elbo_per_word"] for step in steps if step["kind"] == "step"][-3:]  # three batches are a pass
+        assert float(row["score"]) == pytest.approx(np.mean(last), rel=1e-5)
+    assert float(rows[0]["behind"]) == pytest.approx(float(rows[1]["score"]) - float(rows[0]["score"]), rel=1e-3)
+    assert (tmp_path / "both" / "comparison.png").stat().st_size > 1000
+
+
 def test_runs_of_other_data_are_not_compared(swept, tmp_path, capsys):
     other = tmp_path / "other"
     for name in ("config.toml", "data.json"):

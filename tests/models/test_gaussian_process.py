@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.models.kernels import kernel_named
 
 DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 
@@ -28,6 +29,17 @@ def test_named_kernels_are_tinygps_with_ard():
         slope = jax.grad(lambda h: model.elbo(vi.sites.Sites.zeros(5), h))(model.hyper)
         assert slope["length"].shape == (2,)
         assert np.all(np.isfinite(slope["length"]))
+
+
+@pytest.mark.parametrize(("name", "nu"), [("matern12", 0.5), ("matern32", 1.5), ("matern52", 2.5)])
+def test_matern_kernels_of_several_columns_are_of_the_euclidean_distance(name, nu):
+    from sklearn.gaussian_process.kernels import Matern
+
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    found = kernel_named(name)({"scale": jnp.array(1.0), "length": jnp.array(1.3)})(x, x)
+    np.testing.assert_allclose(found, Matern(1.3, nu=nu)(x), atol=1e-5)
+    slope = jax.grad(lambda h: kernel_named(name)({"scale": 1.0, "length": h})(x, x).sum())(jnp.array(1.3))
+    assert np.isfinite(slope)
 
 
 def test_a_tinygp_kernel_and_a_likelihood_with_hyperparameters():

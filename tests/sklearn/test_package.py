@@ -5,11 +5,14 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
+from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 
 import vijax.sklearn as vs
+from vijax.sklearn import base
 
 IRIS, LABELS = load_iris(return_X_y=True)
 
@@ -84,3 +87,59 @@ def test_topics_of_texts():
     best = [{names[i] for i in topic.argsort()[::-1][:2]} for topic in lda.components_]
     assert {"cat", "dog"} in best
     assert lda.transform(counts[-2:]).shape == (2, 2)
+
+
+def test_parts_of_texts_by_matrix_factorisation():
+    """The same example's other half: parts of a sparse matrix of weighted words (here a gamma-Poisson NMF)."""
+    texts = ["cat dog cat pet", "dog barks cat", "stocks bonds fell", "bonds rose stocks fell"] * 20
+    words = TfidfVectorizer()
+    weights = words.fit_transform(texts)
+    nmf = vs.GammaPoissonNMF(n_components=2, random_state=0, max_iter=100).fit(weights)
+    names = words.get_feature_names_out()
+    best = [{names[i] for i in part.argsort()[::-1][:2]} for part in nmf.components_]
+    assert {"cat", "dog"} in best
+    assert any(found <= {"stocks", "bonds", "fell"} for found in best)
+    shares = nmf.transform(weights)
+    assert np.all(shares[0].argmax() == shares[1].argmax() != shares[2].argmax())
+
+
+def test_how_many_components_by_the_information_criterion_alone():
+    """The lowest BIC of one to four components, by hand as in the example on model selection; AIC is beside it."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(m, 1.0, size=(80, 1)) for m in (-6.0, 0.0, 6.0)])
+    fits = [vs.GaussianMixture(k, random_state=0, n_init=3, tol=1e-4).fit(X) for k in (1, 2, 3, 4)]
+    assert int(np.argmin([fit.bic(X) for fit in fits])) == 2
+    k = 3 * 3 - 1  # means, variances, weights
+    assert fits[2].bic(X) == pytest.approx(-2 * 240 * fits[2].score(X) + k * np.log(240))
+    assert fits[2].aic(X) == pytest.approx(-2 * 240 * fits[2].score(X) + 2 * k)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        vs.PoissonMixture(2, max_iter=3, random_state=0),
+        vs.GammaPoissonNMF(2, max_iter=3, random_state=0),
+        pytest.param(vs.BayesianGLM("poisson", max_iter=5), marks=pytest.mark.slow),
+        vs.BayesianLogisticRegression(max_iter=5),
+    ],
+    ids=lambda row: type(row).__name__,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_sparse_matrices_give_what_dense_ones_do(estimator):
+    X = np.random.default_rng(0).poisson(1.0, size=(20, 4)).astype(float)
+    y = (X[:, 0] > 0).astype(int)
+    name = next(n for n in ("predict_proba", "predict", "transform") if hasattr(estimator, n))
+    both = []
+    for rows in (X, scipy.sparse.csr_array(X)):
+        both.append(getattr(clone(estimator).fit(rows, y), name)(rows))
+    np.testing.assert_allclose(both[0], both[1], rtol=1e-9)
+
+
+def test_others_refuse_sparse_matrices_in_scikit_learns_words(monkeypatch):
+    X = scipy.sparse.csr_array(np.eye(4))
+    for estimator in (vs.GaussianMixture(), vs.FactorAnalysis(), vs.GaussianProcessClassifier()):
+        with pytest.raises(TypeError, match=r"Sparse data was passed.*dense data is required"):
+            estimator.fit(X, [0, 1, 0, 1])
+    monkeypatch.setattr(base, "total_memory", lambda: 100.0)
+    with pytest.raises(ValueError, match="X: expected a matrix whose entries fit in 50 bytes, got 128"):
+        vs.PoissonMixture().fit(X)

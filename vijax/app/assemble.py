@@ -165,16 +165,18 @@ def _check_decreasing(config: Config, size: int, total: int) -> None:
         )
 
 
-def batch_size(config: Config, total: int) -> int | None:
-    """Documents (rows, sequences) per step: as set, or the default of the algorithm.
+def note_of_batch_size(config: Config, total: int) -> str:
+    """That there are fewer documents (rows, sequences) than a step was to read; empty where there are not."""
+    size, unit = config.fit.batch_size, config.listing.unit
+    if size is None or size <= total:
+        return ""
+    return f"Note: fit.batch_size is {size}, and there are {total} training {unit}s: every step reads all of them."
 
-    Raises:
-      ValueError: more were asked for than there are.
-    """
-    size = config.fit.batch_size
-    if size is not None and size > total:
-        unit = config.listing.unit
-        raise ValueError(f"fit.batch_size: expected at most the {total} training {unit}s, got {size}")
+
+def batch_size(config: Config, total: int) -> int | None:
+    """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of them where there are fewer,
+    as `note_of_batch_size` says."""
+    size = None if config.fit.batch_size is None else min(config.fit.batch_size, total)
     if size is not None:
         _check_decreasing(config, size, total)
         return size

@@ -53,11 +53,13 @@ class Comparison(NamedTuple):
       keys: settings that differ between them.
       runs: in the order in which they were named.
       best: the place of the run of the best score.
+      training: whether the scores are bounds on the training data, and nothing was held out for them.
     """
 
     keys: tuple[str, ...]
     runs: tuple[Compared, ...]
     best: int
+    training: bool = False
 
     @property
     def as_good(self) -> list[int]:
@@ -83,25 +85,36 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
         things; nothing that could be scored.
     """
     configs = [read_run_config(folder) for folder in folders]
-    _check(folders)
+    check_same_data(folders)
     data = again(folders[0], configs[0]) if data is None else data
     if data.test is None:
-        raise ConfigError(f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out")
+        raise ConfigError(
+            f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out, or "
+            "compare bounds on the training data: vijax compare --training"
+        )
     found = []
     for number, (folder, config) in enumerate(zip(folders, configs, strict=True), 1):
         say(f"Scoring {folder} ({number} of {len(folders)})")
         found.append(_scored(folder, config, data))
     scores = [score for score, _, _ in found]
     best = _best(folders, scores)
-    keys = _keys(configs)
+    keys = keys_that_differ(configs)
     runs = [
-        Compared(folder, _values(config, keys), score, _behind(scores, i, best), coherence, remark)
+        Compared(folder, values_of(config, keys), score, _behind(scores, i, best), coherence, remark)
         for i, (folder, config, (score, coherence, remark)) in enumerate(zip(folders, configs, found, strict=True))
     ]
     return Comparison(keys, tuple(runs), best)
 
 
-def _check(folders: Sequence[Path]) -> None:
+def ending(folder: Path) -> str:
+    """How a run ended, if not as it should."""
+    ended = end_of(folder)
+    status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
+    return "" if status in ("finished", "converged") else status
+
+
+def check_same_data(folders: Sequence[Path]) -> None:
+    """Raises ConfigError on fewer than two runs, or runs of other data."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
     first = read_json(folders[0] / "data.json")
@@ -118,13 +131,14 @@ def _check(folders: Sequence[Path]) -> None:
 
 def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | None, str]:
     """The score, the coherence, and a remark."""
-    ended = end_of(folder)
-    status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
-    remark = "" if status in ("finished", "converged") else status
+    remark = ending(folder)
     with config.in_precision():
         seen = restore(folder, config, data)._replace(key=jax.random.key(0))
         if not config.listing.has_score(seen.fit.alg.spec.model):
-            raise ConfigError(f"{folder}: {config.listing.name} has no held-out score to compare")
+            raise ConfigError(
+                f"{folder}: {config.listing.name} has no held-out score to compare; by its bound on the training data: "
+                "vijax compare --training"
+            )
         try:
             score = config.listing.scored(seen)
             return (score if math.isfinite(score.mean) else None), _coherence(seen), remark
@@ -162,7 +176,7 @@ def _behind(scores: Sequence[Any], i: int, best: int) -> Difference | None:
     return None if i == best or scores[i] is None else paired_difference(scores[best], scores[i])
 
 
-def _keys(configs: Sequence[Config]) -> tuple[str, ...]:
+def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
     """The settings that differ; of different models their names alone."""
     flat = [flatten(config) for config in configs]
     if len({values["model.name"] for values in flat}) > 1:
@@ -171,6 +185,7 @@ def _keys(configs: Sequence[Config]) -> tuple[str, ...]:
     return tuple(key for key in keys if any(values[key] != flat[0][key] for values in flat))
 
 
-def _values(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
+def values_of(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
+    """The values of settings."""
     flat = flatten(config)
     return tuple(flat[key] for key in keys)

@@ -51,8 +51,10 @@ def figure(found: Comparison) -> Figure:
     behind = [
         (0.0 if i == found.best else np.nan, 0.0) if r.behind is None else r.behind for i, r in enumerate(found.runs)
     ]
-    _bars(axes[0], places, scores, 1, "held-out score, with one standard error")
-    _bars(axes[1], places, [(-mean, error) for mean, error in behind], 2, "behind the best, with two standard errors")
+    title = "bound on the training data, NOT held out" if found.training else "held-out score, with one standard error"
+    _bars(axes[0], places, scores, 1, title)
+    errors = "" if found.training else ", with two standard errors"
+    _bars(axes[1], places, [(-mean, error) for mean, error in behind], 2, f"behind the best{errors}")
     for ax in axes[:2]:
         ax.set_ylabel(_unit(found), fontsize=9)
     axes[1].axhline(0, color=SOFT, linewidth=0.8)

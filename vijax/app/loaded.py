@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -139,6 +139,14 @@ class Run:
         """Independent draws of the globals, see `vijax.Fit.sample`."""
         with self.config.in_precision():
             return self.fit.sample(key, num_draws)
+
+    def predictive(
+        self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"
+    ) -> Any:
+        """Data drawn from the run, see `vijax.Fit.predictive`; columns are in the order of `columns`, or `vocabulary`,
+        and in the units that the model was fitted in."""
+        with self.config.in_precision():
+            return self.fit.predictive(key, num_draws, like, groups=groups)
 
     def topics(self, num_words: int = 10) -> list[Topic]:
         """The topics, largest first: number, share of all words, most probable words with their probabilities.

@@ -15,7 +15,15 @@ import jax
 import numpy as np
 
 from vijax import checkpoint, metrics
-from vijax.app.assemble import batch_size, load_data, make_algorithm, num_groups, settled, state_like
+from vijax.app.assemble import (
+    batch_size,
+    load_data,
+    make_algorithm,
+    note_of_batch_size,
+    num_groups,
+    settled,
+    state_like,
+)
 from vijax.app.at_once import fitted, is_at_once
 from vijax.app.claim import claimed, locked, unwritable
 from vijax.app.config import Config, ConfigError
@@ -224,6 +232,9 @@ def _sit(
     key, listing = jax.random.key(config.fit.seed), config.listing
     score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
     size = batch_size(config, num_groups(config, data))
+    note = note_of_batch_size(config, num_groups(config, data))
+    if note:
+        say(note)
 
     def score(seen: Any) -> Any:
         return listing.scored(Seen(Fit(algorithm, seen.state, {}, None), data, config.model, score_key))

@@ -51,6 +51,17 @@ def log_weight_of_the_rest(left: Float[Array, "*batch"], stick: BetaStats) -> Fl
     return left + stick.log - jnp.log(-jnp.expm1(stick.log1m))
 
 
+def weights(sticks: Float[Array, "*batch T"]) -> Float[Array, "*batch T1"]:
+    """pi_1, ..., pi_{T+1} at values of the sticks, the last the rest of the stick.
+
+    >>> print(weights(jnp.array([0.5, 1.0])))
+    [0.5 0.5 0. ]
+    """
+    left = jnp.cumprod(1.0 - sticks, -1)
+    ones = jnp.ones_like(sticks[..., :1])
+    return jnp.concatenate([sticks, ones], -1) * jnp.concatenate([ones, left], -1)
+
+
 def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
     """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick; the sticks are independent, so that means multiply.
     At a point, its weights.

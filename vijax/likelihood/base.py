@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import Remade
 
@@ -52,6 +52,7 @@ class Likelihood(Remade):
       check: raises ValueError for observations outside the support, naming the first such site.
       mean: z -> E[y | z], of labels -1 and +1 the probability of +1; None where it is not known.
       cdf: (y, z) -> P(Y <= y | z); None of labels, and where it is not known.
+      sample: (key, z) -> an observation for each entry of z, drawn; None where it is not known how.
 
     >>> cauchy = Likelihood(lambda y, z: -jnp.log1p((y - z) ** 2), kinks=lambda y: y[None], width=1.0)
     >>> float(cauchy.log_prob(jnp.array(1.0), jnp.array(1.0)))
@@ -67,6 +68,7 @@ class Likelihood(Remade):
     check: Callable[[Any], None] = _anything
     mean: Callable[[Array], Array] | None = None
     cdf: Callable[[Any, Array], Array] | None = None
+    sample: Callable[[PRNGKeyArray, Array], Array] | None = None
 
 
 def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.likelihood.base import Likelihood, require_sites
@@ -29,6 +29,7 @@ def bernoulli_logit() -> Likelihood:
         log_concave=True,
         check=lambda y: _check_labels(y, "bernoulli_logit"),
         mean=jax.nn.sigmoid,
+        sample=lambda key, z: _signs(z + jax.random.logistic(key, z.shape, z.dtype)),
     )
 
 
@@ -41,6 +42,7 @@ def bernoulli_probit() -> Likelihood:
         log_concave=True,
         check=lambda y: _check_labels(y, "bernoulli_probit"),
         mean=jax.scipy.special.ndtr,
+        sample=lambda key, z: _signs(z + jax.random.normal(key, z.shape, z.dtype)),
     )
 
 
@@ -74,8 +76,25 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
         turn = jnp.abs(flip.log1m - flip.log)
         return jnp.concatenate([clean.kinks(y), jnp.stack([-turn, turn])])
 
-    check = lambda y: _check_labels(y, "noisy_labels")
-    return Likelihood(log_prob, name="noisy_labels", kinks=kinks, width=clean.width, check=check, mean=clean.mean)
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        key_clean, key_flip = jax.random.split(key)
+        wrong = jax.random.uniform(key_flip, z.shape) < jnp.exp(flip.log)
+        right: Any = clean.sample
+        return jnp.where(wrong, -1.0, 1.0) * right(key_clean, z)
+
+    return Likelihood(
+        log_prob,
+        name="noisy_labels",
+        kinks=kinks,
+        width=clean.width,
+        check=lambda y: _check_labels(y, "noisy_labels"),
+        mean=clean.mean,
+        sample=None if clean.sample is None else sample,
+    )
+
+
+def _signs(z: Array) -> Array:
+    return jnp.where(z > 0, 1.0, -1.0).astype(z.dtype)
 
 
 def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, gammaincc, gammaln
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.checks import require_positive
@@ -36,6 +36,7 @@ def poisson_log() -> Likelihood:
         check=lambda y: _check_counts(y, "poisson_log"),
         mean=jnp.exp,
         cdf=lambda y, z: jnp.where(y < 0, 0.0, gammaincc(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(z))),
+        sample=lambda key, z: jax.random.poisson(key, jnp.exp(z)).astype(z.dtype),
     )
 
 
@@ -61,6 +62,11 @@ def negative_binomial(dispersion: Any) -> Likelihood:
         success = jax.nn.sigmoid(jnp.log(r) - z)
         return jnp.where(y < 0, 0.0, betainc(r, jnp.floor(jnp.maximum(y, 0.0)) + 1.0, success))
 
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        key_rate, key_count = jax.random.split(key)
+        rate = jax.random.gamma(key_rate, r.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / r
+        return jax.random.poisson(key_count, rate).astype(z.dtype)
+
     return Likelihood(
         log_prob,
         name="negative_binomial",
@@ -69,6 +75,7 @@ def negative_binomial(dispersion: Any) -> Likelihood:
         check=lambda y: _check_counts(y, "negative_binomial"),
         mean=jnp.exp,
         cdf=cdf,
+        sample=sample,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.checks import require
@@ -53,10 +53,15 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         ok = (classes >= 0) & (classes < num_classes) & (classes == np.floor(classes))
         require_sites(ok, "ordinal_logit", f"classes 0, ..., {num_classes - 1}", classes)
 
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner
+        return jnp.sum(above, -1).astype(z.dtype)
+
     return Likelihood(
         log_prob,
         name="ordinal_logit",
         kinks=lambda y: jnp.stack(edges(y)),
         log_concave=True,
         check=check,
+        sample=sample,
     )

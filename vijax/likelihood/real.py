@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, gammainc, gammaln, ndtr
@@ -43,6 +44,7 @@ def gaussian(variance: Any) -> Likelihood:
         check=lambda y: require_sites(np.isfinite(np.asarray(y)), "gaussian", "finite numbers", y),
         mean=lambda z: z,
         cdf=lambda y, z: ndtr((y - z) / jnp.sqrt(s2)),
+        sample=lambda key, z: z + jnp.sqrt(s2).astype(z.dtype) * jax.random.normal(key, z.shape, z.dtype),
     )
 
 
@@ -82,6 +84,7 @@ def gamma_log(shape: Any) -> Likelihood:
         check=lambda y: require_sites(_positive(y), "gamma_log", "positive finite numbers", y),
         mean=jnp.exp,
         cdf=lambda y, z: gammainc(k, k * jnp.maximum(y, 0.0) * jnp.exp(-z)),
+        sample=lambda key, z: jax.random.gamma(key, k.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / k,
     )
 
 
@@ -117,6 +120,7 @@ def student_t(degrees: Any, scale: Any) -> Likelihood:
         check=lambda y: require_sites(np.isfinite(np.asarray(y)), "student_t", "finite numbers", y),
         mean=lambda z: z,
         cdf=cdf,
+        sample=lambda key, z: z + s * jax.random.t(key, nu.astype(z.dtype), z.shape, z.dtype),
     )
 
 

@@ -26,6 +26,7 @@ from vijax.checks import require, require_integers
 from vijax.compiler import kept, step_jit
 from vijax.estep.amortised import Amortised, amortised
 from vijax.families import Normal, Product
+from vijax.generative import Generative, is_size
 from vijax.guides import Z, mean_field
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.free_part import FreePart
@@ -197,12 +198,45 @@ def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int,
         free=() if weights is None else (Z,),
         values=None if weights is None else weights.values,
         solved_by=Amortised,
+        generative=_generative(decode, observed, latent_dim),
         encode=encode,
         decode=decode,
         observed=observed,
         latent_dim=latent_dim,
         weights=weights,
     )
+
+
+def _generative(decode: Callable, observed: Observed, latent_dim: int) -> Generative:
+    """Observations by z ~ N(0, I), or by q(z) of those given."""
+
+    def local(hyper: Hyper, values: Any, x: Any, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"z": jax.random.normal(key, (num_rows(x), latent_dim))}
+
+    def data(hyper: Hyper, values: Any, local: Any, x: Any, key: PRNGKeyArray) -> Array:
+        params = {**hyper, **values}["decoder"]
+        one = lambda key, z: observed.sample(key, decode(params, z))
+        return jax.vmap(one)(jax.random.split(key, num_rows(x)), local["z"])
+
+    return Generative(observations_like(observed), data, local)
+
+
+def observations_like(observed: Observed) -> Callable[[Any], Any]:
+    """The layout of observations by networks, whose shape the networks know: how many there are."""
+
+    def layout(like: Any) -> Array:
+        if is_size(like):
+            require_integers(like=int(like))
+            return jnp.zeros(int(like))
+        observed.check(like)
+        return jnp.asarray(like, jnp.result_type(float))
+
+    return layout
+
+
+def num_rows(x: Any) -> int:
+    """Of a layout."""
+    return int(x.shape[0])
 
 
 def _bound(

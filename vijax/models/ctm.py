@@ -30,13 +30,15 @@ from vijax.compiler import quick_jit
 from vijax.documents import OfDocuments, word_prior
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
-from vijax.families import NormalWishart, Product
+from vijax.families import MultivariateNormal, NormalWishart, Product
 from vijax.families.base import as_float, positive_and_finite
 from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
+from vijax.generative import Generative
 from vijax.likelihood import softmax_mixture
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.ctm_start import start
+from vijax.models.document_draws import of_topics
 from vijax.models.lda import likelihood_table, smoothed_topics
 
 
@@ -112,7 +114,19 @@ def ctm(
         ),
         keeps_local=True,
         solved_by=esteps.LogisticNormalEStep,
+        generative=_generative(int(vocab_size)),
     )
+
+
+def _generative(vocab_size: int) -> Generative:
+    def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        law = MultivariateNormal.from_mean_precision(values["logits"].mean, values["logits"].precision)
+        return {"z": law.sample(key, (len(places),))}
+
+    def found(stats: Any, local: GaussianLocals) -> dict[str, MultivariateNormal]:
+        return {"z": MultivariateNormal.from_mean_precision(local.mean, stats["logits"].precision + local.site)}
+
+    return of_topics(vocab_size, local, lambda values, local: jax.nn.softmax(local["z"]), found)
 
 
 def _vague(num_topics: int) -> NormalWishart:

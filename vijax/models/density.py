@@ -23,6 +23,7 @@ from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.checks import require
 from vijax.compiler import kept, quick_jit
 from vijax.families import Product
+from vijax.generative import given_by_user
 from vijax.guides import Guide, Z, full_rank
 from vijax.model import Estimates, Hyper, LocalElbo, Model, num_arguments
 from vijax.variables import Free, Variables
@@ -135,6 +136,7 @@ def density(
     log_lik: Callable[[Values, PyTree], Any] | None = None,
     guide: Guide | None = None,
     derived: Callable[[Values], Mapping[str, Any]] | None = None,
+    sample: Callable[[Values, PyTree, PRNGKeyArray], PyTree] | None = None,
 ) -> Density:
     """A model from a log density of free variables.
 
@@ -149,6 +151,9 @@ def density(
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
       derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
         non-centred hierarchy. `fit.sample` has them beside the variables.
+      sample: `sample(x, group, key)`, a group like it drawn from the likelihood at x, what is random replaced and what
+        is given (inputs) kept; of `log_density(x, data)` `sample(x, data, key)`, all the data. `Fit.predictive` then
+        draws data.
 
     Returns:
       A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`. Where `log_lik` is
@@ -187,7 +192,16 @@ def density(
         parts = {"log_prior": log_density, "log_lik": None, "is_whole": True}
     _check_prior(known, parts["log_prior"], "log_prior" if log_density is None else "log_density")
     _check_derived(known, derived)
+    reads = parts["log_lik"] is not None
+    require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
+    check = check_numbers if parts["is_whole"] else _check_groups
+    parts["generative"] = given_by_user(sample, None, check, parts["is_whole"])
     return _bound_to(_unbound(variables=known, guide=guide or full_rank(), derived=derived, **parts))
+
+
+def _check_groups(data: PyTree) -> None:
+    check_numbers(data)
+    check_lengths(data)
 
 
 def _given(log_density: Any, both: bool) -> str:

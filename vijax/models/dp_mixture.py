@@ -14,20 +14,23 @@ nested: the optimal bound cannot fall as T grows.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
 from vijax.checks import require, require_positive
 from vijax.families import Categorical, stick_breaking
 from vijax.families.base import as_float
+from vijax.generative import Generative
 from vijax.model import Estimates, Hyper, Model
 from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
+from vijax.models.mixture import generative
 
 
 @by_value
@@ -98,7 +101,27 @@ def dp_mixture(
         check_data=emission.check,
         score=lambda hyper, q, data, key: score(emission, q, data),
         prior_as_point=prior_as_point,
+        generative=_generative(emission, tied),
     )
+
+
+def _generative(emission: Emission, tied: bool) -> Generative | None:
+    """As of a finite mixture; of a tied truncation each row of the tail is of a component of its own from the prior."""
+    weights = lambda hyper, values: stick_breaking.weights(values["sticks"])
+    how, draw = generative(emission, weights), emission.sample
+    if how is None or draw is None or not tied:
+        return how
+
+    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
+        def one(k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
+            key, key_tail = jax.random.split(key)
+            tail = jax.tree.map(lambda x: x[:1], emission.prior).sample(key_tail)
+            components = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), values["components"], tail)
+            return draw(components, k, y, key)
+
+        return jax.vmap(one)(local["z"], y, jax.random.split(key, len(y)))
+
+    return dataclasses.replace(how, data=data)
 
 
 def score(emission: Emission, q: Estimates, data: PyTree) -> Any:

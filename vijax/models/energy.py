@@ -32,6 +32,7 @@ from vijax.constrain import real
 from vijax.estep import Conditionals, OfConditionals, mean_field
 from vijax.families import Family, Product
 from vijax.families.domain import require_proper
+from vijax.generative import Generative, given_by_user
 from vijax.guides import Guide, Z, full_rank
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.energy_checks import (
@@ -163,6 +164,9 @@ def energy_model(
     check_data: Callable[[PyTree], None] | None = None,
     score: Callable[[Hyper, Estimates, PyTree, PRNGKeyArray], Any] | None = None,
     prior_as_point: bool = False,
+    sample: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], PyTree] | None = None,
+    sample_locals: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], Mapping[str, Any]] | None = None,
+    generative: Generative | None = None,
 ) -> Model:
     """A model from its log joint (level 2 of the design).
 
@@ -209,6 +213,11 @@ def energy_model(
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
       prior_as_point: keep the priors of the globals, a `Product`, among the model's points, by the name "prior". Then
         `vijax.fit(..., hyper={"prior": ...})` fits others without compiling anything again.
+      sample: (values of globals and locals by name, group, key) -> a group like it drawn given them, for
+        `Fit.predictive`: the inputs of the group kept, what is random replaced.
+      sample_locals: (values of the globals by name, group, key) -> values of the locals by name, drawn given them;
+        needed beside `sample` where the model has locals.
+      generative: the same for all groups at once (`vijax.generative.Generative`), in the place of both.
 
     Returns:
       A `Model`, for every algorithm.
@@ -258,6 +267,9 @@ def energy_model(
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start)
     begin = _begins(init or starts.prior(), free)
+    remedy = "Fresh locals of new groups are drawn by it."
+    both = sample is None or (sample_locals is None) == (not local(data))
+    require(both, "sample_locals", "a function, of a model with locals alone", sample_locals, remedy)
 
     def check(data: PyTree) -> None:
         if check_data is not None:
@@ -284,6 +296,7 @@ def energy_model(
         constraints=dict.fromkeys([*(points or {}), *(["prior"] if prior_as_point else [])], real()),
         free=() if free is None else (Z,),
         values=None if free is None else free.values,
+        generative=generative or given_by_user(sample, sample_locals, check),
     )
 
 

@@ -22,6 +22,7 @@ from vijax import init as starts
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
 from vijax.families import Gamma, MultivariateNormal, Product
+from vijax.generative import Generative, rows_like
 from vijax.model import Model
 from vijax.models.energy import energy_model
 
@@ -109,7 +110,22 @@ def factor_analysis(
         init=start,
         check_data=lambda data: _check(data, dim),
         prior_as_point=prior_as_point,
+        generative=_generative(dim, num_factors, intercept),
     )
+
+
+def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:
+    """Whole rows, without missing entries."""
+
+    def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"x": jax.random.normal(key, (len(y), num_factors), y.dtype)}
+
+    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
+        x = jnp.append(local["x"], jnp.ones((len(y), 1)), 1) if intercept else local["x"]
+        noise = jax.random.normal(key, y.shape, y.dtype)
+        return x @ values["loadings"].T + noise / jnp.sqrt(values["noise"])
+
+    return Generative(rows_like(lambda data: _check(data, dim), np.zeros(dim)), data, local)
 
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

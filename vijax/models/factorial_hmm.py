@@ -28,6 +28,7 @@ from vijax.checks import require, require_integers, require_positive
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.model import Model
 from vijax.models.energy import energy_model
+from vijax.models.sequence_draws import factorial
 from vijax.models.sequences import check_pair, check_values
 
 
@@ -92,6 +93,7 @@ def factorial_hmm(
         example=(jnp.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), jnp.array([True, True])),
         init=random_contributions,
         check_data=lambda data: _check(data, dim),
+        generative=factorial(dim, num_chains, lambda data: _check(data, dim)),
     )
     return dataclasses.replace(made, needs_prior=("contributions",) if num_chains > 1 else ())
 

@@ -33,6 +33,7 @@ from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
 from vijax.families.base import as_float
+from vijax.generative import Generative, rows_like
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.corners import corner_rows
 from vijax.models.emission import checker, is_count
@@ -112,7 +113,18 @@ def gap_nmf(
         check_data=_checker(num_rows),
         score=_score,
         solved_by=MeanField,
+        generative=Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),
     )
+
+
+def _activations_drawn(hyper: Hyper, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
+    shape = (len(y), len(values["gains"]))
+    return {"activations": jax.random.gamma(key, hyper["b"], shape, y.dtype) / hyper["b"]}
+
+
+def _counts_drawn(hyper: Hyper, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "T F"]:
+    rates = _product(local["activations"] * values["gains"], values["dictionary"].T)
+    return jax.random.poisson(key, rates).astype(y.dtype)
 
 
 def _flat(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:

@@ -114,8 +114,12 @@ def gp(
         # At a training input nothing is left but rounding, of either sign.
         return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
+    def own(hyper: Hyper, inputs: Any) -> Float[Array, "T T"]:
+        inputs = jax.tree.map(as_float, inputs)
+        return kernel_of(hyper)(inputs, inputs)
+
     _check_kernel(kernel_of(values), anchors, size, step_jit(matrix)(values))
-    return predictors(prior, likelihood_of, y, new, expectation or exact(), values, others)
+    return predictors(prior, likelihood_of, y, new, expectation or exact(), values, others, own)
 
 
 def _as_functions(

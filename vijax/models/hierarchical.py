@@ -31,6 +31,7 @@ from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, Trunc
 from vijax.families.base import as_float
 from vijax.model import Model
 from vijax.models.energy import energy_model
+from vijax.models.group_draws import Responses, logit_labels, of_population, probit_labels, real_responses
 from vijax.models.grouped import check_groups
 from vijax.models.population import population
 
@@ -86,7 +87,7 @@ def hierarchical_linear_regression(
         noise = Gamma.from_shape_rate(jnp.full_like(variance, 10.0), 10.0 * variance)
         return context.energy.prior(context.hyper).replace({"noise": noise})
 
-    model = _regression(dim, covariance, hyperprior, fits, lambda n: {}, _any, "finite responses")
+    model = _regression(dim, covariance, hyperprior, fits, lambda n: {}, _any, "finite responses", real_responses)
     return model(globals={"noise": Gamma.from_shape_rate(as_float(shape), as_float(rate))}, init=start)
 
 
@@ -128,7 +129,7 @@ def hierarchical_probit_regression(
         return -0.5 * stats["size"].square - 0.5 * math.log(0.5 * math.pi)
 
     half = lambda n: {"size": TruncatedNormal.from_mean_variance(jnp.zeros(n), 1.0)}
-    model = _regression(dim, covariance, hyperprior, fits, half, _signs, _SIGNS, filler)
+    model = _regression(dim, covariance, hyperprior, fits, half, _signs, _SIGNS, probit_labels, filler)
     return model()
 
 
@@ -170,7 +171,7 @@ def multilevel_logistic_regression(
         return 0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
 
     weight = lambda n: {"weight": PolyaGamma.from_b_c(1, jnp.zeros(n, jnp.result_type(float)))}
-    return _regression(dim, covariance, hyperprior, fits, weight, _signs, _SIGNS)()
+    return _regression(dim, covariance, hyperprior, fits, weight, _signs, _SIGNS, logit_labels)()
 
 
 # --- what the three have in common ------------------------------------------------------------------------------------
@@ -188,12 +189,14 @@ def _regression(
     augmentation: Callable[[int], dict[str, Any]],
     valid: Callable[[np.ndarray], np.ndarray],
     expected: str,
+    responses: Responses,
     filler: Callable[[Any], Float[Array, " n"]] | None = None,
 ) -> Callable[..., Model]:
     """The model whose rows have log densities `fits`, those of padding `filler` or 0, and locals `augmentation` beside
     the coefficients; to be called with further globals and a start."""
     people = population(dim, covariance, **hyperprior)
     unit = MultivariateNormal.from_mean_cov(np.zeros(dim), np.eye(dim))
+    check = functools.partial(check_groups, dim=dim, valid=valid, expected=expected)
 
     def energy(stats: Any, group: Group) -> Float[Array, ""]:
         padding = 0.0 if filler is None else filler(stats)
@@ -207,7 +210,8 @@ def _regression(
             energy=energy,
             example=(np.ones((2, dim)), np.ones(2), np.ones(2, bool)),
             init=init,
-            check_data=functools.partial(check_groups, dim=dim, valid=valid, expected=expected),
+            check_data=check,
+            generative=of_population(responses, check),
         )
 
     return model

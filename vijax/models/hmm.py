@@ -26,6 +26,7 @@ from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product, ch
 from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
+from vijax.models.sequence_draws import hidden_markov
 from vijax.models.sequences import check_pair, check_values
 
 
@@ -98,6 +99,7 @@ def hmm(
         check_data=lambda data: _check(emission, data),
         score=lambda hyper, q, data, key: score(emission, q, data),
         prior_as_point=prior_as_point,
+        generative=hidden_markov(emission, lambda data: _check(emission, data)),
     )
 
 

@@ -19,6 +19,8 @@ _NAMES = {
     "matern52": "Matern52",
     "linear": "DotProduct",
 }
+_OF_A_DISTANCE = ("matern12", "matern32", "matern52")
+"""Of the Euclidean one: by tinygp's default, sums of absolute differences, these are no kernels of several columns."""
 
 
 def kernel_named(name: str) -> Callable[[Hyper], Kernel]:
@@ -32,7 +34,9 @@ def kernel_named(name: str) -> Callable[[Hyper], Kernel]:
     """
     if name not in _NAMES:
         raise ValueError(f"kernel: expected a function k(X, X') or one of {sorted(_NAMES)}, got {name!r}.")
-    base = getattr(require_extra("tinygp.kernels", "gp"), _NAMES[name])()
+    kernels = require_extra("tinygp.kernels", "gp")
+    of_distance = {"distance": kernels.distance.L2Distance()} if name in _OF_A_DISTANCE else {}
+    base = getattr(kernels, _NAMES[name])(**of_distance)
 
     def of(hyper: Hyper) -> Kernel:
         length, scale = hyper["length"], hyper["scale"]

@@ -34,8 +34,10 @@ from vijax.estep.mean_field import cold
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float, positive_and_finite
 from vijax.gather import sum_over_rows
+from vijax.generative import Generative
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models import active_topics
+from vijax.models.document_draws import of_topics
 
 
 @by_value
@@ -87,7 +89,17 @@ def lda(
         init_local=functools.partial(_cold, num_topics),
         is_linear=True,
         solved_by=esteps.MixedMembership,
+        generative=_generative(num_topics, int(vocab_size)),
     )
+
+
+def _generative(num_topics: int, vocab_size: int) -> Generative:
+    def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
+        return {"shares": Dirichlet(alpha).sample(key, (len(places),))}
+
+    found = lambda stats, gamma: {"shares": Dirichlet(gamma)}
+    return of_topics(vocab_size, local, lambda values, local: local["shares"], found)
 
 
 def _shares(stats: Any, gamma: Float[Array, "docs K"], key: PRNGKeyArray) -> Float[Array, "docs K"]:

@@ -80,7 +80,14 @@ def glm(
         expectation=expectation or exact(),
         hyper={"prior_scale": as_float(prior_scale)},
         others=others,
+        own=_own if form == "kernel" else None,
     )
+
+
+def _own(hyper: Mapping[str, Any], inputs: Any) -> Array:
+    """Prior covariance of new predictors."""
+    rows = _Design(inputs).matrix
+    return hyper["prior_scale"] ** 2 * _times_transpose(rows, rows)
 
 
 @by_value

@@ -6,11 +6,13 @@ weights ~ Dirichlet(concentration),  z_n ~ weights,  y_n | z_n = k ~ emission wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import init as starts
 from vijax.by_value import by_value
@@ -18,6 +20,7 @@ from vijax.checks import require
 from vijax.families import Categorical, Dirichlet
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
+from vijax.generative import Generative, rows_like
 from vijax.model import Estimates, Model
 from vijax.models.emission import Emission, check_emission
 from vijax.models.energy import energy_model
@@ -81,7 +84,25 @@ def mixture(
         check_data=emission.check,
         score=lambda hyper, q, data, key: score(emission, q, data, known),
         prior_as_point=prior_as_point,
+        generative=generative(emission, lambda hyper, values: values["weights"] if known is None else known),
     )
+
+
+def generative(emission: Emission, weights: Callable[[Any, Any], Float[Array, " K"]]) -> Generative | None:
+    """Rows of a mixture of K components; None where it is not known how the emission draws."""
+    draw = emission.sample
+    if draw is None:
+        return None
+
+    def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"z": jax.random.categorical(key, jnp.log(weights(hyper, values)), shape=(len(y),))}
+
+    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
+        one = lambda k, y, key: draw(values["components"], k, y, key)
+        return jax.vmap(one)(local["z"], y, jax.random.split(key, len(y)))
+
+    reason = "whose rows have totals of their own" if emission.has_totals else ""
+    return Generative(rows_like(emission.check, emission.example, reason), data, local)
 
 
 def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:

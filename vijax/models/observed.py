@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require, require_positive
 
@@ -24,6 +24,10 @@ class Observed(abc.ABC):
     @abc.abstractmethod
     def mean(self, output: PyTree) -> Array:
         """E[x | output]."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray, output: PyTree) -> Array:
+        """A draw of x."""
 
     @abc.abstractmethod
     def check(self, x: Any) -> None:
@@ -42,6 +46,10 @@ class bernoulli(Observed):
     def mean(self, output: Float[Array, "*event"]) -> Float[Array, "*event"]:
         """Probabilities of 1."""
         return jax.nn.sigmoid(output)
+
+    def sample(self, key: PRNGKeyArray, output: Float[Array, "*event"]) -> Float[Array, "*event"]:
+        """0 or 1."""
+        return jax.random.bernoulli(key, self.mean(output)).astype(output.dtype)
 
     def check(self, x: Any) -> None:
         """0 or 1."""
@@ -74,6 +82,11 @@ class gaussian(Observed):
         """The means."""
         return self._of(output)[0]
 
+    def sample(self, key: PRNGKeyArray, output: Any) -> Float[Array, "*event"]:
+        """Of independent normals."""
+        mean, log_sd = self._of(output)
+        return mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
+
     def check(self, x: Any) -> None:
         """Finite."""
         x = np.asarray(x)
@@ -103,6 +116,10 @@ class categorical(Observed):
     def mean(self, output: Float[Array, "*event K"]) -> Float[Array, "*event K"]:
         """Probabilities of the classes."""
         return jax.nn.softmax(output, -1)
+
+    def sample(self, key: PRNGKeyArray, output: Float[Array, "*event K"]) -> Float[Array, "*event"]:
+        """Classes, as floats."""
+        return jax.random.categorical(key, output).astype(output.dtype)
 
     def check(self, x: Any) -> None:
         """Whole numbers below the number of classes."""

@@ -24,7 +24,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
 from vijax.families import Dirichlet, Product
+from vijax.generative import Generative
 from vijax.model import Model, model
+from vijax.models.document_draws import of_pairs, of_topics, table_of, total_like
 
 Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]
 
@@ -84,7 +86,22 @@ def plsa(
         return jnp.asarray(counts) * jax.nn.logsumexp(terms, axis=1), jax.nn.softmax(terms, axis=1)
 
     made = model(Product(prior), local_elbo, init=_uneven)
-    return dataclasses.replace(made, check_data=lambda data: check_entries(data, num_documents, vocab_size))
+    check = lambda data: check_entries(data, num_documents, vocab_size)
+    sizes = num_documents, vocab_size, check
+    return dataclasses.replace(
+        made, check_data=check, generative=of_pairs(*sizes) if form == "joint" else _conditional(*sizes)
+    )
+
+
+def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:
+    """Words of the documents that there are, whose shares are globals."""
+    return of_topics(
+        vocab_size,
+        local=None,
+        shares=lambda values, local: values["proportions"],
+        layout=lambda like: total_like(like, num_documents, False, check),
+        observed=lambda places, entries: table_of(entries, num_documents, vocab_size),
+    )
 
 
 def _uneven(key: PRNGKeyArray, prior: Product) -> Product:

@@ -27,12 +27,11 @@ from vijax.expectation import Expectation
 from vijax.families import Family, Product
 from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, LocalElbo, Model
+from vijax.models.predictor_draws import Z, of_predictors
 from vijax.sites import Marginals, Prior, SitePosterior, Sites
 
 LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
 """(hyper, statistics of the globals beside the predictors) -> p(y | z)."""
-Z = "z"
-"""The name of the predictors among the globals."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -142,6 +141,7 @@ def predictors(
     expectation: Expectation,
     hyper: Hyper | None = None,
     others: Mapping[str, Family] | None = None,
+    own: Callable[[Hyper, Any], Array] | None = None,
 ) -> Predictors:
     """A model of Gaussian predictors.
 
@@ -153,10 +153,12 @@ def predictors(
       expectation: E_q[log p(y | z)] (`vijax.expectation`).
       hyper: positive hyperparameters by name.
       others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
+      own: (hyper, inputs) -> prior covariance of new predictors, where features do not explain all of it.
     """
     values = dict(hyper or {})
     num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
     dtype = _dtype(jax.eval_shape(prior, values))
+    draws = likelihood(values, stats_of(others or {})).sample is not None
     start = Product({Z: SitePosterior.zeros(num_sites, dtype), **(others or {})})
     return Predictors(
         hyper=values,
@@ -169,6 +171,7 @@ def predictors(
         context=lambda hyper: {Z: (prior(hyper), hyper)},
         reads=_reads(num_sites),
         num_groups=num_sites,
+        generative=of_predictors(likelihood, new, own, others or {}, draws),
         likelihood=likelihood,
         y=y,
         new=new,

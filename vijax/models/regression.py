@@ -14,14 +14,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
 from vijax.families import Gamma, MultivariateNormalGamma
+from vijax.generative import Generative
 from vijax.model import Model
 from vijax.models.energy import conditional, energy_model
 
@@ -80,7 +82,22 @@ def ard_regression(
         example=(jnp.ones(dim), 1.0),
         order=("coefficients", "relevance"),
         check_data=lambda data: check_pair(data, dim),
+        generative=Generative(
+            lambda like: _inputs(like, dim), _responses, observed=lambda x, data: jnp.asarray(data[1])
+        ),
     )
+
+
+def _inputs(like: Any, dim: int) -> Float[Array, "N D"]:
+    """Of a pair (x, y), or x alone."""
+    x = like[0] if isinstance(like, tuple) else like
+    check_pair((x, np.zeros(len(np.atleast_1d(np.asarray(x))))), dim)
+    return jnp.asarray(x, jnp.result_type(float))
+
+
+def _responses(hyper: Any, values: Any, local: Any, x: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, " N"]:
+    found = values["coefficients"]
+    return x @ found.coefficients + jax.random.normal(key, (len(x),), x.dtype) / jnp.sqrt(found.precision)
 
 
 def check_pair(data: PyTree, dim: int) -> None:

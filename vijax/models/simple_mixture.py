@@ -19,9 +19,11 @@ from vijax.by_value import by_value
 from vijax.checks import require_integers, require_positive
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.documents import OfDocuments, word_prior
-from vijax.families import Dirichlet, Product
+from vijax.families import Categorical, Dirichlet, Product
 from vijax.gather import docs_per_chunk, sum_over_rows
+from vijax.generative import Generative
 from vijax.model import Hyper, LocalElbo, Model
+from vijax.models.document_draws import of_topics
 from vijax.models.lda import near_uniform
 
 
@@ -65,7 +67,16 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
         local_elbo=_local_elbo,
         init=start,
         documents=OfDocuments(int(vocab_size), lambda stats, classes, key: classes, by_word={"topics": "eta"}),
+        generative=_generative(num_topics, int(vocab_size)),
     )
+
+
+def _generative(num_topics: int, vocab_size: int) -> Generative:
+    def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"z": jax.random.categorical(key, jnp.log(values["weights"]), shape=(len(places),))}
+
+    shares = lambda values, local: jax.nn.one_hot(local["z"], num_topics)
+    return of_topics(vocab_size, local, shares, lambda stats, classes: {"z": Categorical(jnp.log(classes))})
 
 
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:

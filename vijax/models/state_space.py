@@ -39,6 +39,7 @@ from vijax.families import (
 )
 from vijax.model import Estimates, Model
 from vijax.models.energy import energy_model, zero_stats
+from vijax.models.sequence_draws import linear_gaussian
 from vijax.models.sequences import check_pair, check_values
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -96,6 +97,7 @@ def linear_gaussian_state_space(
         init=start_by_windows(num_states),
         check_data=lambda data: _check(data, dim),
         score=lambda hyper, q, data, key: score(q, data, dim),
+        generative=linear_gaussian(dim, lambda data: _check(data, dim)),
     )
 
 

@@ -19,13 +19,14 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax import init as starts
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
 from vijax.compiler import quick_jit
 from vijax.families import Beta, Categorical, Dirichlet, Gamma
+from vijax.generative import Generative, is_sizes
 from vijax.model import Model
 from vijax.models.energy import energy_model
 
@@ -101,7 +102,37 @@ def stochastic_block_model(
         example=np.zeros((4, 4)),
         init=starts.implied(),
         check_data=lambda data: _check(data, edges, directed),
+        generative=_generative(edges, directed, places),
     )
+
+
+def _generative(edges: str, directed: bool, places: Any) -> Generative:
+    """Whole graphs, no pair left out; zeros on the diagonal."""
+
+    def layout(like: Any) -> Float[Array, "graphs N N"]:
+        if is_sizes(like):
+            one = len(set(map(int, like))) == 1 and int(like[0]) >= 2
+            require(one, "like", "graphs of one number of nodes, 2 or more", like)
+            return jnp.zeros((len(like), int(like[0]), int(like[0])))
+        _check(like, edges, directed)
+        return jnp.asarray(like, jnp.result_type(float))
+
+    def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"z": jax.random.categorical(key, jnp.log(values["weights"]), shape=y.shape[:2])}
+
+    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "graphs N N"]:
+        z = local["z"]
+        rates = values["rates"][places][z[:, :, None], z[:, None, :]]
+        drawn = jax.random.bernoulli(key, rates) if edges == "bernoulli" else jax.random.poisson(key, rates)
+        return _off_diagonal(drawn.astype(y.dtype), directed)
+
+    return Generative(layout, data, local, lambda layout, data: _off_diagonal(layout, directed))
+
+
+def _off_diagonal(y: Float[Array, "graphs N N"], directed: bool) -> Float[Array, "graphs N N"]:
+    """Of an undirected graph both halves are the upper one."""
+    upper = jnp.triu(y, 1)
+    return upper + (jnp.tril(y, -1) if directed else upper.swapaxes(1, 2))
 
 
 def rates_matrix(rates: Any) -> Float[Array, "K K"]:

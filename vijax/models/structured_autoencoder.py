@@ -32,9 +32,10 @@ from vijax.compiler import kept, step_jit
 from vijax.estep.conditionals import Conditionals, fixed_sweeps
 from vijax.estep.unrolled import Structured, structured
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
+from vijax.generative import Generative
 from vijax.inferred import bounds_of, inferred
 from vijax.model import Hyper, LocalElbo, Model
-from vijax.models.autoencoder import Network, as_network
+from vijax.models.autoencoder import Network, as_network, observations_like
 from vijax.models.energy import Energy, energy_model
 from vijax.models.observed import Observed
 from vijax.objective import importance_weighted
@@ -312,8 +313,25 @@ def svae(
         check_data=observed.check,
         constraints=dict.fromkeys(points, constrain.real()),
         solved_by=Structured,
+        generative=_generative(parts, globals),
         parts=parts,
     )
+
+
+def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
+    """Observations by latents of the fitted model, or by q of those of the observations given."""
+
+    def local(hyper: Hyper, values: Any, x: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        stats = {name: q.stats(values[name]) for name, q in globals.items()}
+        each = jax.random.split(key, (2, x.shape[0]))
+        return {parts.latent: jax.vmap(lambda a, b: parts.latent_of(stats, a, b))(each[0], each[1])}
+
+    def data(hyper: Hyper, values: Any, local: Any, x: Array, key: PRNGKeyArray) -> Array:
+        one = lambda key, u: parts.observed.sample(key, parts.decode(hyper["decoder"], u))
+        return jax.vmap(one)(jax.random.split(key, x.shape[0]), local[parts.latent])
+
+    found = lambda stats, local: {parts.latent: local[parts.latent]}
+    return Generative(observations_like(parts.observed), data, local, found=found)
 
 
 def _surrogate(

@@ -66,6 +66,13 @@ class Prior(Protocol):
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of new predictors, in the prior's own terms."""
 
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """Mean of new predictors, and a root R of their covariance R R'; `own` is their prior covariance, None where
+        features explain all of it."""
+
+    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+        """The same of the predictors of these sites."""
+
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
         """The block of V that belongs to these sites."""
 
@@ -76,6 +83,12 @@ class Prior(Protocol):
 def log_det_from(cholesky: Float[Array, "dim dim"]) -> Float[Array, ""]:
     """log |C C'|."""
     return 2.0 * jnp.sum(jnp.log(jnp.diagonal(cholesky)))
+
+
+def root_of(cov: Float[Array, "T T"]) -> Float[Array, "T T"]:
+    """A root of a covariance that may be singular."""
+    values, vectors = jnp.linalg.eigh(0.5 * (cov + cov.T))
+    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))
 
 
 def finite(sites: Sites) -> Bool[Array, ""]:

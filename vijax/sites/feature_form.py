@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from vijax.sites.base import Factor, Sites, finite, log_det_from
+from vijax.sites.base import Factor, Sites, finite, log_det_from, root_of
 from vijax.tree import register
 
 
@@ -43,6 +43,16 @@ class FeatureForm:
         """Of predictors with features `new`, (T, D)."""
         whitened = solve_triangular(factor.cholesky, new.T, lower=True)
         return new @ factor.weights, jnp.sum(whitened**2, 0)
+
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """See `Prior`."""
+        whitened = solve_triangular(factor.cholesky, new.T, lower=True)
+        mean = new @ factor.weights
+        return mean, whitened.T if own is None else root_of(whitened.T @ whitened + own - new @ new.T)
+
+    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+        """See `Prior`."""
+        return self.predict_jointly(factor, self.features[rows], None)
 
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
         """X P^-1 X', of these rows."""

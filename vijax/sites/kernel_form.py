@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from vijax.sites.base import Factor, Sites, finite, log_det_from
+from vijax.sites.base import Factor, Sites, finite, log_det_from, root_of
 from vijax.tree import register
 
 
@@ -59,6 +59,18 @@ class KernelForm:
         alpha, root = factor.weights
         whitened = solve_triangular(factor.cholesky, root[:, None] * cross, lower=True)
         return cross.T @ alpha, variance - jnp.sum(whitened**2, 0)
+
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """See `Prior`."""
+        (cross, _), (alpha, root) = new, factor.weights
+        whitened = solve_triangular(factor.cholesky, root[:, None] * cross, lower=True)
+        assert own is not None  # a kernel explains nothing by features
+        return cross.T @ alpha, root_of(own - whitened.T @ whitened)
+
+    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+        """See `Prior`."""
+        cross = self.kernel[:, rows]
+        return self.predict_jointly(factor, (cross, jnp.diagonal(self.kernel)[rows]), cross[rows])
 
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
         """See `Prior`."""

@@ -130,11 +130,9 @@ class SitePosterior(Family):
         return SiteStats(x, -0.5 * x**2)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape sites"]:
-        """m + V^(1/2) e, the root symmetric: V may be singular."""
-        m, cov = self._mean_cov()
-        values, vectors = jnp.linalg.eigh(cov)
-        noise = jax.random.normal(key, (*shape, len(m)), m.dtype)
-        return m + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+        """m + R e, R a root of V, which may be singular."""
+        m, root = self.prior.joint(self.condition(), jnp.arange(self.prior.num_sites))
+        return m + jax.random.normal(key, (*shape, root.shape[1]), m.dtype) @ root.T
 
     def mean(self) -> Float[Array, " sites"]:
         """m."""

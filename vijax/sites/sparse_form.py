@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from vijax.sites.base import Factor, Sites
@@ -58,15 +58,27 @@ class SparseFeatureForm:
         block = inverse[columns[:, :, None], columns[:, None, :]]
         return jnp.sum(values * factor.weights[columns], 1), jnp.einsum("ni,nij,nj->n", values, block, values)
 
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """See `Prior`; features explain all."""
+        dense = self._dense(*new)
+        return dense @ factor.weights, solve_triangular(factor.cholesky, dense.T, lower=True).T
+
+    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+        """See `Prior`."""
+        return self.predict_jointly(factor, (self.columns[rows], self.values[rows]), None)
+
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
         """X P^-1 X', of these rows."""
-        dense = jnp.zeros((len(rows), len(self.unit)), self.values.dtype)
-        dense = dense.at[jnp.arange(len(rows))[:, None], self.columns[rows]].add(self.values[rows])
+        dense = self._dense(self.columns[rows], self.values[rows])
         return dense @ cho_solve((factor.cholesky, True), dense.T)
 
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
         """P has a Cholesky factor."""
         return positive_definite(sites, lambda: self._precision(sites.precision))
+
+    def _dense(self, columns: Array, values: Array) -> Float[Array, "T dim"]:
+        zeros = jnp.zeros((len(columns), len(self.unit)), self.values.dtype)
+        return zeros.at[jnp.arange(len(columns))[:, None], columns].add(values)
 
     def _precision(self, g: Array) -> Float[Array, "dim dim"]:
         outer = g[:, None, None] * self.values[:, :, None] * self.values[:, None, :]

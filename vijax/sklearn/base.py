@@ -10,12 +10,14 @@ from typing import Any
 
 import jax
 import numpy as np
+import scipy.sparse
 from jaxtyping import PRNGKeyArray, PyTree
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from vijax.checks import require
+from vijax.models.gaussian_process import total_memory
 
 
 class VijaxEstimator(BaseEstimator):
@@ -55,6 +57,20 @@ def cast(values: PyTree, X: Any) -> PyTree:
     dtype = np.float64 if X.dtype == np.float64 else np.float32
     change = lambda x: np.asarray(x, dtype) if jax.dtypes.issubdtype(x.dtype, np.floating) else x
     return jax.tree.map(change, values)
+
+
+def as_dense(X: Any) -> Any:
+    """A sparse matrix as an array of all its entries, which the model reads; others as they are.
+
+    Raises:
+      ValueError: it would not fit in memory.
+    """
+    if not scipy.sparse.issparse(X):
+        return X
+    needed, there = 8 * X.shape[0] * X.shape[1], 0.5 * total_memory()
+    remedy = "Take fewer features, or LatentDirichletAllocation, which reads what is not zero alone."
+    require(needed <= there, "X", f"a matrix whose entries fit in {there:.3g} bytes", f"{needed:.3g}", remedy)
+    return X.toarray()
 
 
 def require_choice(name: str, value: Any, choices: Collection[str]) -> None:

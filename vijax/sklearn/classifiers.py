@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.sklearn import predictors
 from vijax.sklearn.base import warn_not_converged
@@ -35,12 +35,11 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
           ConvergenceWarning: a bound had not settled after `max_iter` steps.
         """
         self._check_steps()
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        X, y = self._rows_and_targets(X, y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
-        X = X.astype(np.float64)
         self._prepare(X)
         with jax.enable_x64(True):
             found = [self._one(self._features(X), labels == k) for k in self._positive()]
@@ -57,8 +56,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         """The probability of each class, all parameters integrated over their posterior; of more than two classes those
         of one against the rest, in proportion."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False).astype(np.float64)
-        features = self._features(X)
+        features = self._features(self._rows(X, reset=False))
         with jax.enable_x64(True):
             of_one = np.stack([predictors.probability_of_one(fit, features) for fit in self.fit_], axis=1)
         both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one

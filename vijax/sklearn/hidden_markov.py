@@ -17,6 +17,7 @@ from vijax.compiler import quick_jit
 from vijax.families import Dirichlet, Product
 from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.hmm import hmm
+from vijax.models.sequence_draws import path
 from vijax.sklearn import covariances as kinds
 from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
 from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
@@ -134,17 +135,19 @@ class HiddenMarkovModel(VijaxEstimator):
         check_is_fitted(self)
         require_integers(n_samples=n_samples)
         rng = check_random_state(self.random_state)
-        states = [rng.choice(self.n_components, p=self.startprob_)]
-        for _ in range(n_samples - 1):
-            states.append(rng.choice(self.n_components, p=self.transmat_[states[-1]]))
-        return np.stack([self._draw(rng, k) for k in states]), np.array(states)
+        key = jax.random.key(rng.randint(2**31 - 1))
+        states = np.asarray(_path(self.startprob_, self.transmat_, n_samples, key))
+        drawn = np.zeros((n_samples, self.n_features_in_))
+        for k in np.unique(states):
+            drawn[states == k] = self._draws(rng, k, int(np.sum(states == k)))
+        return drawn, states
 
-    def _draw(self, rng: Any, state: int) -> np.ndarray:
-        if self.emission == "poisson":
-            return rng.poisson(self.rates_[state]).astype(float)
+    def _draws(self, rng: Any, state: int, size: int) -> np.ndarray:
         dim = self.n_features_in_
+        if self.emission == "poisson":
+            return rng.poisson(self.rates_[state], (size, dim)).astype(float)
         matrix = kinds.covariance_matrix(self.covariance_type, self.covariances_, state, dim)
-        return rng.multivariate_normal(self.means_[state], matrix)
+        return rng.multivariate_normal(self.means_[state], matrix, size)
 
     def _of_steps(self, X: Any, lengths: Any, read: Any) -> np.ndarray:
         """What is read of the law of each path, the sequences one below the other again."""
@@ -200,6 +203,9 @@ class HiddenMarkovModel(VijaxEstimator):
         if self.emission == "poisson":
             check_counts(self, X)
         return X
+
+
+_path = quick_jit(path, static_argnums=2)
 
 
 def in_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"], np.ndarray]:

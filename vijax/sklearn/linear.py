@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class _Linear:
     fit_intercept: bool
     prior_scale: float
     learn_prior_scale: bool
+    _accepts_sparse: ClassVar[str | bool] = "csr"
 
     def _prepare(self, X: np.ndarray) -> None:
         self._mean = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])

@@ -14,7 +14,7 @@ from vijax import estep
 from vijax.algorithms import cavi
 from vijax.checks import require, require_integers, require_positive
 from vijax.models.gap_nmf import gap_nmf
-from vijax.sklearn.base import VijaxEstimator, key_of, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, as_dense, key_of, warn_not_converged
 from vijax.sklearn.counts import check_counts
 from vijax.sklearn.rows import by_row, fit_rows
 
@@ -69,7 +69,8 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
         """Finds the parts of counts.
 
         Args:
-          X: counts, (rows, features), none negative; weights that are not whole are taken as they are.
+          X: counts, (rows, features), none negative, dense or sparse (made dense); weights that are not
+            whole are taken as they are.
           y: ignored.
 
         Raises:
@@ -122,7 +123,7 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
+        X = np.asarray(as_dense(X), np.float64)
         check_counts(self, X)
         return X
 

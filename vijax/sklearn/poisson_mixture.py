@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
@@ -12,13 +13,13 @@ from vijax.checks import require_positive
 from vijax.families import Dirichlet, Product
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixture import mixture
-from vijax.sklearn.base import require_choice
+from vijax.sklearn.base import as_dense, require_choice
 from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.mixtures import MixtureEstimator
 
 
 class PoissonMixture(MixtureEstimator):
-    """A mixture of rows of independent counts.
+    """A mixture of rows of independent counts, dense or sparse (made dense).
 
     Args:
       n_components: K.
@@ -96,11 +97,13 @@ class PoissonMixture(MixtureEstimator):
         require_positive(rate_shape_prior=self.rate_shape_prior, **given)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = super()._checked(X, reset)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        X = np.asarray(as_dense(X), np.float64)
         check_counts(self, X)
         return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
         return tags

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from vijax.checks import require, require_integers, require_positive
 from vijax.models.predictors import Predictors
 from vijax.sklearn import predictors
-from vijax.sklearn.base import VijaxEstimator, key_of
+from vijax.sklearn.base import VijaxEstimator, as_dense, key_of
 from vijax.sklearn.rows import Fitted, size_with_padding
 
 
@@ -23,6 +24,7 @@ class PredictorEstimator(VijaxEstimator, abc.ABC):
     learning_rate: float
     random_state: Any
     fit_: Any
+    _accepts_sparse: ClassVar[str | bool] = False
 
     @abc.abstractmethod
     def _model(self, num_sites: int, dim: int) -> Predictors:
@@ -54,6 +56,26 @@ class PredictorEstimator(VijaxEstimator, abc.ABC):
             self.tol,
             self.learning_rate,
         )
+
+    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
+        """X checked, a sparse one made dense where the estimator takes such."""
+        return self._dense(self._valid(X, reset=reset))
+
+    def _rows_and_targets(self, X: Any, y: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The same with its y."""
+        X, y = self._valid(X, y, **more)
+        return self._dense(X), y
+
+    def _valid(self, *data: Any, **more: Any) -> Any:
+        return validate_data(self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more)
+
+    def _dense(self, X: Any) -> np.ndarray:
+        return np.asarray(as_dense(X), np.float64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = bool(self._accepts_sparse)
+        return tags
 
     def _check_steps(self) -> None:
         """Raises ValueError naming the argument that makes no sense."""

@@ -81,10 +81,13 @@ def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) 
         variance = jax.vmap(lambda one: k(one[None], one[None])[0, 0])(new)
         return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
-    return _model(num_sites, dim, observed, hyper, prior, new)
+    own = lambda hyper, inputs: kernel_of(hyper)(inputs, inputs)
+    return _model(num_sites, dim, observed, hyper, prior, new, own)
 
 
-def _model(num_sites: int, dim: int, observed: str, hyper: dict, prior: Any, new: Any) -> Predictors:
+def _model(
+    num_sites: int, dim: int, observed: str, hyper: dict, prior: Any, new: Any, own_of: Any = None
+) -> Predictors:
     own = {} if observed == "bernoulli" else OBSERVED[observed].start
     inputs = Inputs(np.zeros((num_sites, dim)), np.zeros(num_sites))
 
@@ -99,6 +102,7 @@ def _model(num_sites: int, dim: int, observed: str, hyper: dict, prior: Any, new
         new,
         exact(),
         {**hyper, **own, "inputs": inputs},  # type: ignore[arg-type]
+        own=own_of,
     )
 
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.sklearn import predictors
 from vijax.sklearn.base import require_choice, warn_not_converged
@@ -36,8 +36,8 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
         self._check_arguments()
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True)
-        X, y, observed = X.astype(np.float64), np.asarray(y, np.float64), OBSERVED[self.likelihood]
+        X, y = self._rows_and_targets(X, y, y_numeric=True)
+        y, observed = np.asarray(y, np.float64), OBSERVED[self.likelihood]
         observed.make(observed.start).check(y)
         self._shift = float(y.mean()) if observed.is_real else 0.0
         self._unit = float(y.std() or 1.0) if observed.is_real else 1.0
@@ -70,15 +70,15 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
     def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:
         """Log predictive density of each observation."""
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=False, y_numeric=True)
-        features, y = self._features(X.astype(np.float64)), (np.asarray(y, np.float64) - self._shift) / self._unit
+        X, y = self._rows_and_targets(X, y, reset=False, y_numeric=True)
+        features, y = self._features(X), (np.asarray(y, np.float64) - self._shift) / self._unit
         with jax.enable_x64(True):
             return predictors.log_densities(self.fit_, features, y) - np.log(self._unit)
 
     def _predictor(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of z."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False).astype(np.float64)
+        X = self._rows(X, reset=False)
         with jax.enable_x64(True):
             return predictors.predicted(self.fit_, self._features(X))
 

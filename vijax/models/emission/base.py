@@ -12,7 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.by_value import Remade
 from vijax.checks import require, require_integers
@@ -36,6 +36,9 @@ class Emission(Remade):
       general one is known; q is no `Point`.
     shared_by: K, where the components share parameters and the prior is one member of its family for all of them.
     scored_as: the emission whose density is that of an observation, where this one is only fitted (`blurred`).
+    sample: (a draw of the parameters of all components, k, an observation, key) -> one of component k, of which the
+      given one only says the size; None where it is not known how.
+    has_totals: an observation has a size of its own (a number of words).
     """
 
     prior: Family
@@ -45,6 +48,8 @@ class Emission(Remade):
     predictive: LogPredictive | None = None
     shared_by: int | None = None
     scored_as: Emission | None = None
+    sample: Callable[[Any, Array, Array, PRNGKeyArray], Array] | None = None
+    has_totals: bool = False
 
     @property
     def num_components(self) -> int:

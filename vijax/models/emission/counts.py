@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.families import Beta, Dirichlet, Gamma
@@ -30,6 +31,7 @@ def bernoulli(num_components: int, dim: int, alpha: Any = 1.0, beta: Any = 1.0) 
         example=np.zeros(dim),
         check=checker(dim, binary, "zeros and ones"),
         predictive=_bernoulli_predictive,
+        sample=lambda p, k, y, key: jax.random.bernoulli(key, p[k]).astype(y.dtype),
     )
 
 
@@ -47,7 +49,9 @@ def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) ->
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.log @ y - jnp.sum(s.value, -1) - jnp.sum(gammaln(y + 1))
 
-    return Emission(prior, log_likelihood, np.ones(dim), checker(dim, is_count, "counts 0, 1, 2, ..."))
+    check = checker(dim, is_count, "counts 0, 1, 2, ...")
+    draw = lambda rates, k, y, key: jax.random.poisson(key, rates[k]).astype(y.dtype)
+    return Emission(prior, log_likelihood, np.ones(dim), check, sample=draw)
 
 
 @by_value
@@ -58,4 +62,9 @@ def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emissio
     sizes = sizes_of(num_components, vocab_size)
     prior = Dirichlet.from_concentration(full("eta", eta, sizes))
     check = checker(vocab_size, is_count, "counts 0, 1, 2, ...")
-    return Emission(prior, lambda s, y: s.log @ y, np.ones(vocab_size), check)
+    return Emission(prior, lambda s, y: s.log @ y, np.ones(vocab_size), check, sample=_words_drawn, has_totals=True)
+
+
+def _words_drawn(p: Array, k: Array, y: Float[Array, " V"], key: PRNGKeyArray) -> Float[Array, " V"]:
+    """As many words as the observation has."""
+    return jax.random.multinomial(key, jnp.sum(y), p[k]).astype(y.dtype)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.families import Normal, NormalGamma, NormalWishart
@@ -25,7 +27,8 @@ def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.value @ y - 0.5 * (jnp.sum(s.square, -1) + y @ y + dim * math.log(2 * math.pi))
 
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL))
+    draw = lambda means, k, y, key: means[k] + jax.random.normal(key, y.shape, y.dtype)
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw)
 
 
 @by_value
@@ -42,7 +45,10 @@ def diagonal_gaussian(
         squares = jnp.sum(s.precision_times_square - s.log_precision, -1) + s.precision @ y**2
         return s.precision_times_mean @ y - 0.5 * (squares + dim * math.log(2 * math.pi))
 
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL))
+    def draw(p: Any, k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
+        return p.mean[k] + jax.random.normal(key, y.shape, y.dtype) / jnp.sqrt(p.precision[k])
+
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw)
 
 
 @by_value
@@ -74,7 +80,14 @@ def full_gaussian(
         scale=full("scale", scale, (num_components, dim, dim)),
     )
 
-    return Emission(prior, log_likelihood_of_full, np.zeros(dim), checker(dim, **REAL))
+    draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision)[k])
+    return Emission(prior, log_likelihood_of_full, np.zeros(dim), checker(dim, **REAL), sample=draw)
+
+
+def normal_draw(key: PRNGKeyArray, mean: Float[Array, " D"], factor: Float[Array, "D D"]) -> Float[Array, " D"]:
+    """Of the normal with this lower factor of its precision."""
+    noise = jax.random.normal(key, mean.shape, mean.dtype)
+    return mean + solve_triangular(factor.T, noise, lower=False)
 
 
 def log_likelihood_of_full(s: Any, y: Array) -> Float[Array, " K"]:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.checks import require
@@ -18,7 +18,7 @@ from vijax.families import NormalsWishart
 from vijax.families.base import as_float
 from vijax.families.predictive import log_predictive
 from vijax.models.emission.base import REAL, Emission, checker, full, sizes_of
-from vijax.models.emission.gaussian import log_likelihood_of_full
+from vijax.models.emission.gaussian import log_likelihood_of_full, normal_draw
 
 
 @by_value
@@ -55,7 +55,10 @@ def spherical_gaussian(
         squares = jnp.sum(s.quadratic, -1) + s.precision[:, 0, 0] * (y @ y)
         return s.precision_times_mean[..., 0] @ y - 0.5 * (squares + dim * (math.log(2 * math.pi) - s.log_det))
 
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL))
+    def draw(p: Any, k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
+        return p.mean[k, :, 0] + jax.random.normal(key, y.shape, y.dtype) / jnp.sqrt(p.precision[k, 0, 0])
+
+    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw)
 
 
 @by_value
@@ -101,7 +104,9 @@ def tied_gaussian(
         """Of the marginal laws, one for each component: the gain of all of them together is no sum."""
         return log_predictive(log_likelihood_of_full, q.each(), y)
 
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), predictive, shared_by=num_components)
+    draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision))
+    check = checker(dim, **REAL)
+    return Emission(prior, log_likelihood, np.zeros(dim), check, predictive, num_components, sample=draw)
 
 
 @by_value

@@ -1,0 +1,155 @@
+"""How a model draws data, given values of its globals: what `Fit.predictive` reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_integers
+
+Values = Mapping[str, Any]
+Draw = Callable[[Any, Values, Values, PyTree, PRNGKeyArray], PyTree]
+"""(hyper, values of the globals, of the locals, layout, key) -> data."""
+
+
+def _as_floats(layout: PyTree, data: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), data)
+
+
+def _unchanged(stats: Any, local: Any) -> Any:
+    return local
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Generative:
+    """A model read forwards.
+
+    Attributes:
+      layout: like -> arrays that say which data to draw (how many rows, lengths, inputs), from data or from sizes;
+        raises ValueError on what is neither.
+      data: draws data of that layout.
+      locals: (hyper, values of the globals, layout, key) -> values of the locals of new groups, by name, drawn from
+        their prior. None of models without.
+      observed: (layout, data) -> what draws are to be compared with, in their form.
+      found: (statistics of the globals, locals as the E-step found them) -> families of the locals, by name.
+      globals: (hyper, posterior, layout) -> what is drawn of the globals, families by name; the layout is then said by
+        these. None: the posterior.
+    """
+
+    layout: Callable[[Any], PyTree]
+    data: Draw
+    locals: Callable[[Any, Values, PyTree, PRNGKeyArray], Values] | None = None
+    observed: Callable[[PyTree, PyTree], PyTree] = _as_floats
+    found: Callable[[Any, Any], Any] = _unchanged
+    globals: Callable[[Any, Any, PyTree], Mapping[str, Any]] | None = None
+
+
+def is_size(like: Any) -> bool:
+    """Whether it is a whole number."""
+    return isinstance(like, int | np.integer) and not isinstance(like, bool)
+
+
+def is_sizes(like: Any) -> bool:
+    """Whether it is a list of whole numbers, or one axis of them.
+
+    >>> is_sizes([3, 4]), is_sizes(np.array([3, 4])), is_sizes([[3, 4]]), is_sizes(["a"])
+    (True, True, False, False)
+    """
+    if isinstance(like, np.ndarray | jax.Array):
+        return like.ndim == 1 and bool(jnp.issubdtype(like.dtype, jnp.integer))
+    return isinstance(like, list | tuple) and len(like) > 0 and all(map(is_size, like))
+
+
+def rows_like(check: Callable[[Any], None], example: Any, needs_data: str = "") -> Callable[[Any], Any]:
+    """The layout of models of rows: as many as `like` says, or those of the data `like`.
+
+    Args:
+      check: raises ValueError on data that cannot be.
+      example: one row.
+      needs_data: why a number of rows does not do, where it does not.
+    """
+
+    def layout(like: Any) -> Any:
+        if is_size(like):
+            require(not needs_data, "like", f"data, {needs_data}", like)
+            require_integers(like=int(like))
+            row = jnp.asarray(example, jnp.result_type(float))
+            return jnp.broadcast_to(row, (int(like), *row.shape))
+        check(like)
+        return jnp.asarray(like, jnp.result_type(float))
+
+    return layout
+
+
+def masks_of(lengths: Any) -> np.ndarray:
+    """True on the first `lengths[n]` places of row n.
+
+    >>> masks_of([1, 2]).tolist()
+    [[True, False], [True, True]]
+    """
+    sizes = np.asarray(lengths)
+    require(sizes.size > 0 and np.all(sizes >= 0), "like", "lengths of 0 or more", sizes)
+    return np.arange(max(int(sizes.max()), 1)) < sizes[:, None]
+
+
+def each(keys_from: PRNGKeyArray, size: int) -> PRNGKeyArray:
+    """A key for each of them."""
+    return jax.random.split(keys_from, size)
+
+
+def given_by_user(
+    sample: Callable[[Values, PyTree, PRNGKeyArray], PyTree] | None,
+    sample_locals: Callable[[Values, PyTree, PRNGKeyArray], Values] | None,
+    check: Callable[[Any], None],
+    is_whole: bool = False,
+    argument: str = "sample",
+) -> Generative | None:
+    """Of functions for one group: (values by name, group, key) -> a group like it, what is random replaced.
+
+    Args:
+      sample: of the data, given globals and locals; None: the model draws nothing.
+      sample_locals: of the locals, given the globals: values by name. None of models without.
+      check: raises ValueError on data that cannot be.
+      is_whole: the data are one group.
+      argument: what messages call `sample`.
+    """
+    if sample is None:
+        remedy = "Give both, or neither."
+        require(sample_locals is None, "sample_locals", "None without sample", "a function", remedy)
+        return None
+    own: Any = sample
+
+    def layout(like: Any) -> PyTree:
+        remedy = "It takes inputs and sizes from them, and replaces what is random."
+        require(not is_size(like), "like", "data, as the model is fitted to", like, remedy)
+        check(like)
+        return jax.tree.map(jnp.asarray, like)
+
+    def data(hyper: Any, values: Values, local: Values, layout: PyTree, key: PRNGKeyArray) -> PyTree:
+        if is_whole:
+            return _checked(own(values, layout, key), layout, argument)
+        size = jax.tree.leaves(layout)[0].shape[0]
+        one = lambda local, group, key: _checked(own({**values, **local}, group, key), group, argument)
+        return jax.vmap(one)(dict(local), layout, each(key, size))
+
+    def local(hyper: Any, values: Values, layout: PyTree, key: PRNGKeyArray) -> Values:
+        size = jax.tree.leaves(layout)[0].shape[0]
+        drawn: Any = sample_locals
+        return jax.vmap(lambda group, key: dict(drawn(values, group, key)))(layout, each(key, size))
+
+    return Generative(layout, data, None if sample_locals is None else local, lambda layout, data: layout)
+
+
+def _checked(drawn: PyTree, group: PyTree, argument: str) -> PyTree:
+    """What a function of the user's returned, of the shapes of a group."""
+    shapes = lambda x: jax.tree.map(jnp.shape, x)
+    same = str(shapes(drawn)) == str(shapes(group))
+    remedy = "Such as: {**group, 'y': drawn}."
+    require(same, argument, f"a group of shapes {shapes(group)}", f"one of shapes {shapes(drawn)}", remedy)
+    return drawn
