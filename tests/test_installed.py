@@ -105,6 +105,16 @@ def test_the_source_distribution_has_what_building_and_testing_need(built):
     assert not [name for name in names if name.startswith(("shared", ".venv", "build/", "runs/"))]
 
 
+def test_the_wheel_has_compiled_esteps_where_there_is_a_compiler(built, tmp_path):
+    """On any Python of this platform, and of this platform alone."""
+    if not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        pytest.skip("no C++ compiler on this machine")
+    assert re.search(r"-py3-none-(linux|macosx)_", built.wheel.name)
+    bin_folder = environment(sys.executable, tmp_path / "env", built.wheel)
+    said = run(bin_folder / "python", "-c", "from vijax import native; print(native.is_available())", where=tmp_path)
+    assert said.strip() == "True"
+
+
 def test_the_wheel_on_this_python_with_the_command_line(built, documents, tmp_path):
     check_the_program(environment(sys.executable, tmp_path / "env", f"{built.wheel}[cli]"), documents)
 
