@@ -151,7 +151,7 @@ def test_a_silence_is_explained_and_no_more_than_once(capsys):
 
 # --- the map of topics ------------------------------------------------------------------------------------------------
 def test_topics_that_lie_close_together_are_all_numbered_on_the_map():
-    from vijax.app.svg import Bubble, bubble_map
+    from vijax.app.explorer.bubbles import Bubble, bubble_map
 
     names = ["software use code", "use software file", "com red html"]
     close = [Bubble(0.02 * i, 0.01 * i, 1.0 - 0.1 * i, str(i), name, "#", name) for i, name in enumerate(names)]

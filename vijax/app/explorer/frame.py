@@ -10,10 +10,11 @@ from importlib import resources
 
 import numpy as np
 
+from vijax.app.explorer.bubbles import Bubble, bubble_map
 from vijax.app.explorer.documents import Documents
 from vijax.app.explorer.embedded import Explored, embedded
 from vijax.app.explorer.words import Words
-from vijax.app.svg import Bubble, bubble_map, escape
+from vijax.app.svg import escape
 from vijax.summary import Topic
 
 RELEVANCE = 0.6

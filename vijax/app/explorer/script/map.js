@@ -22,6 +22,8 @@ function mark() {
 
 for (const [k, disc] of discs) {
   for (const kind of ["mouseenter", "focus"]) {
-    disc.addEventListener(kind, () => { find("pointed").textContent = said(topics.get(k)); });
+    disc.addEventListener(kind, () => {
+      find("pointed").textContent = said(topics.get(k));
+    });
   }
 }

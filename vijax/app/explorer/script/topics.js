@@ -1,5 +1,6 @@
 // The table of all topics, in the order of any of its columns, and their words as bars.
-const IN_TABLE = 8, IN_CARD = 12;
+const IN_TABLE = 8,
+  IN_CARD = 12;
 
 function inOrder() {
   const value = (topic) => topic[state.sort] ?? -Infinity;
@@ -19,14 +20,20 @@ function order() {
 
 function fillTable() {
   for (const row of document.querySelectorAll("tr[data-topic]")) {
-    const words = relevant(topics.get(Number(row.dataset.topic))).slice(0, IN_TABLE).map((found) => found.word);
+    const words = relevant(topics.get(Number(row.dataset.topic)))
+      .slice(0, IN_TABLE)
+      .map((found) => found.word);
     row.querySelector(".leading").textContent = words.join(", ");
   }
 }
 
 function card(topic) {
-  const head = make("header", {}, make("h3", {}, link(topic, topLabel(topic))),
-    make("span", {}, `topic ${topic.number} · ${percent(topic.share ?? 0, 1)}`));
+  const head = make(
+    "header",
+    {},
+    make("h3", {}, link(topic, topLabel(topic))),
+    make("span", {}, `topic ${topic.number} · ${percent(topic.share ?? 0, 1)}`),
+  );
   return make("article", { class: "card topic", "data-card": topic.number }, head, wordList(topic, IN_CARD));
 }
 

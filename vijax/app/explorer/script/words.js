@@ -23,17 +23,27 @@ function reweigh(weight) {
 }
 
 function topLabel(topic, count = 3) {
-  return relevant(topic).slice(0, count).map((row) => row.word).join(" ");
+  return relevant(topic)
+    .slice(0, count)
+    .map((row) => row.word)
+    .join(" ");
 }
 
 function wordRow(topic, row, most) {
   // The whole bar: how frequent the word is; its dark part: how much of that is of this topic.
   const here = (topic.share ?? 0) * row.probability;
-  const times = read.tokens === null ? "" : `, about ${Math.round(read.tokens * row.overall).toLocaleString("en")} times`;
-  const said = `${row.word}: ${percent(row.probability)} of the words of the topic, ${percent(row.overall)} of all words${times}; ` +
+  const times =
+    read.tokens === null ? "" : `, about ${Math.round(read.tokens * row.overall).toLocaleString("en")} times`;
+  const said =
+    `${row.word}: ${percent(row.probability)} of the words of the topic, ${percent(row.overall)} of all words${times}; ` +
     `${percent(Math.min(1, here / row.overall))} of its uses are of this topic`;
-  return make("li", { title: said }, make("b", {}, row.word), bar(row.overall / most, here / most),
-    make("span", { class: "number" }, percent(row.probability)));
+  return make(
+    "li",
+    { title: said },
+    make("b", {}, row.word),
+    bar(row.overall / most, here / most),
+    make("span", { class: "number" }, percent(row.probability)),
+  );
 }
 
 function wordList(topic, count) {
