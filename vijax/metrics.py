@@ -14,6 +14,9 @@ import numpy as np
 
 from vijax.files import open_to_append, write_atomically
 
+LONG = 20
+"""A curve of more points may have a wild start, which its axis leaves out."""
+
 
 class Curves(NamedTuple):
     """What the lines hold, as columns to plot; epochs are passes over the data."""
@@ -149,7 +152,7 @@ def lowest_shown(values: np.ndarray) -> float:
     >>> lowest_shown(np.array([-9.0, -2.0, -1.0])), lowest_shown(np.array([-9.0] + [-1.0] * 99))
     (-9.0, -9.0)
     """
-    low = float(np.quantile(values, 0.04 if len(values) > 50 else 0.0))
+    low = float(np.quantile(values, 0.04 if len(values) > LONG else 0.0))
     flat = float(values.max()) - low < 0.01 * float(np.ptp(values))
     return float(values.min()) if flat else low
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ class Topic(NamedTuple):
       probabilities: of those words, descending.
       position: on the map of topics, within [-1, 1]^2.
       documents: the most typical ones.
+      coherence: NPMI of its leading words (`vijax.evaluate.npmi`); NaN where it was not computed.
     """
 
     number: int
@@ -37,6 +39,7 @@ class Topic(NamedTuple):
     probabilities: tuple[float, ...]
     position: tuple[float, float]
     documents: tuple[Document, ...] = ()
+    coherence: float = math.nan
 
     @property
     def label(self) -> str:
@@ -49,6 +52,7 @@ def summarise(
     vocabulary: Sequence[str] | None,
     num_words: int = 12,
     documents: Sequence[Sequence[Document]] | None = None,
+    coherence: Float[np.ndarray, " topics"] | None = None,
 ) -> list[Topic]:
     """Topics from the Dirichlet concentrations of their words, largest first.
 
@@ -57,6 +61,7 @@ def summarise(
       vocabulary: the words; None names them by their ids.
       num_words: how many words of each.
       documents: typical documents of each topic, in the order of the rows.
+      coherence: of each topic, likewise.
 
     >>> topics = summarise(np.array([[9.0, 1.0, 5.0], [1.0, 30.0, 1.0]]), ["sun", "rain", "sea"], num_words=2)
     >>> [(topic.number, topic.words, round(topic.share, 3)) for topic in topics]
@@ -76,6 +81,7 @@ def summarise(
             probabilities=tuple(float(p) for p in probs[k, top[k]]),
             position=(float(positions[k, 0]), float(positions[k, 1])),
             documents=tuple(documents[k]) if documents is not None else (),
+            coherence=float(coherence[k]) if coherence is not None else math.nan,
         )
         for k in np.argsort(-shares, kind="stable")
     ]

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import re
+import urllib.parse
 from html.parser import HTMLParser
 
 import numpy as np
@@ -24,6 +25,10 @@ EXAMPLES = [
     blocks.Intervals("Bars", ["a", "b" * 40], [1.0, -2.0], [0.1, 0.0]),
     blocks.Heat("Matrix", ["r0", "r1"], ["c0", "c1", "c2"], np.array([[0.5, -1.0, 0.0], [2.0, np.nan, 1.0]])),
     blocks.Strips("Paths", ["s"], [[0, 0, 1, -1]]),
+    blocks.Heat("Apart", ["a", "b"], ["a", "b"], [[1.0, 0.2], [0.2, 1.0]], "", True),
+    blocks.Course(
+        "Course", ["x", "y"], [[0.0, 1.0, np.nan], [5.0, 5.0, 5.0]], [0, 0, 1], [[0.9, 0.8, 0.1], [0.1, 0.2, 0.9]]
+    ),
     blocks.Images("Digits", ["data", "rebuilt"], [[[0.0, 1.0, 0.5, 0.5, 0.0, 1.0]]] * 2, 2, 3),
 ]
 
@@ -35,6 +40,8 @@ UNKNOWN = [  # of a posterior that is not finite
     blocks.Intervals("None", ["a", "b"], [np.nan, 1.0], [0.1, np.nan]),
     blocks.Heat("None", ["r"], ["c"], [[np.nan]]),
     blocks.Images("None", ["r"], [[[np.nan, np.nan]]], 1, 2),
+    blocks.Course("None", ["x"], [[np.nan, np.nan]], [0, 1], [[np.nan, np.nan], [np.nan, 1.0]]),
+    blocks.Heat("None", ["r"], ["c"], [[1.0]], "", True),
 ]
 
 
@@ -164,3 +171,41 @@ def test_labels_of_a_wide_heat_map_do_not_overlap():
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert len(boxes) > 4
     assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def test_a_diagonal_that_is_apart_has_no_colour_and_sets_no_scale():
+    values = [[1.0, 0.2], [-0.1, 1.0]]
+    for apart, expected in ((True, [0, 1, 0.5, 0]), (False, [1, 0.2, 0.1, 1])):
+        svg = charts.card(blocks.Heat("Matrix", ["a", "b"], ["a", "b"], values, "", apart))
+        assert [float(x) for x in re.findall(r'fill-opacity="([\d.]+)"', svg)] == expected
+        assert svg.count(">1<") == 2  # the numbers stay
+
+
+def test_the_rounding_of_a_level_line_is_not_drawn_as_a_slope():
+    x = np.arange(5.0)
+    svg = charts.card(blocks.Lines("Line", "t", "y", x, 5.0 + 1e-7 * x))
+    path = re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1]
+    heights = [float(y) for y in re.findall(r",([\d.]+)", path)]
+    assert max(heights) - min(heights) < 1
+
+
+def test_a_card_holds_its_numbers_as_csv():
+    block = blocks.Table("A; b", ["", "name, of"], [["ä", 1.5], ['"q"', float("nan")]])
+    name, href = re.search(
+        r'download="([^"]*)" href="data:text/csv;charset=utf-8,([^"]*)"', charts.card(block)
+    ).groups()
+    assert name == "a_b.csv"
+    assert urllib.parse.unquote(href) == ',"name, of"\nä,1.5\n"""q""",\n'
+
+
+def test_states_stand_beside_their_sequence():
+    states, sure = [0, 0, 1, 1], np.array([[0.9, 0.8, 0.1, 0.0], [0.1, 0.2, 0.9, 1.0]])
+    svg = charts.card(blocks.Course("Course", ["x"], [[0.0, 1.0, 2.0, 3.0]], states, sure))
+    behind = re.findall(r'class="hue-(\d) behind" x="([\d.]+)" y="[\d.]+" height="[\d.]+" width="([\d.]+)"', svg)
+    assert [hue for hue, *_ in behind] == ["0", "1"]
+    starts, widths = (np.array([float(row[i]) for row in behind]) for i in (1, 2))
+    np.testing.assert_allclose(widths, widths[0], atol=0.1)
+    np.testing.assert_allclose(starts[1], starts[0] + widths[0], atol=0.1)
+    first = re.search(r'class="hue-0 part" d="M([^"]*)Z"', svg)[1]
+    tops = [float(place.partition(",")[2]) for place in first.split("L")][::2][:4]
+    np.testing.assert_allclose((max(tops) - np.array(tops)) / 30, [0.9, 0.8, 0.1, 0.0], atol=0.01)

@@ -21,7 +21,7 @@ TAGS = {
     *("html", "head", "meta", "title", "style", "body", "main", "header", "h1", "h2", "h3", "p", "dl", "div", "dt"),
     *("dd", "small", "section", "svg", "line", "text", "path", "circle", "rect", "table", "thead", "tbody", "tr", "th"),
     *("td", "details", "summary", "pre", "footer", "a", "ol", "li", "span", "i", "b", "input", "article", "strong"),
-    *("script", "g"),
+    *("script", "g", "label", "output", "button", "select", "option"),
 }
 TOPICS = {
     "kind": "Topics",
@@ -44,7 +44,7 @@ BLOCKS = [
         **{"classes": [0, 1], "outlines": [[0, [0.0, 1.0], [0.0, 1.0]]], "note": EVIL},
     },
     {"kind": "Intervals", "title": EVIL, "labels": [EVIL], "mean": [1.0], "deviation": [0.5], "note": EVIL, "most": 4},
-    {"kind": "Heat", "title": EVIL, "rows": [EVIL], "columns": [EVIL], "values": [[0.5]], "note": EVIL},
+    {"kind": "Heat", "title": EVIL, "rows": [EVIL], "columns": [EVIL], "values": [[0.5]], "note": EVIL, "apart": True},
     {
         "kind": "Images",
         "title": EVIL,
@@ -55,6 +55,10 @@ BLOCKS = [
         "note": EVIL,
     },
     {"kind": "Strips", "title": EVIL, "labels": [EVIL], "states": [[0, 0, 1, -1]], "note": EVIL},
+    {
+        **{"kind": "Course", "title": EVIL, "columns": [EVIL], "values": [[0.5, None]], "states": [0, 1]},
+        **{"probabilities": [[0.5, 0.5], [0.5, None]], "note": EVIL},
+    },
 ]
 RESULT = {"status": EVIL, "step": 2, "seconds": 1.5, "score": [-1.0, 0.1], "score_text": f"-1.0 nats per {EVIL}"}
 FACTS = {
@@ -101,24 +105,28 @@ class Safe(HTMLParser):
         assert tag in TAGS, tag
         values = dict(attributes)
         assert not any(name.startswith("on") for name in values), values
-        assert values.get("href", "#").startswith("#")
+        assert values.get("href", "#").startswith(("#", "data:text/csv"))
+        assert "download" in values or not values.get("href", "#").startswith("data:")
         assert "src" not in values
         if values.get("http-equiv") == "Content-Security-Policy":
             self.policy = values["content"]
-        self.inside = tag
-        self.scripts += [""] if tag == "script" else []
+        self.inside = "data" if values.get("type") == "application/json" else tag
+        self.scripts += [""] if self.inside == "script" else []
 
     def handle_endtag(self, tag):
         self.inside = None
 
     def handle_data(self, data):
-        self.text += data
+        self.text += "" if self.inside == "data" else data
+        if self.inside == "data":
+            assert "<" not in data
+            json.loads(data)
         if self.inside == "script":
             self.scripts[-1] += data
 
 
 def check(page):
-    """No script but that of the search box, which the page's policy knows by its digest."""
+    """No script but the page's own, which its policy knows by its digest; what it reads is JSON, and no markup."""
     parser = Safe()
     parser.feed(page)
     digest = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in parser.scripts]

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import types
 
 import jax
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax.app import blocks, pages
 from vijax.app import run as runs
 from vijax.app.listing import Seen
 from vijax.app.recorder import Recorder
@@ -265,11 +263,3 @@ def test_a_score_that_cannot_be_taken_stops_nothing(tmp_path):
     state.step = 7
     assert not Recorder(tmp_path, {}, bad, 1, 0.0, said.append).take_score(Fit(None, state, {}, None))
     assert said == ["no held-out score at step 7: Eigenvalues did not converge. The run goes on."]
-
-
-@pytest.mark.parametrize("standardise", [True, False])
-def test_what_was_found_in_standardised_columns_says_so(tmp_path, standardise):
-    config = types.SimpleNamespace(data=types.SimpleNamespace(standardise=standardise))
-    shown = [blocks.Table("Weights", ("a",), (("1.0",),))]
-    run = pages.Run(tmp_path, config, shown, {"status": "finished"})
-    assert ("In units of standardised columns" in pages.found_text(run)) is standardise

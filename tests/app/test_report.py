@@ -7,25 +7,35 @@ import numpy as np
 import pytest
 
 from vijax.app.blocks import Topics
+from vijax.app.explorer.documents import documents_of
+from vijax.app.explorer.embedded import Explored
+from vijax.app.explorer.words import words_of
 from vijax.app.report import Report, render
 from vijax.app.svg import Series, line_chart, nice_ticks
 from vijax.metrics import Curves
-from vijax.summary import Document, summarise
+from vijax.summary import Document, summarise, topic_distances
 
 VOCABULARY = ["<b>bold</b>", 'quo"te', "naïve", *(f"word{i}" for i in range(20))]
 CONCENTRATION = np.random.default_rng(0).gamma(0.5, 10.0, (5, len(VOCABULARY))) + 0.1
 DOCUMENTS = [[Document(f"doc {k} & co", "<script>alert(1)</script>", 0.9)] for k in range(5)]
 EPOCHS = np.arange(1.0, 11.0)
 CURVES = Curves(EPOCHS, -8 + 0.1 * EPOCHS, EPOCHS, -7 + 0.05 * EPOCHS, np.full(10, 0.02))
-VOID = {"meta", "input", "line", "circle", "path", "i"}
+COLUMNS = {
+    "document": ["<script>alert(2)</script>", *(f"doc {d} & co" for d in range(9))],
+    "words": np.arange(10, 110, 10),
+    **{f"share_{k}": column for k, column in enumerate(np.random.default_rng(1).dirichlet(np.ones(5), 10).T)},
+}
 
 
-def page(topics=None, curves=CURVES):
-    topics = summarise(CONCENTRATION, VOCABULARY, documents=DOCUMENTS) if topics is None else topics
-    shown = [Topics("topics", topics, np.eye(len(topics)))]
-    return render(
-        Report("A title", "A lead.", {"Words": "1,000 | 40 different"}, shown, curves, {"config.toml": "a < b"})
-    )
+def page(concentration=CONCENTRATION, vocabulary=VOCABULARY, curves=CURVES):
+    topics = summarise(concentration, vocabulary, documents=DOCUMENTS)
+    distances = topic_distances(concentration / concentration.sum(axis=1, keepdims=True))
+    shown = [Topics("topics", topics, distances)]
+    words = words_of(concentration, vocabulary)
+    documents = documents_of(COLUMNS, ["</script>"] * 10, 8) if len(topics) == 5 else None
+    explored = Explored(topics, distances, words, 1000, documents)
+    tiles, settings = {"Words": "1,000 | 40 different"}, {"config.toml": "a < b"}
+    return render(Report("A title", "A lead.", tiles, shown, curves, settings, explored=explored))
 
 
 class Structure(HTMLParser):
@@ -76,18 +86,19 @@ def test_words_and_documents_are_text_not_markup():
     assert "<b>bold</b>" not in text
     assert "&lt;b&gt;bold&lt;/b&gt;" in text
     assert "<script>alert" not in text
+    assert text.count("</script>") == 2  # the data's and the script's own
     assert "a &lt; b" in text
 
 
 def test_everything_promised_is_there():
     text = "".join(parsed(page()).text)
-    for part in ("Held-out score", "ELBO per word", "Likeness", "Sizes", "Most typical documents", "config.toml"):
+    for part in ("Held-out score", "ELBO per word", "Map", "All topics", "8 of 10 documents", "config.toml"):
         assert part in text
 
 
 def test_a_run_without_curves_and_with_one_topic_still_makes_a_page():
     empty = Curves(*(np.zeros(0) for _ in range(5)))
-    text = page(summarise(CONCENTRATION[:1], None), empty)
+    text = page(CONCENTRATION[:1], [f"word{i}" for i in range(len(VOCABULARY))], empty)
     assert "Training" not in text
     assert "nan" not in text.replace("nano", "")
 

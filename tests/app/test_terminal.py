@@ -1,6 +1,8 @@
 """What the program says, and what it does not: versions, pipes that close, wording, data given as a configuration."""
 
+import itertools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -148,12 +150,14 @@ def test_a_silence_is_explained_and_no_more_than_once(capsys):
 
 
 # --- the map of topics ------------------------------------------------------------------------------------------------
-def test_topics_that_lie_close_together_are_all_named_on_the_map():
+def test_topics_that_lie_close_together_are_all_numbered_on_the_map():
     from vijax.app.svg import Bubble, bubble_map
 
     names = ["software use code", "use software file", "com red html"]
-    close = [Bubble(0.02 * i, 0.01 * i, 1.0 - 0.1 * i, name, "#", name) for i, name in enumerate(names)]
+    close = [Bubble(0.02 * i, 0.01 * i, 1.0 - 0.1 * i, str(i), name, "#", name) for i, name in enumerate(names)]
     shown = bubble_map(close)
-    assert shown.count('class="name"') == 3
-    for name in names:
-        assert name in shown or f">{name.partition(' ')[0]}<" in shown
+    places = re.findall(r'class="name" x="([\d.]+)" y="([\d.]+)">(\d)<', shown)
+    assert [number for *_, number in places] == ["0", "1", "2"]
+    for (x, y, _), (other_x, other_y, _) in itertools.combinations(places, 2):
+        assert abs(float(x) - float(other_x)) > 9 or abs(float(y) - float(other_y)) > 13
+    assert all(f"<title>{name}</title>" in shown for name in names)

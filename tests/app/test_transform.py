@@ -19,6 +19,7 @@ from vijax.app import by_row, predictors
 from vijax.app.catalogue import LISTINGS, ard_regression, factor_analysis, gap_nmf, hmm
 from vijax.app.listing import Data, Seen
 from vijax.app.typed_toml import ConfigError
+from vijax.app.units import units_of
 from vijax.cli import main
 from vijax.data.table import Scaling, Table
 
@@ -233,8 +234,6 @@ def test_a_regression_covers_what_it_predicts():
 
 
 def test_expectations_of_columns_are_in_their_units():
-    from vijax.app.catalogue.state_space import in_units
-
-    table = Table(("a",), np.zeros((1, 1)), scaling=Scaling(np.array([5.0]), np.array([2.0])))
-    found = in_units({"expected": np.array([[1.0]]), "sd": np.array([[0.5]]), "state": np.array([[3.0]])}, table)
-    assert {name: values.item() for name, values in found.items()} == {"expected": 7.0, "sd": 1.0, "state": 3.0}
+    units = units_of(Table(("a",), np.zeros((1, 1)), scaling=Scaling(np.array([5.0]), np.array([2.0]))))
+    assert units.points(np.array([[1.0]])).item() == 7.0
+    assert units.spread(np.array([[0.5]])).item() == 1.0

@@ -6,6 +6,7 @@ A listing makes blocks and draws nothing; each kind of block is drawn on the pag
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -68,13 +69,15 @@ class Intervals(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """A matrix, as colours."""
+    """A matrix, as colours. Where the diagonal is apart, such as that of correlations or the staying of states, it has
+    no colour and does not set the scale of the others."""
 
     title: str
     rows: Sequence[str]
     columns: Sequence[str]
     values: Values
     note: str = ""
+    apart: bool = False
 
 
 class Strips(NamedTuple):
@@ -83,6 +86,17 @@ class Strips(NamedTuple):
     title: str
     labels: Sequence[str]
     states: Sequence[Sequence[int]] | np.ndarray
+    note: str = ""
+
+
+class Course(NamedTuple):
+    """One sequence: columns by step, the likeliest path of its states, and the probability of each state by step."""
+
+    title: str
+    columns: Sequence[str]
+    values: Values
+    states: Sequence[int] | np.ndarray
+    probabilities: Values
     note: str = ""
 
 
@@ -107,9 +121,9 @@ class Topics(NamedTuple):
     note: str = ""
 
 
-Block = Table | Lines | Scatter | Intervals | Heat | Strips | Images | Topics
+Block = Table | Lines | Scatter | Intervals | Heat | Strips | Course | Images | Topics
 KINDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Images, Topics)
+    kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Course, Images, Topics)
 }
 
 
@@ -124,6 +138,19 @@ def file_name(block: Block) -> str:
     'classes_of_held_out_rows'
     """
     return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
+
+
+def coloured(block: Heat) -> np.ndarray:
+    """The values that have a colour: NaN where there is none, and on a diagonal that is apart.
+
+    >>> coloured(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
+    [[nan, 0.5], [nan, nan]]
+    """
+    values = np.array([[np.nan if v is None else v for v in row] for row in block.values], float)
+    values = np.where(np.isfinite(values), values, np.nan)
+    if block.apart:
+        np.fill_diagonal(values, np.nan)
+    return values
 
 
 def value_range(block: Images) -> tuple[float, float]:
@@ -157,6 +184,8 @@ def _block(record: dict[str, Any]) -> Block:
         len(rows) == number and all(len(row) == width for row in rows) for rows, number, width in _shapes(block)
     ):
         raise ValueError(f"rows of {block.title!r} are not of one length")
+    if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(range(len(block.topics))):
+        raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
     return block
 
 
@@ -166,6 +195,9 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
         return [(block.rows, len(block.rows), len(block.header))]
     if isinstance(block, Heat):
         return [(block.values, len(block.rows), len(block.columns))]
+    if isinstance(block, Course):
+        steps = len(block.states)
+        return [(block.values, len(block.columns), steps), (block.probabilities, len(block.probabilities), steps)]
     if isinstance(block, Images):
         size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
         return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
@@ -202,12 +234,13 @@ def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
 def _topic(value: Any) -> Any:
     from vijax.summary import Document, Topic
 
-    number, share, words, probabilities, (x, y), documents = value
+    number, share, words, probabilities, (x, y), documents, *more = value  # runs of earlier versions have no more
     probs = tuple(float(p or 0.0) for p in probabilities)
     found = tuple(Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents)
-    return Topic(
-        int(number), float(share or 0.0), tuple(map(str, words)), probs, (float(x or 0.0), float(y or 0.0)), found
-    )
+    place = float(x or 0.0), float(y or 0.0)
+    coherence = _number(more[0]) if more else None
+    known = math.nan if coherence is None else coherence
+    return Topic(int(number), float(share or 0.0), tuple(map(str, words)), probs, place, found, known)
 
 
 _numbers, _texts = _list_of(_number), _list_of(str)
@@ -218,7 +251,9 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "classes": _list_of(int),
     "outlines": _list_of(_outline),
     "most": int,
+    "apart": bool,
     "values": _list_of(_numbers),
+    "probabilities": _list_of(_numbers),
     "distances": _list_of(_numbers),
     "states": _list_of(_list_of(int)),
     "images": _list_of(_list_of(_numbers)),
@@ -230,6 +265,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 OWN_READERS: dict[str, dict[str, Callable[[Any], Any]]] = {
     "Table": {"rows": _list_of(_list_of(_cell))},
     "Heat": {"rows": _texts},
+    "Course": {"states": _list_of(int)},
 }
 
 

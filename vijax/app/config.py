@@ -17,6 +17,7 @@ from vijax.app import at_once
 from vijax.app.catalogue import LISTINGS
 from vijax.app.listing import Listing
 from vijax.app.options import check_options
+from vijax.app.page_section import DocumentPage
 from vijax.app.sections import FitConfig
 from vijax.app.shipped import USUAL, find, shipped
 from vijax.app.toml_source import full_key, override_value, read_overrides, read_toml
@@ -46,6 +47,7 @@ class Config:
       model: [model], likewise.
       algorithm: [algorithm], likewise.
       fit: [fit].
+      page: [page], of the class that the model's data have.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Config:
     model: Any
     algorithm: Any
     fit: FitConfig
+    page: Any
 
     def in_precision(self) -> contextlib.AbstractContextManager:
         """Where everything of the run must be done: the working precision that it asks for."""
@@ -74,6 +77,7 @@ def schema(model: str) -> Any:
         ("model", listing.settings, section(listing.settings)),
         ("algorithm", listing.algorithm, section(listing.algorithm)),
         ("fit", FitConfig, section(FitConfig)),
+        ("page", listing.source.page, section(listing.source.page)),
     ]
     return dataclasses.make_dataclass("Config", fields, bases=(Config,), frozen=True)
 
@@ -86,6 +90,7 @@ FREE_ON_RESUME = frozenset(
         "fit.evaluate_every",
         "fit.checkpoint_every_s",
         "fit.progress_every_s",
+        *(f"page.{field.name}" for field in dataclasses.fields(DocumentPage)),
     ]
 )
 """Keys that leave the steps already taken as they are, so that a run may go on under other values of them."""

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from vijax.app.doc_topics import excerpts_of
 from vijax.app.listing import Data, New, Source
+from vijax.app.page_section import DocumentPage
 from vijax.app.sections import DocumentData
 from vijax.app.typed_toml import ConfigError, Entry, flatten
 from vijax.data import Corpus
@@ -32,6 +34,26 @@ def load_documents(config: DocumentData) -> Data:
     if config.held_out == 0.0:
         return Data(corpus, None)
     return Data(*split_over_seen_words(corpus, config.held_out, config.split_seed))
+
+
+def _load(config: Any) -> Data:
+    """The corpus of a run, whose page must be able to show what it is to show."""
+    found = load_documents(config.data)
+    if config.page.by:
+        names = columns_of(config.data, found.train)
+        for name in config.page.by:
+            if name not in names:
+                known = ", ".join(map(repr, names)) or "none"
+                raise ConfigError(f"page.by: expected columns beside the text, got {name!r}; known: {known}")
+    return found
+
+
+def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Mapping[str, Sequence[Any]]:
+    """The columns beside the text of documents, by name; of docstrings their packages."""
+    path = section.path if source is None else source
+    if isinstance(path, str) and path == "docstrings":
+        return {"package": [title.partition(".")[0] for title in corpus.titles or ()]}
+    return columns_beside(path, section.column, None if section.format == "auto" else section.format, section.encoding)
 
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
@@ -111,8 +133,7 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
     else:
         corpus = read_for(data.names, section, source)
-    format = None if section.format == "auto" else section.format
-    found = columns_beside(section.path if source is None else source, section.column, format, section.encoding)
+    found = columns_of(section, corpus, source)
     notes = corpus.notes
     if any(len(values) != corpus.num_documents for values in found.values()):
         found, notes = {}, (*notes, "The file has changed since it was read: its other columns are left out.")
@@ -171,7 +192,7 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 DOCUMENTS = Source(
     section=DocumentData,
-    load=lambda config: load_documents(config.data),
+    load=_load,
     other=_other,
     facts=_facts,
     tiles=_tiles,
@@ -182,4 +203,6 @@ DOCUMENTS = Source(
     kept=_kept,
     new=_new,
     results="doc_topics",
+    page=DocumentPage,
+    excerpts=excerpts_of,
 )

@@ -14,6 +14,7 @@ from vijax.app.blocks import Block, Heat, Table
 from vijax.app.listing import Seen
 from vijax.app.options import Chooser, Option, chosen
 from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.app.units import units_of
 from vijax.models import emission as emissions
 from vijax.models.emission import Emission
 
@@ -90,13 +91,19 @@ def make(config: EmissionConfig, num_components: int, dim: int) -> Emission:
 
 # --- fitted components -----------------------------------------------------------------------------------------------
 def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Mean and covariance of each component, for the Gaussian emissions; else none."""
+    """Mean and covariance of each component in the units of the data, for the Gaussian emissions; else none."""
+    units = units_of(seen.data.train)
+    return [(units.points(mean), units.cov(cov)) for mean, cov in _gaussians(name, seen)]
+
+
+def _gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
+    """As they were fitted."""
     if not name.endswith("gaussian"):
         return []
     point = seen.point("components")
     if name == "unit_gaussian":
         return [(mean, np.eye(len(mean))) for mean in np.asarray(point)]
-    means, precisions = component_means(name, seen).astype(float), np.asarray(point.precision, float)
+    means, precisions = _means(name, seen).astype(float), np.asarray(point.precision, float)
     if name == "spherical_gaussian":
         return [(mean, np.eye(len(mean)) / max(p[0, 0], 1e-30)) for mean, p in zip(means, precisions, strict=True)]
     if name == "tied_gaussian":
@@ -107,7 +114,12 @@ def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def component_means(name: str, seen: Seen) -> np.ndarray:
-    """What each component emits on average, (K, D)."""
+    """What each component emits on average, (K, D), in the units of the data."""
+    return units_of(seen.data.train).points(_means(name, seen))
+
+
+def _means(name: str, seen: Seen) -> np.ndarray:
+    """As they were fitted."""
     point = seen.point("components")
     if not name.endswith("gaussian") or name == "unit_gaussian":
         return np.asarray(point)
@@ -135,7 +147,10 @@ def table_of_components(
     notes += [f"{len(sizes) - len(order)} more account for next to nothing."] if len(order) < len(sizes) else []
     blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(notes))]
     if len(columns) > most:
-        blocks.append(Heat("What components emit", [str(k) for k in order], list(columns), means[order]))
+        note = units_of(seen.data.train).note()  # columns of one scale make colours that can be compared
+        blocks.append(
+            Heat("What components emit", [str(k) for k in order], list(columns), _means(name, seen)[order], note)
+        )
     return blocks
 
 
@@ -143,6 +158,7 @@ def picture(
     title: str, name: str, seen: Seen, x: np.ndarray, columns: Sequence[str], labels: np.ndarray, weights: np.ndarray
 ) -> Block:
     """Rows by component in the plane, with outlines of Gaussians; or of a single column the density."""
+    x = units_of(seen.data.train).points(x)
     if x.shape[1] == 1 and name.endswith("gaussian"):
         found = gaussians(name, seen)
 

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from vijax.app import blocks
 from vijax.summary import Topic
 
@@ -33,8 +35,13 @@ def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+    writer.writerows(["" if _is_missing(cell) else cell for cell in row] for row in rows)
     return text.getvalue()
+
+
+def _is_missing(cell: Any) -> bool:
+    """Nothing, or a number that is none, as JSON has it too."""
+    return cell is None or (isinstance(cell, float | np.floating) and not np.isfinite(cell))
 
 
 def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[int, float, str, float]]:
@@ -98,6 +105,14 @@ def _strips(block: blocks.Strips) -> Iterator[Part]:
     yield "", ["sequence", "step", "state"], rows
 
 
+def _course(block: blocks.Course) -> Iterator[Part]:
+    """A row a step."""
+    probabilities = [f"probability_{k}" for k in range(len(block.probabilities))]
+    columns = zip(*block.values, block.states, *block.probabilities, strict=True)
+    rows = ((step, *row) for step, row in enumerate(columns))
+    yield "", ["step", *block.columns, "state", *probabilities], rows
+
+
 def _images(block: blocks.Images) -> Iterator[Part]:
     """A row an image, its pixels from the top left, row by row."""
     named = zip(block.labels, block.images, strict=True)
@@ -108,6 +123,8 @@ def _images(block: blocks.Images) -> Iterator[Part]:
 
 def _topics(block: blocks.Topics) -> Iterator[Part]:
     yield "", WORDS_OF_TOPICS, words_of_topics(block.topics)
+    listed = ((t.number, t.share, None if t.coherence != t.coherence else t.coherence, t.label) for t in block.topics)
+    yield "_list", ["topic", "share", "coherence_npmi", "words"], listed
     numbers = range(len(block.topics))
     yield "_distances", ["", *numbers], ([k, *row] for k, row in zip(numbers, block.distances, strict=True))
     typical = ((t.number, d.title, d.share) for t in block.topics for d in t.documents)
@@ -121,6 +138,7 @@ PARTS: dict[str, Callable[[Any], Iterator[Part]]] = {
     "Intervals": _intervals,
     "Heat": _heat,
     "Strips": _strips,
+    "Course": _course,
     "Images": _images,
     "Topics": _topics,
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from vijax import plots
 from vijax.app import blocks
+from vijax.app.svg import not_of_rounding, stretches
 from vijax.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")
@@ -51,7 +52,7 @@ def lines(block: blocks.Lines) -> Figure:
     core = core[np.isfinite(core)]
     if not len(core):
         return figure
-    low, high = ax.get_ylim()
+    low, high = not_of_rounding(*map(float, ax.get_ylim()))
     reach = 2 * float(np.ptp(core)) or 1.0
     ax.set_ylim(max(low, float(core.min()) - reach), min(high, float(core.max()) + reach))
     return figure
@@ -81,7 +82,7 @@ def intervals(block: blocks.Intervals) -> Figure:
 
 def heat(block: blocks.Heat) -> Figure:
     """A cell an entry."""
-    values = np.array([_array(row) for row in block.values])
+    values = blocks.coloured(block)
     figure, ax = _axes(min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])), max(2.6, 1.2 + 0.26 * values.shape[0]), block)
     signed = bool(np.nanmin(values, initial=0.0) < 0)
     most = float(np.nanmax(np.abs(values), initial=1e-12))
@@ -107,6 +108,26 @@ def strips(block: blocks.Strips) -> Figure:
     ax.set_yticks(np.arange(len(states)), block.labels, fontsize=8)
     ax.grid(False)
     ax.set_xlabel("step")
+    return figure
+
+
+def course(block: blocks.Course) -> Figure:
+    """The columns of a sequence over the colours of its path, and the probabilities of its states."""
+    number, steps = len(block.columns), np.arange(len(block.states))
+    figure = new_figure(7.0, 0.9 + 1.2 * number + 0.8)
+    axes = np.atleast_1d(figure.subplots(number + 1, 1, sharex=True, height_ratios=[1.2] * number + [0.6]))
+    for ax, column, values in zip(axes, block.columns, block.values, strict=False):
+        for start, length, state in stretches(block.states):
+            if state >= 0:
+                ax.axvspan(start, start + length, color=HUES[state % len(HUES)], alpha=0.16, linewidth=0)
+        ax.plot(steps + 0.5, _array(values), color=INK, linewidth=1.0)
+        ax.set_ylabel(column, fontsize=8)
+    hues = [HUES[k % len(HUES)] for k in range(len(block.probabilities))]
+    axes[-1].stackplot(steps + 0.5, *map(_array, block.probabilities), colors=hues, step="mid")
+    axes[-1].set(ylim=(0, 1), yticks=[], xlabel="step", ylabel="state")
+    axes[0].set_title(block.title, fontsize=10, loc="left", color=INK)
+    for ax in axes:
+        bare(ax, keep=("bottom",))
     return figure
 
 
@@ -149,5 +170,6 @@ DRAWN: dict[type, Callable[[Any], Figure]] = {
     blocks.Intervals: intervals,
     blocks.Heat: heat,
     blocks.Strips: strips,
+    blocks.Course: course,
     blocks.Images: images,
 }

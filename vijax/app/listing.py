@@ -45,6 +45,11 @@ Found = dict[str, np.ndarray]
 """What a model says of rows: vectors (N,) and matrices (N, K), by name."""
 
 
+@dataclasses.dataclass(frozen=True)
+class NoPage:
+    """[page] of data of which the page asks nothing."""
+
+
 class Source(NamedTuple):
     """A kind of data.
 
@@ -61,6 +66,8 @@ class Source(NamedTuple):
       kept: run folder -> data that stand in for the run's, of which its model can be made; None where there are none.
       new: (config, data of the run, path or object or None for the run's own, column or None) -> `New`.
       results: the name of the file, without its ending, of what a model says of the run's own data.
+      page: the settings of [page].
+      excerpts: data -> how each document begins, kept for the page; None of other data.
     """
 
     section: type
@@ -75,6 +82,8 @@ class Source(NamedTuple):
     kept: Callable[[Path], Data | None]
     new: Callable[[Any, Data, Any, str | None], New]
     results: str
+    page: type = NoPage
+    excerpts: Callable[[Any], Sequence[str]] | None = None
 
 
 class Seen(NamedTuple):

@@ -22,6 +22,7 @@ from vijax.app.options import Chooser, Option, chosen
 from vijax.app.scores import RowScore
 from vijax.app.tables import TABLES, values
 from vijax.app.typed_toml import POSITIVE, Check, ConfigError, Entry, at_least, section, setting
+from vijax.app.units import units_of
 from vijax.data.table import Table as Rows
 from vijax.models.autoencoder import Network
 from vijax.models.observed import Observed
@@ -280,7 +281,8 @@ def rebuilt(seen: Seen, x: np.ndarray) -> Block:
         note = "Rows of the data, and what encoder and decoder make of them."
         return images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note)
     error = np.sqrt(np.mean((np.asarray(model.reconstruct(seen.fit, x), float) - x) ** 2, axis=0))
-    columns = [[name, float(sd), float(miss)] for name, sd, miss in zip(seen.data.names, x.std(0), error, strict=True)]
+    spreads = map(units_of(seen.data.train).spread, (x.std(0), error))
+    columns = [[name, float(sd), float(miss)] for name, sd, miss in zip(seen.data.names, *spreads, strict=True)]
     note = "Root mean square difference of a row and what encoder and decoder make of it."
     return Table("Reconstructions", ["", "sd of the data", "error"], columns, note)
 

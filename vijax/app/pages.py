@@ -6,13 +6,19 @@ import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vijax import metrics
 from vijax.app import blocks, exports
 from vijax.app.claim import unwritable
 from vijax.app.config import Config, ConfigError
+from vijax.app.documents import DOCUMENTS
+from vijax.app.explorer.embedded import Explored
+from vijax.app.explorer.of_run import explored_of
 from vijax.app.restored import again, restore
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import read_json, read_run_config
+from vijax.families import Dirichlet
 from vijax.files import own_folder, write_atomically, write_text
 from vijax.progress import clock_time
 from vijax.terminal import printable
@@ -26,12 +32,14 @@ class Run(NamedTuple):
       config: its settings.
       shown: the blocks of its page.
       result: of result.json; empty while there is no end yet.
+      concentration: of the words of topics, while there is no end yet.
     """
 
     folder: Path
     config: Config
     shown: list[blocks.Block]
     result: dict[str, Any]
+    concentration: np.ndarray | None = None
 
 
 def read_run(folder: Path) -> Run:
@@ -45,7 +53,9 @@ def read_run(folder: Path) -> Run:
         return Run(folder, config, result["blocks"], result)
     with config.in_precision():
         seen = restore(folder, config, again(folder, config))
-        return Run(folder, config, list(config.listing.describe(seen)), {})
+        topics = seen.posterior.get("topics")
+        words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
+        return Run(folder, config, list(config.listing.describe(seen)), {}, words)
 
 
 def write_pages(folder: Path) -> Path:
@@ -73,7 +83,19 @@ def _page(run: Run, curves: metrics.Curves) -> str:
     files = [run.folder / name for name in ("config.toml", "versions.json")]
     settings = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
     per = run.config.listing.per, _score_per(run)
-    return render(Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, settings, *per))
+    found = Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, settings, *per)
+    return render(found._replace(explored=_explored(run)))
+
+
+def _explored(run: Run) -> Explored | None:
+    """What is explored on the page of a run of topics; None of others."""
+    topics = [block for block in run.shown if isinstance(block, blocks.Topics)]
+    if not topics or run.config.listing.source is not DOCUMENTS:
+        return None
+    facts = read_json(run.folder / "data.json")
+    tokens = facts.get("tokens")
+    known = tokens if isinstance(tokens, int) else None
+    return explored_of(run.folder, run.config, topics[0], known, run.concentration)
 
 
 def summary_path(folder: Path) -> Path:
@@ -89,13 +111,7 @@ def summary_text(run: Run) -> str:
 
 def found_text(run: Run) -> str:
     """What a run found, in words and numbers; what is not complete says so first."""
-    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown), _units(run)) if part))
-
-
-def _units(run: Run) -> str:
-    """In which units numbers are, where they are not those of the data."""
-    scaled = getattr(run.config.data, "standardise", False) and run.shown
-    return "In units of standardised columns (mean 0, deviation 1 in the training rows)." if scaled else ""
+    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
 
 
 def _unfinished(run: Run) -> str:

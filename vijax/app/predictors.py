@@ -105,8 +105,12 @@ def predictions(law: Likelihood, mean: Any, variance: Any, classes: tuple[str, s
 def hyper_table(seen: Seen) -> Table:
     """Hyperparameters as they stand."""
     _, hyper = settled(seen)
-    rows = [[name, " ".join(f"{v:.4g}" for v in np.ravel(np.asarray(value)))] for name, value in hyper.items()]
-    return Table("Hyperparameters", ["", "value"], rows)
+    return Table("Hyperparameters", ["", "value"], [[name, numbers(value)] for name, value in hyper.items()])
+
+
+def numbers(values: Any) -> str:
+    """A number, or several, for reading."""
+    return " ".join(f"{v:.4g}" for v in np.ravel(np.asarray(values)))
 
 
 def confusion(seen: Seen) -> list[Block]:

@@ -1,8 +1,8 @@
-"""A self-contained page of a run: facts, curves, what was found (`vijax.app.blocks`), settings.
+"""A self-contained page of a run: facts, what was found (`vijax.app.blocks`), curves, settings.
 
-Everything is inline (style, charts, a dozen lines of script for the search box), so the file works offline, by mail and
-for ever. What comes from data or from a run folder is text, wherever it stands: the functions that make markup take
-text and numbers and escape them (`vijax.app.svg.escape`), and the page's policy lets no other script run.
+Everything is inline (style, charts, and of topics the script and the data that it reads), so the file works offline, by
+mail and for ever. What comes from data or from a run folder is text, wherever it stands: the functions that make markup
+take text and numbers and escape them (`vijax.app.svg.escape`), and the page's policy lets no other script run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import NamedTuple
 
-from vijax.app import blocks, charts, topic_cards
+from vijax.app import blocks, charts
+from vijax.app.explorer import frame
+from vijax.app.explorer.embedded import Explored
 from vijax.app.svg import Series, escape, line_chart
 from vijax.metrics import Curves, over_a_pass
 
@@ -32,6 +34,7 @@ class Report(NamedTuple):
       settings: files to show folded away, by their names.
       per: what bounds are per.
       score_per: what scores are per.
+      explored: the topics, where the run has some.
     """
 
     title: str
@@ -42,24 +45,27 @@ class Report(NamedTuple):
     settings: Mapping[str, str]
     per: str = "word"
     score_per: str = "word"
+    explored: Explored | None = None
 
 
 def render(report: Report) -> str:
     """The page, as one string of HTML."""
     style = resources.files("vijax.app").joinpath("report.css").read_text(encoding="utf-8")
+    style, script = (style + frame.style(), frame.script()) if report.explored else (style, "")
+    run = f"<script>{script}</script>\n" if script else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_header(report)}\n{_curves(report.curves, report.per, report.score_per)}\n{_found(report.shown)}\n"
-        f"{_settings(report.settings)}\n<footer>Made by vijax.</footer>\n</main>\n</body>\n</html>\n"
+        f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_per)}\n"
+        f"{_settings(report.settings)}\n<footer>Made by vijax.</footer>\n</main>\n{run}</body>\n</html>\n"
     )
 
 
-def _policy() -> str:
-    """What a browser may do with the page: run the search box's script and no other, fetch nothing, send nothing."""
-    digest = base64.b64encode(hashlib.sha256(topic_cards.SEARCH.encode()).digest()).decode()
+def _policy(script: str) -> str:
+    """What a browser may do with the page: run the page's own script and no other, fetch nothing, send nothing."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
         "form-action 'none'"
@@ -80,12 +86,13 @@ def _fact(name: str, value: str) -> str:
     return f"<div><dt>{escape(name)}</dt><dd>{escape(value.strip())}{small}</dd></div>"
 
 
-def _found(shown: Sequence[blocks.Block]) -> str:
+def _found(report: Report) -> str:
     """Topics have a layout of their own; other blocks are cards side by side."""
-    topics = [topic_cards.sections(block.topics) for block in shown if isinstance(block, blocks.Topics)]
-    cards = [charts.card(block) for block in shown if not isinstance(block, blocks.Topics)]
-    found = f'<h2>What was found</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
-    return "".join(topics) + found
+    topics = frame.sections(report.explored) if report.explored else ""
+    cards = [charts.card(block) for block in report.shown if not isinstance(block, blocks.Topics)]
+    title = "What else was found" if topics else "What was found"
+    found = f'<h2>{title}</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
+    return topics + found
 
 
 def _curves(curves: Curves, per: str, score_per: str) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vijax.app.column_files import as_csv, check_ending
 from vijax.app.config import Config, ConfigError
-from vijax.app.listing import Seen
+from vijax.app.doc_topics import write_excerpts
+from vijax.app.listing import New, Seen
 from vijax.app.patience import Counter, announced
 from vijax.app.restored import again, at, restore
 from vijax.app.run_end import end_of
@@ -30,7 +31,11 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
         say(f"Note: {path.name} is left out, for {number:,} {listing.unit}s are many; make it: {command}")
         return
     try:
-        said_of(config, seen, None, None, say).write(path)
+        new = config.listing.source.new(config, seen.data, None, None)
+        _said(config, seen, new, say).write(path)
+        excerpts = config.listing.source.excerpts
+        if excerpts is not None and config.page.excerpts:
+            write_excerpts(excerpts_path(folder), excerpts(new.data))
     except Exception as error:
         say(f"Warning: {path.name} could not be made ({error}); try: vijax transform {folder} --out {path.name}")
 
@@ -41,6 +46,10 @@ def said_of(config: Config, seen: Seen, source: object, column: str | None, say:
     if source is not None:
         for note in new.notes:
             say(f"Note: {note}")
+    return _said(config, seen, new, say)
+
+
+def _said(config: Config, seen: Seen, new: New, say: Say) -> Transformed:
     name = config.listing.source.results
     told = Counter(say, f"rows of {name}", len(new.data))
     with announced(say, f"Making {name} ... (the program is compiled first)"):
@@ -50,6 +59,17 @@ def said_of(config: Config, seen: Seen, source: object, column: str | None, say:
 def results_path(folder: Path, config: Config) -> Path:
     """Where the file is."""
     return folder / f"{config.listing.source.results}.csv"
+
+
+def excerpts_path(folder: Path) -> Path:
+    """Where it is kept how documents begin."""
+    return folder / "excerpts.json"
+
+
+def forget_results(folder: Path, config: Config) -> None:
+    """Removes both: the run goes on, and what they say holds no more."""
+    for path in (results_path(folder, config), excerpts_path(folder)):
+        path.unlink(missing_ok=True)
 
 
 def transform_run(

@@ -32,11 +32,12 @@ from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
 from vijax.app.patience import announced
 from vijax.app.recorder import Recorder
-from vijax.app.results import results_path, write_results
+from vijax.app.results import forget_results, write_results
 from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
 from vijax.app.sections import DocumentData
 from vijax.app.tables import held_out_entries
+from vijax.app.topics import without_excerpts
 from vijax.app.typed_toml import flatten
 from vijax.app.user_code import named_at_fit
 from vijax.app.versions import note_versions
@@ -137,7 +138,7 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
             skipped = skipped_text(ended.get("skipped", 0), ended["step"])
             return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped)
         found = None if is_at_once(config) else found  # it begins again, and comes to the same
-        results_path(folder, config).unlink(missing_ok=True)
+        forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
 
@@ -275,15 +276,17 @@ def _sit(
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
     shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
+    if listing.source.excerpts is not None and not config.page.excerpts:
+        shown = without_excerpts(shown)
     try:
         write_end(folder, shown, result, recorder.latest_score, recorder.seconds)
+        if fault is None and result.status in (Status.FINISHED, Status.CONVERGED):
+            write_results(folder, config, Seen(result, data, config.model, key), say)
         write_pages(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
     if fault is not None:
         raise fault
-    if result.status in (Status.FINISHED, Status.CONVERGED):
-        write_results(folder, config, Seen(result, data, config.model, key), say)
     skipped = skipped_text(result.num_skipped, int(result.state.step))
     return Outcome(folder, result.status, recorder.latest_score, skipped)
 

@@ -9,8 +9,8 @@ RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
 RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
 
 and, of a run that has ended, what the model says of each of its own documents, rows or nodes, held-out ones too:
-RUN/doc_topics.csv, RUN/transformed.csv or RUN/nodes.csv, of up to 100,000 of them. `vijax transform RUN --out FILE`
-writes it of more, and `vijax transform RUN --data NEW --out FILE` of others.
+RUN/doc_topics.csv (and RUN/excerpts.json, how they begin), RUN/transformed.csv or RUN/nodes.csv, of up to 100,000 of
+them. `vijax transform RUN --out FILE` writes it of more, and `vijax transform RUN --data NEW --out FILE` of others.
 
 A run begins with its config.toml, which is written last of what is known before the first step: a folder without it is
 no run yet, and `vijax fit` may begin there.

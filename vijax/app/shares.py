@@ -7,7 +7,6 @@ with the standard error of a ratio over documents, as held-out scores have it.
 
 from __future__ import annotations
 
-import csv
 import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from vijax.app.blocks import Table
 from vijax.app.config import ConfigError
+from vijax.app.doc_topics import read_doc_topics
 from vijax.app.restored import restore
 from vijax.app.results import results_path, said_of
 from vijax.app.run_folder import Say, read_run_config
@@ -134,12 +134,7 @@ def shares_of_run(
     if source is not None:
         with config.in_precision():
             return shares_by(said_of(config, restore(folder, config), source, column, say).columns(), by, every)
-    path = results_path(folder, config)
-    if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file; make it: vijax transform {folder} --out {path}")
-    with path.open(encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    return shares_by(dict(zip(header, map(list, zip(*rows, strict=True)), strict=True)), by, every)
+    return shares_by(read_doc_topics(results_path(folder, config)), by, every)
 
 
 def table(found: Shares, by: str) -> Table:

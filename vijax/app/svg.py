@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.metrics import lowest_shown, wide_enough
+from vijax.app import blocks
+from vijax.app.explorer.places import parted
+from vijax.metrics import LONG, lowest_shown, wide_enough
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
+NUM_HUES = 10
+"""Classes beyond so many take the first colours again; see report.css."""
+ROUNDING = 1e-6
+"""Of the size of numbers, how much of their change may be their rounding: no axis shows less."""
 
 
 class Series(NamedTuple):
@@ -25,11 +31,12 @@ class Series(NamedTuple):
 
 
 class Bubble(NamedTuple):
-    """A disc on a map: place in [-1, 1]^2, area (any scale), name, where a click leads, what hovering says."""
+    """A disc on a map: place in [-1, 1]^2, area (any scale), number, name, where a click leads, what hovering says."""
 
     x: float
     y: float
     size: float
+    number: str
     label: str
     href: str
     title: str
@@ -90,7 +97,7 @@ def _extent(series: Sequence[Series]) -> list[float]:
         bounds = np.concatenate([y - error, y + error])
         bounds = bounds[np.isfinite(bounds)]
         if len(bounds):
-            low = lowest_shown(bounds) if len(y) > 50 else float(bounds.min())
+            low = lowest_shown(bounds) if len(y) > LONG else float(bounds.min())
             values += [low, float(bounds.max())]
     return values
 
@@ -98,11 +105,22 @@ def _extent(series: Sequence[Series]) -> list[float]:
 def axis(values: Sequence[float | None], start: float, end: float, margin: float) -> Axis:
     """An axis that shows finite values, with a margin as a share of their range."""
     finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
-    low, high = min(finite), max(finite)
-    if low == high:
-        low, high = low - max(abs(low), 1.0) * 0.05, high + max(abs(high), 1.0) * 0.05
+    low, high = not_of_rounding(min(finite), max(finite))
     low, high = low - margin * (high - low), high + margin * (high - low)
     return Axis(low, high, start, end, nice_ticks(low, high))
+
+
+def not_of_rounding(low: float, high: float) -> tuple[float, float]:
+    """The ends of an axis, moved apart where the numbers on it differ by their rounding at most.
+
+    >>> not_of_rounding(2.0, 3.0), not_of_rounding(50.0, 50.0)
+    ((2.0, 3.0), (47.5, 52.5))
+    """
+    size = max(abs(low), abs(high))
+    if high - low > ROUNDING * size:
+        return low, high
+    reach = 0.05 * (size or 1.0)
+    return low - reach, high + reach
 
 
 def grid(x: Axis, y: Axis) -> str:
@@ -163,47 +181,56 @@ def _band(series: Series, keep: list[int], x: Axis, y: Axis, i: int) -> str:
     return f'<path class="band band-{i}" d="M{"L".join(upper + lower)}Z"/>'
 
 
-def bubble_map(bubbles: Sequence[Bubble], num_labels: int = 18) -> str:
-    """Discs at their places, largest first, so that small ones stay on top; labels where they do not collide, beside
-    their disc or shortened to a word where they must be."""
-    side, reach = 460.0, 190.0
-    centre = side / 2
-    covered = 0.14 * side**2 / max(sum(b.size for b in bubbles), 1e-12)
-    drawn: list[str] = []
-    labels: list[str] = []
-    taken: list[tuple[float, ...]] = []
-    for b in sorted(bubbles, key=lambda b: -b.size):
-        cx, cy = centre + reach * b.x, centre - reach * b.y
-        radius = min(max(5.0, math.sqrt(b.size * covered / math.pi)), 38.0)
-        drawn.append(
-            f'<a href="{escape(b.href)}"><circle class="bubble" cx="{cx:.1f}" cy="{cy:.1f}" r="{radius:.1f}">'
-            f"<title>{escape(b.title)}</title></circle></a>"
-        )
-        for label, box in _places(b.label, cx, cy, radius, side):
-            if len(labels) < num_labels and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                x, y = 0.5 * (box[0] + box[2]), box[1] + 13
-                labels.append(f'<text class="name" x="{x:.1f}" y="{y:.1f}">{escape(label)}</text>')
-                break
+def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
+    """Discs near their places, largest first, so that small ones stay on top; a number in each, and names where they
+    collide with nothing."""
+    side = 520.0
+    covered = 0.13 * side**2 / max(sum(b.size for b in bubbles), 1e-12)
+    radius = [min(max(8.0, math.sqrt(b.size * covered / math.pi)), 40.0) for b in bubbles]
+    half = np.array([[3.6 * len(b.number) + 2.5, 7.0] for b in bubbles]).reshape(-1, 2)
+    at = np.array([[b.x, -b.y] for b in bubbles]).reshape(-1, 2)
+    wanted = side / 2 + 0.42 * side * np.clip(np.nan_to_num(at), -1.0, 1.0)
+    places = parted(wanted, half, 2.0, side - 2.0)
+    discs_of = np.maximum(half, 0.8 * np.array(radius)[:, None])  # names keep off these
+    taken = [tuple(box) for box in np.concatenate([places - discs_of, places + discs_of], axis=1).tolist()]
+    discs: list[str] = []
+    names: list[str] = []
+    for i in sorted(range(len(bubbles)), key=lambda i: -bubbles[i].size):
+        (x, y), bubble = places[i].tolist(), bubbles[i]
+        discs.append(_disc(bubble, x, y, radius[i]))
+        names += _name(bubble.label, x, y, radius[i], side, taken) if len(names) < num_names else []
     return (
-        f'<svg class="map" viewBox="0 0 {side:.0f} {side:.0f}" role="img" aria-label="map of topics">'
-        f"{''.join(drawn)}{''.join(labels)}</svg>"
+        f'<svg class="map" viewBox="0 0 {side:.0f} {side:.0f}" role="group" aria-label="map of topics">'
+        f"{''.join(names)}{''.join(discs)}</svg>"
     )
 
 
-def _places(label: str, cx: float, cy: float, radius: float, side: float) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Where a label may go, best first: within a large disc, below it, above it; then its first word alone."""
-    beside = [cy + radius + 9, cy - radius - 9]
+def _disc(bubble: Bubble, x: float, y: float, radius: float) -> str:
+    return (
+        f'<a href="{escape(bubble.href)}" aria-label="{escape(bubble.title)}"><circle class="bubble" cx="{x:.1f}" '
+        f'cy="{y:.1f}" r="{radius:.1f}"><title>{escape(bubble.title)}</title></circle>'
+        f'<text class="name" x="{x:.1f}" y="{y + 4:.1f}">{escape(bubble.number)}</text></a>'
+    )
+
+
+def _name(label: str, x: float, y: float, radius: float, side: float, taken: list[tuple[float, ...]]) -> list[str]:
+    """The label below the disc, above it, or its first word there: the first place that is free, which it takes."""
     for text in dict.fromkeys([label, label.partition(" ")[0]]):
-        for y in [cy, *beside] if radius > 16 else beside:
-            yield text, _label_box(text, cx, y, side)
+        for place in (y + radius + 8, y - radius - 8):
+            box = _label_box(text, x, place, side)
+            if not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                middle = 0.5 * (box[0] + box[2])
+                return [f'<text class="words" x="{middle:.1f}" y="{box[1] + 12:.1f}">{escape(text)}</text>']
+    return []
 
 
 def _label_box(label: str, cx: float, cy: float, side: float) -> tuple[float, float, float, float]:
-    """The box of a label around (cx, cy), kept inside the picture; 12-pixel type takes 6.2 pixels a letter."""
-    half = 3.1 * len(label) + 3
+    """The box of a label around (cx, cy), kept inside the picture; 11-pixel type takes 5.8 pixels a letter."""
+    half = 2.9 * len(label) + 3
     cx = min(max(cx, half + 2), side - half - 2)
-    return cx - half, cy - 9, cx + half, cy + 9
+    cy = min(max(cy, 10.0), side - 10.0)
+    return cx - half, cy - 8, cx + half, cy + 8
 
 
 def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
@@ -213,3 +240,41 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 def escape(text: object) -> str:
     """Text for HTML, between tags and in quoted attributes."""
     return html.escape(str(text), quote=True)
+
+
+def plain_chart(title: str, height: float, drawn: Sequence[str]) -> str:
+    """A chart without a frame, as high as it must be."""
+    name = escape(title)
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}">{"".join(drawn)}</svg>'
+
+
+def shortened(label: object, most: int = 24) -> str:
+    """A label of at most so many letters."""
+    text = str(label)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def number_text(value: Any) -> str:
+    """A value for reading (`vijax.app.blocks.number`), with a minus that is as wide as a digit."""
+    return blocks.number(value).replace("-", "\u2212") if not isinstance(value, str) else value
+
+
+def known(*values: Any) -> bool:
+    """Whether all of them are numbers: JSON has None for those that are not finite."""
+    return all(value is not None and math.isfinite(value) for value in values)
+
+
+def stretches(states: Sequence[int] | np.ndarray) -> list[tuple[int, int, int]]:
+    """Where each stretch of one state starts, how long it is, and the state.
+
+    >>> stretches([0, 0, 2])
+    [(0, 2, 0), (2, 1, 2)]
+    """
+    found: list[tuple[int, int, int]] = []
+    for t, state in enumerate(states):
+        if found and found[-1][2] == state:
+            start, length, _ = found[-1]
+            found[-1] = (start, length + 1, int(state))
+        else:
+            found.append((t, 1, int(state)))
+    return found

@@ -235,15 +235,13 @@ def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Cor
     number = train.num_documents + test.num_documents
     order = np.argsort(np.concatenate(split_ids(number, held_out, seed)))
     both = scipy.sparse.vstack([train.to_scipy(), test.to_scipy()], format="csr")[order]
-    titles = None if train.titles is None or test.titles is None else [*train.titles, *test.titles]
-    return Corpus(
-        both.indptr,
-        both.indices,
-        both.data,
-        train.vocabulary,
-        train.vocab_size,
-        None if titles is None else [titles[i] for i in order.tolist()],
-    )
+
+    def strings(first: Sequence[str] | None, second: Sequence[str] | None) -> list[str] | None:
+        both = None if first is None or second is None else [*first, *second]
+        return None if both is None else [both[i] for i in order.tolist()]
+
+    titles, texts = strings(train.titles, test.titles), strings(train.texts, test.texts)
+    return Corpus(both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts)
 
 
 def _is_mapped(array: np.ndarray) -> bool:

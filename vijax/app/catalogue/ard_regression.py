@@ -14,6 +14,7 @@ from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, design, pairs
 from vijax.app.typed_toml import POSITIVE, setting
+from vijax.app.units import units_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,15 +62,17 @@ def describe(seen: Seen) -> list[Block]:
     """Coefficients with their deviations and relevance, noise, and predictions beside observations."""
     q, columns = seen.posterior["coefficients"], list(seen.data.names) + ["intercept"] * seen.settings.intercept
     shape, rate = float(q.shape), float(q.rate)
-    mean = np.asarray(q.location, float)
-    cov = np.linalg.inv(np.asarray(q.strength, np.float64)) * rate / max(shape - 1, 1e-6)
-    relevance = np.asarray(seen.posterior["relevance"].mean(), float)
+    location = np.asarray(q.location, float)
+    turn = units_of(seen.data.train).coefficients(seen.settings.intercept)
+    mean = turn @ location
+    cov = turn @ np.linalg.inv(np.asarray(q.strength, np.float64)) @ turn.T * rate / max(shape - 1, 1e-6)
+    prior = np.diag(turn) / np.sqrt(np.asarray(seen.posterior["relevance"].mean(), float))
     x, y = pairs(seen.data.train, seen.settings)
-    fitted = x @ mean
+    fitted = x @ location
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
     return [
         Intervals("Coefficients", columns, mean, np.sqrt(np.diag(cov)), "Bars reach two standard deviations."),
-        Table("Relevance", ["", "prior deviation"], list(zip(columns, 1 / np.sqrt(relevance), strict=True))),
+        Table("Relevance", ["", "prior deviation"], list(zip(columns, prior, strict=True))),
         Table("Noise", ["", "value"], [["standard deviation", float(deviation)]]),
         Scatter("Fit", "predicted", f"observed {seen.data.train.target}", fitted, y, np.zeros(len(y), int)),
     ]

@@ -99,7 +99,7 @@ def describe(seen: Seen) -> list[Block]:
     return [
         topics,
         Table("Topics that go together, and that do not", ["", "", "correlation"], rows),
-        Heat("Correlations of logits", names, names, correlation[np.ix_(order, order)]),
+        Heat("Correlations of logits", names, names, correlation[np.ix_(order, order)], apart=True),
     ]
 
 

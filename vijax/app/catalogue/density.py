@@ -16,6 +16,7 @@ from vijax.app.density_algorithm import DensityAlgorithm
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.tables import TABLES, load_table, target, values
 from vijax.app.typed_toml import ConfigError, Entry, at_least, setting
+from vijax.app.units import units_of
 from vijax.app.user_code import executed, telling_where
 from vijax.automatic.concluded import distance
 from vijax.automatic.report import Estimate
@@ -132,7 +133,7 @@ def describe(seen: Seen) -> list[Block]:
     columns = [shown.mean(0), shown.std(0, ddof=1), *quantiles]
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
     left = f" The first {MOST_ENTRIES:,} of {len(names):,}." if len(names) > MOST_ENTRIES else ""
-    note = f"Of {seen.settings.num_draws:,} draws of q.{left}"
+    note = units_of(seen.data.train).note(f"Of {seen.settings.num_draws:,} draws of q.{left}")
     table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)
     first = slice(MOST_DRAWN)
     picture = Intervals("Posterior", names[first], columns[0][first], columns[1][first], "Two sds on either side.", 0)

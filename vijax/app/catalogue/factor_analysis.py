@@ -20,6 +20,7 @@ from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, held_out_entries, values
 from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.app.units import units_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +105,12 @@ def describe(seen: Seen) -> list[Block]:
     total = float(strength.sum() + variance.sum())
     rows: list[list[Any]] = [[names[i], float(strength[k]), 100 * strength[k] / total] for i, k in enumerate(order)]
     rows.append(["noise", float(variance.sum()), 100 * float(variance.sum()) / total])
+    units = units_of(seen.data.train)
+    each = zip(columns, units.points(means), units.spread(np.sqrt(variance)), strict=True)
     blocks: list[Block] = [
-        Table("What factors explain", ["", "variance", "per cent"], rows),
-        Heat("Loadings", columns, names, loadings[:, order], "Of each column on each factor."),
-        Table("Columns", ["", "mean", "noise deviation"], list(zip(columns, means, np.sqrt(variance), strict=True))),
+        Table("What factors explain", ["", "variance", "per cent"], rows, units.note()),
+        Heat("Loadings", columns, names, loadings[:, order], units.note("Of each column on each factor.")),
+        Table("Columns", ["", "mean", "noise deviation"], list(each)),
     ]
     if loadings.shape[1] > 1:
         x = np.asarray(seen.fit.locals(values(seen.data.train), key=seen.key)["x"].mean())[:, order[:2]]

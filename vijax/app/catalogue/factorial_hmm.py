@@ -10,11 +10,12 @@ import numpy as np
 from vijax import models
 from vijax.app.blocks import Block, Heat, Strips, Table
 from vijax.app.by_row import checked, in_blocks_of_sequences
-from vijax.app.catalogue.hmm import likeliest_paths
+from vijax.app.catalogue.hmm import STAYING, likeliest_paths
 from vijax.app.listing import Data, Found, Seen, Tell
 from vijax.app.scores import RowScore, bounds
 from vijax.app.tables import padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.app.units import units_of
 
 MOST_SHOWN = 6
 """Sequences whose states are drawn."""
@@ -54,14 +55,15 @@ def describe(seen: Seen) -> list[Block]:
     point = seen.point("contributions")
     added = np.asarray(point.coefficients, float).T.reshape(settings.num_chains, settings.num_states, len(columns))
     transition = np.asarray(seen.point("transition"), float)
-    noise = 1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30))
+    units = units_of(seen.data.train)
+    noise = units.spread(1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30)))
     y, mask = padded_sequences(seen.data.train)
     paths = seen.fit.locals((y, mask), key=seen.key)
     blocks: list[Block] = []
     for m in range(settings.num_chains):
         rows = [f"chain {m + 1}, state {k}" for k in range(settings.num_states)]
         stay = 1 / np.maximum(1 - np.diag(transition[m]), 1e-6)
-        centred = added[m] - added[m].mean(axis=0)  # a constant may move from chain to chain
+        centred = units.spread(added[m] - added[m].mean(axis=0))  # a constant may move from chain to chain
         table = [
             [row, float(steps), *map(float, values)] for row, steps, values in zip(rows, stay, centred, strict=True)
         ]
@@ -73,7 +75,7 @@ def describe(seen: Seen) -> list[Block]:
         names = (seen.data.train.group_names or ("all",))[:MOST_SHOWN]
         blocks.append(Strips(f"Chain {m + 1}: likeliest paths", names, shown, "A colour a state."))
         states_of = [str(k) for k in range(settings.num_states)]
-        blocks.append(Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m]))
+        blocks.append(Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True))
     return blocks
 
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from vijax import models
 from vijax.app import predictors, views
-from vijax.app.blocks import Block, Lines, Scatter
+from vijax.app.blocks import Block, Lines, Scatter, Table
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import chosen
 from vijax.app.predictors import LikelihoodConfig, settled
 from vijax.app.sections import ProximalAlgorithm
 from vijax.app.tables import TABLES, design, sites, target
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.units import units_of
 from vijax.extras import require_extra
 
 
@@ -57,13 +58,24 @@ def build(settings: Settings, data: Data) -> Any:
 
 def describe(seen: Seen) -> list[Block]:
     """Hyperparameters; errors of classes; the process along its one column, or the border of classes in the plane."""
-    blocks = [predictors.hyper_table(seen), *predictors.confusion(seen)]
+    blocks = [_hyper_table(seen), *predictors.confusion(seen)]
     dim = len(seen.data.names)
     if dim == 1:
         blocks.append(_curve(seen))
     elif seen.data.train.classes is not None:
         blocks.append(_plane(seen))
     return blocks
+
+
+def _hyper_table(seen: Seen) -> Table:
+    """Hyperparameters, lengths in the units of the columns where each has its own, or there is one."""
+    units, shown = units_of(seen.data.train), predictors.hyper_table(seen)
+    if seen.settings.ard or len(seen.data.names) == 1:
+        _, hyper = settled(seen)
+        lengths = units.spread(np.asarray(hyper["length"], float))
+        rows = [[name, predictors.numbers(lengths) if name == "length" else said] for name, said in shown.rows]
+        return shown._replace(rows=rows)
+    return shown._replace(note=units.note())
 
 
 def _curve(seen: Seen) -> Lines:
@@ -81,7 +93,9 @@ def _curve(seen: Seen) -> Lines:
     label = {"count": f"rate of {name}", "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}"}
     shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows]
     note = "Median and central 95 % of the response, and the training rows."
-    return Lines("Response", seen.data.names[0], label.get(kind, str(name)), grid, *bounds, x[rows], shown, note)
+    units = units_of(seen.data.train)
+    grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
+    return Lines("Response", seen.data.names[0], label.get(kind, str(name)), grid, *bounds, at, shown, note)
 
 
 def values(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +110,8 @@ def _kind(seen: Seen) -> str:
 def _plane(seen: Seen) -> Scatter:
     """Training rows by class; of two columns also the border between classes."""
     x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
-    shown = views.scatter("Classes", x, seen.data.names, labels, note="Training rows by class.")
+    units = units_of(seen.data.train)
+    shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note="Training rows by class.")
     if x.shape[1] != 2:
         return shown
     model: Any = seen.fit.alg.spec.model
@@ -105,7 +120,7 @@ def _plane(seen: Seen) -> Scatter:
     grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2).astype(x.dtype)
     mean = np.asarray(model.predict(found, grid)[0]).reshape(60, 60)
     border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
-    outlines = [(2, line[:, 0], line[:, 1]) for line in border]
+    outlines = [(2, *units.points(line).T) for line in border]
     return shown._replace(outlines=outlines, note="Training rows by class, and where both are as likely.")
 
 

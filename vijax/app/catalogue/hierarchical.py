@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-import jax.numpy as jnp
 import numpy as np
 
 from vijax import likelihood, models
@@ -20,6 +19,7 @@ from vijax.app.scores import RowScore, bounds
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, design, grouped
 from vijax.app.typed_toml import POSITIVE, section, setting
+from vijax.app.units import units_of
 
 MOST_SHOWN = 40
 """Groups whose coefficients are drawn."""
@@ -73,9 +73,11 @@ def describe(seen: Seen) -> list[Block]:
     """The population of coefficients, and those of each group with their deviations."""
     train = seen.data.train
     columns = list(seen.data.names) + ["intercept"] * seen.settings.intercept
-    mean, deviation = _population(seen)
+    turn = units_of(train).coefficients(seen.settings.intercept)
+    centre, cov = _law_of_groups(seen)
+    mean, deviation = turn @ centre, _deviations(turn, cov)
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
-    value, spread = np.asarray(q.mean(), float), np.sqrt(np.asarray(jnp.diagonal(q.cov, axis1=1, axis2=2), float))
+    value, spread = np.asarray(q.mean(), float) @ turn.T, _deviations(turn, np.asarray(q.cov, float))
     names = list(train.group_names or ("all",))[:MOST_SHOWN]
     blocks: list[Block] = [
         Table("Population", ["", "mean", "deviation of groups"], list(zip(columns, mean, deviation, strict=True)))
@@ -86,10 +88,9 @@ def describe(seen: Seen) -> list[Block]:
     return blocks
 
 
-def _population(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of the groups' coefficients, and their standard deviations."""
-    mean, cov = _law_of_groups(seen)
-    return mean, np.sqrt(np.diag(cov))
+def _deviations(turn: np.ndarray, cov: np.ndarray) -> np.ndarray:
+    """Standard deviations of the coefficients `turn` makes of those of covariance `cov`."""
+    return np.sqrt(np.maximum(np.einsum("pd,...de,pe->...p", turn, cov, turn), 0.0))
 
 
 def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:

@@ -11,16 +11,20 @@ import numpy as np
 
 from vijax import models
 from vijax.app import emissions
-from vijax.app.blocks import Block, Heat, Strips
+from vijax.app.blocks import Block, Course, Heat, Strips
 from vijax.app.by_row import checked, in_blocks_of_sequences
 from vijax.app.emissions import EmissionConfig
 from vijax.app.listing import Data, Found, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.tables import padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.units import units_of
 
 MOST_SHOWN = 12
 """Sequences whose states are drawn."""
+MOST_STEPS, MOST_COLUMNS = 400, 4
+"""Of the one that is drawn with its columns."""
+STAYING = "From the state of the row to that of the column; staying, on the diagonal, has no colour."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,10 +72,24 @@ def describe(seen: Seen) -> list[Block]:
     names = seen.data.train.group_names or ("all",)
     return [
         *emissions.table_of_components("States", name, seen, columns, leading),
-        Heat("Transitions", states, states, transition, "From the state of the row to that of the column."),
+        Heat("Transitions", states, states, transition, STAYING, True),
+        *_course(seen, y, mask, paths, np.asarray(z.probs)),
         Strips("Likeliest paths", names[:MOST_SHOWN], paths[:MOST_SHOWN], "Viterbi; a colour a state."),
         emissions.picture("Steps by state", name, seen, y[mask], columns, paths[mask], share),
     ]
+
+
+def _course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray) -> list[Block]:
+    """The longest of the first sequences with its states beneath it."""
+    chosen = int(mask[:MOST_SHOWN].sum(axis=1).argmax())
+    steps = min(int(mask[chosen].sum()), MOST_STEPS)
+    name = (seen.data.train.group_names or ("all",))[chosen]
+    columns, values = seen.data.names[:MOST_COLUMNS], units_of(seen.data.train).points(y[chosen, :steps])
+    note = "The path is behind the columns; below, the probability of each state given the whole sequence."
+    more = f" The first {steps:,} steps." if steps < mask[chosen].sum() else ""
+    some = f" The first {MOST_COLUMNS} columns." if len(seen.data.names) > MOST_COLUMNS else ""
+    shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
+    return [Course(f"States of sequence {name}", columns, *shown, f"{note}{more}{some}")]
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:

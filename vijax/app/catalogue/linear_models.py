@@ -18,6 +18,7 @@ from vijax.app.predictors import LikelihoodConfig, settled
 from vijax.app.sections import ProximalAlgorithm
 from vijax.app.tables import TABLES, design, sites, target
 from vijax.app.typed_toml import POSITIVE, section, setting
+from vijax.app.units import units_of
 
 Form = Literal["auto", "weights", "kernel"]
 
@@ -67,7 +68,8 @@ def describe(seen: Seen) -> list[Block]:
     model: Any = seen.fit.alg.spec.model
     found, _ = settled(seen)
     names = list(seen.data.names) + ["intercept"] * seen.settings.intercept
-    mean, variance = model.predict(found, jnp.eye(len(names)))
+    rows = units_of(seen.data.train).coefficients(seen.settings.intercept)
+    mean, variance = model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
     weights = Intervals(
         "Weights", names, np.asarray(mean), np.sqrt(np.asarray(variance)), "Bars reach two standard deviations."
     )

@@ -14,6 +14,7 @@ from vijax.app.listing import Data, Found, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.tables import held_out_entries, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.app.units import units_of
 
 MOST_COLUMNS = 4
 """Columns whose smoothed course is drawn."""
@@ -61,12 +62,14 @@ def describe(seen: Seen) -> list[Block]:
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
     states = [f"state {k + 1}" for k in range(size)]
-    rows = list(zip(columns, loadings[:, -1], noise, strict=True))
+    units = units_of(seen.data.train)
+    rows = list(zip(columns, units.points(loadings[:, -1]), units.spread(noise), strict=True))
+    note = units.note("Of each column on each state: up to a linear map.")
     return [
         Table(
             "Modes of the dynamics", ["", "modulus", "steps a turn"], _modes(np.asarray(dynamics.coefficients, float))
         ),
-        Heat("Loadings", columns, states, loadings[:, :size], "Of each column on each state: up to a linear map."),
+        Heat("Loadings", columns, states, loadings[:, :size], note),
         Table("Columns", ["", "mean", "noise deviation"], rows),
         *_courses(seen, loadings, noise),
     ]
@@ -87,16 +90,18 @@ def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]
     steps = int(mask.sum())
     value, outer = (np.asarray(part, float)[0, :steps] for part in (stats.value, stats.outer))
     cov = outer - value[:, :, None] * value[:, None, :]
-    time = np.arange(steps)
+    time, units = np.arange(steps), units_of(seen.data.train)
     note = "Smoothed, with two standard deviations of an observation."
     blocks: list[Block] = []
     for d, column in list(enumerate(seen.data.names))[:MOST_COLUMNS]:
         c = loadings[d, :-1]
         mean, deviation = value @ c + loadings[d, -1], np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2)
         there = np.isfinite(y[0, :steps, d])
-        band = mean - 2 * deviation, mean + 2 * deviation
-        points = time[there], y[0, :steps, d][there]
-        blocks.append(Lines(f"{column}, first sequence", "step", column, time, mean, *band, *points, note))
+        shown = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][there]
+        mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in shown)
+        blocks.append(
+            Lines(f"{column}, first sequence", "step", column, time, mean, low, high, time[there], points, note)
+        )
     return blocks
 
 
@@ -123,15 +128,8 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         }
 
     found = in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
-    return in_units(found, table)
-
-
-def in_units(found: Found, table: Any) -> Found:
-    """Expectations of columns and their deviations in the units of the data, where those were standardised."""
-    if table.scaling is None:
-        return found
-    mean, deviation = table.scaling
-    return found | {"expected": found["expected"] * deviation + mean, "sd": found["sd"] * deviation}
+    units = units_of(table)
+    return found | {"expected": units.points(found["expected"]), "sd": units.spread(found["sd"])}
 
 
 LISTING = sequence_model(Settings, build, describe, score, missing=True, transform=transform, predicts="expected")

@@ -18,6 +18,7 @@ from vijax.app.by_row import checked, in_blocks
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.units import units_of
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
 SHARPNESS = 2.0
@@ -88,7 +89,15 @@ def describe(seen: Seen) -> list[Block]:
         shown.append(_drawn_components(seen))
         shown.append(networks.images(seen, "New images", [""], made, "What the decoder makes of draws of the mixture."))
     if x.shape[1] >= 2:
-        shown.append(views.scatter("Clusters", x, seen.data.names, labels, note="Rows by their component."))
+        shown.append(
+            views.scatter(
+                "Clusters",
+                units_of(seen.data.train).points(x),
+                seen.data.names,
+                labels,
+                note="Rows by their component.",
+            )
+        )
     plane = networks.plane_of_latents(latents, labels, "component")
     return [*shown, *([plane] if plane else [])]
 

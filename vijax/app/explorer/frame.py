@@ -1,0 +1,84 @@
+"""The frame of the part of the page on which topics are explored: what stands there before a script has run.
+
+Without scripts the map, and a table of topics and their words, are there all the same.
+"""
+
+from __future__ import annotations
+
+import string
+from importlib import resources
+
+import numpy as np
+
+from vijax.app.explorer.documents import Documents
+from vijax.app.explorer.embedded import Explored, embedded
+from vijax.app.explorer.words import Words
+from vijax.app.svg import Bubble, bubble_map, escape
+from vijax.summary import Topic
+
+RELEVANCE = 0.6
+"""Where the slider stands at first: Sievert and Shirley's choice."""
+IN_TABLE = 8
+SCRIPTS = ("start", "words", "map", "topics", "one_topic", "search", "groups", "finish")
+
+
+def script() -> str:
+    """All script of the page, one file of ours after the other."""
+    return '"use strict";\n{\n' + "\n".join(_file(f"script/{name}.js") for name in SCRIPTS) + "}\n"
+
+
+def style() -> str:
+    """Its style sheet."""
+    return _file("explorer.css")
+
+
+def _file(name: str) -> str:
+    return resources.files("vijax.app.explorer").joinpath(name).read_text(encoding="utf-8")
+
+
+def sections(explored: Explored) -> str:
+    """All of it, without its script; what is put in is escaped where it is made."""
+    choices = (f'<option value="{i}">{escape(group.by)}</option>' for i, group in enumerate(explored.groups))
+    return string.Template(_file("explorer.html")).substitute(
+        title="The topic" if len(explored.topics) == 1 else f"The {len(explored.topics)} topics",
+        weight=RELEVANCE,
+        map=bubble_map([_bubble(topic, explored.words) for topic in explored.topics]),
+        about_words=_about_words(explored.words),
+        about_documents=_about_documents(explored.documents),
+        columns="".join(choices),
+        rows="".join(_row(topic, explored.words) for topic in explored.topics),
+        data=embedded(explored),
+    )
+
+
+def _about_words(words: Words) -> str:
+    rare = f" {words.left_out:,} rarer words are left out of this page." if words.left_out else ""
+    return f"Which topics use a word, and for how many of its uses.{rare}"
+
+
+def _about_documents(documents: Documents | None) -> str:
+    kept, total = (0, 0) if documents is None else (len(documents.titles), documents.total)
+    some = f" {kept:,} of {total:,} documents are on this page: those that use a topic most, and others, evenly spread."
+    return f"By title or beginning.{some + ' All are in doc_topics.csv.' if kept < total else ''}"
+
+
+def _bubble(topic: Topic, words: Words) -> Bubble:
+    said = f"Topic {topic.number}, {100 * topic.share:.1f} %: {', '.join(by_relevance(topic, words)[:IN_TABLE])}"
+    return Bubble(*topic.position, topic.share, str(topic.number), topic.label, f"#topic-{topic.number}", said)
+
+
+def by_relevance(topic: Topic, words: Words, weight: float = RELEVANCE) -> list[str]:
+    """The words of a topic, the most relevant first."""
+    places, log_probs = words.leading[topic.number]
+    relevance = log_probs - (1.0 - weight) * words.log_overall[places]
+    return [words.names[places[i]] for i in np.argsort(-relevance, kind="stable")]
+
+
+def _row(topic: Topic, words: Words) -> str:
+    known = topic.coherence == topic.coherence
+    coherence = f"{topic.coherence:.2f}".replace("-", "\u2212") if known else ""
+    return (
+        f'<tr id="topic-{topic.number}" data-topic="{topic.number}"><td><a href="#topic-{topic.number}">'
+        f'{topic.number}</a></td><td class="number">{100 * topic.share:.1f} %</td><td class="number">{coherence}</td>'
+        f'<td class="leading">{escape(", ".join(by_relevance(topic, words)[:IN_TABLE]))}</td></tr>'
+    )

@@ -1,0 +1,93 @@
+"""From a run folder to what is explored on its page."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.app import blocks
+from vijax.app.config import Config, ConfigError
+from vijax.app.doc_topics import beside, read_doc_topics, read_excerpts
+from vijax.app.explorer.documents import Documents, documents_of
+from vijax.app.explorer.embedded import Explored
+from vijax.app.explorer.groups import Grouped, grouped
+from vijax.app.explorer.words import Words, words_of, words_of_blocks
+from vijax.app.results import excerpts_path, results_path
+
+CONCENTRATION = "topics/concentration"
+"""Of posterior.npz: the Dirichlet parameters of the topics' words."""
+
+
+def explored_of(
+    folder: Path, config: Config, block: blocks.Topics, tokens: int | None, concentration: np.ndarray | None
+) -> Explored | None:
+    """What the page of a run of topics explores; None of a block without topics.
+
+    Args:
+      folder: of the run.
+      config: its settings.
+      block: its topics.
+      tokens: words of the training documents.
+      concentration: of the topics' words, of a run that has not ended; else those of posterior.npz are read.
+
+    Raises:
+      ConfigError: a file of the run is damaged, or `page.by` names no column.
+    """
+    if not block.topics:
+        return None
+    words = _words(folder, config, block, concentration)
+    path = results_path(folder, config)
+    columns = read_doc_topics(path) if concentration is None and path.is_file() else None
+    size = len(block.topics)
+    if columns is not None and f"share_{size - 1}" not in columns:
+        raise ConfigError(f"{path}: expected shares of {size} topics; write it again: vijax transform {folder}")
+    documents, groups = _documents(folder, config, columns), _groups(config, columns)
+    return Explored(block.topics, block.distances, words, tokens, documents, groups, config.name)
+
+
+def _documents(folder: Path, config: Config, columns: Mapping[str, Sequence[Any]] | None) -> Documents | None:
+    if columns is None:
+        return None
+    texts = read_excerpts(excerpts_path(folder)) if config.page.excerpts else []
+    return documents_of(columns, texts, config.page.documents)
+
+
+def _groups(config: Config, columns: Mapping[str, Sequence[Any]] | None) -> list[Grouped]:
+    if columns is None:
+        return []
+    return grouped(columns, beside(columns), config.page.by, config.page.every)
+
+
+def _words(folder: Path, config: Config, block: blocks.Topics, concentration: np.ndarray | None) -> Words:
+    found = posterior_of(folder) if concentration is None else concentration
+    path = folder / "vocabulary.txt"
+    if found is None or not path.is_file():
+        return words_of_blocks(block.topics)
+    vocabulary = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+    if found.shape != (len(block.topics), len(vocabulary)):
+        raise ConfigError(
+            f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of {len(vocabulary)} words, got an array "
+            f"of shape {found.shape}; put back the files of one run"
+        )
+    return words_of(found, vocabulary, config.page.words)
+
+
+def posterior_of(folder: Path) -> np.ndarray | None:
+    """Concentrations of the topics' words, (K, V); None where the folder has none.
+
+    Raises:
+      ConfigError: the file is damaged.
+    """
+    path = folder / "posterior.npz"
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return np.asarray(arrays[CONCENTRATION], np.float64) if CONCENTRATION in arrays else None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        why = type(error).__name__  # NumPy's own words tell the reader to trust the file
+        raise ConfigError(f"{path}: damaged ({why}); write it again: vijax resume {folder}") from error

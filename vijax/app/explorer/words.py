@@ -1,0 +1,123 @@
+"""The words that the page of topics knows, and those that it shows of each topic at any weight of relevance.
+
+    relevance(w | k, lambda) = lambda log p(w | k) + (1 - lambda) log (p(w | k) / p(w))
+
+Source: Sievert and Shirley 2014, equation 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vijax.summary import Topic
+
+MOST_SHOWN = 30
+"""Words of a topic that can be seen at once."""
+GRID = np.linspace(0.0, 1.0, 21)
+"""Where the slider stops."""
+MOST_WORDS = 20_000
+"""Words that can be searched, the most frequent."""
+MOST_USES, LEAST_USE = 6, 0.01
+"""Of each word so many topics are kept, of those that have a hundredth of its uses or more."""
+
+
+class Leading(NamedTuple):
+    """Words of one topic: their places in the lexicon, and log p(w | k)."""
+
+    places: Int[np.ndarray, " n"]
+    log_probs: Float[np.ndarray, " n"]
+
+
+class Words(NamedTuple):
+    """What the page embeds of the words.
+
+    Attributes:
+      names: the lexicon, most frequent first.
+      log_overall: log p(w).
+      leading: a `Leading` a topic, in the order of their numbers.
+      uses: of each word its topics and their shares of its uses, largest first.
+      left_out: how many words of the vocabulary the lexicon lacks.
+    """
+
+    names: tuple[str, ...]
+    log_overall: Float[np.ndarray, " W"]
+    leading: tuple[Leading, ...]
+    uses: tuple[tuple[tuple[int, float], ...], ...]
+    left_out: int
+
+
+def words_of(
+    concentration: Float[np.ndarray, "K V"], vocabulary: Sequence[str], most: int = MOST_WORDS, shown: int = MOST_SHOWN
+) -> Words:
+    """The words for a page: the `most` frequent ones, and whatever leads a topic at some weight.
+
+    Args:
+      concentration: of the topics' words, prior plus expected counts.
+      vocabulary: the words.
+      most: how many to keep.
+      shown: how many lead a topic.
+
+    >>> found = words_of(np.array([[6.0, 1.0, 1.0], [6.0, 0.5, 5.5]]), ["the", "sun", "sea"], shown=1)
+    >>> found.names, [[found.names[i] for i in leading.places] for leading in found.leading]
+    (('the', 'sea', 'sun'), [['the', 'sun'], ['the', 'sea']])
+    >>> found.uses[1]  # topic 1 has most uses of "sea"
+    ((1, 0.8461538461538461), (0, 0.15384615384615385))
+    """
+    weights = np.clip(np.nan_to_num(np.asarray(concentration, np.float64)), 1e-10, 1e30)
+    log_probs = np.log(weights / weights.sum(axis=1, keepdims=True))
+    totals = weights.sum(axis=0)
+    log_overall = np.log(totals / totals.sum())
+    leading = [np.flatnonzero(row) for row in leads_somewhere(log_probs, log_overall, shown)]
+    frequent = np.argsort(-totals, kind="stable")
+    kept = np.zeros(len(totals), bool)
+    kept[frequent[:most]] = True
+    kept[np.concatenate(leading)] = True
+    order = frequent[kept[frequent]]
+    place = np.full(len(totals), -1)
+    place[order] = np.arange(len(order))
+    return Words(
+        tuple(str(vocabulary[i]) for i in order),
+        log_overall[order],
+        tuple(Leading(place[ids], log_probs[k, ids]) for k, ids in enumerate(leading)),
+        _uses(weights[:, order] / totals[order]),
+        len(totals) - len(order),
+    )
+
+
+def leads_somewhere(
+    log_probs: Float[np.ndarray, "K V"], log_overall: Float[np.ndarray, " V"], shown: int
+) -> np.ndarray:
+    """Which words are among the `shown` most relevant ones of a topic at some weight of the grid, (K, V)."""
+    found = np.zeros(log_probs.shape, bool)
+    shown = min(shown, log_probs.shape[1])
+    for weight in GRID:
+        relevance = log_probs - (1.0 - weight) * log_overall
+        top = np.argpartition(-relevance, shown - 1, axis=1)[:, :shown]
+        np.put_along_axis(found, top, True, axis=1)
+    return found
+
+
+def _uses(shares: Float[np.ndarray, "K W"]) -> tuple[tuple[tuple[int, float], ...], ...]:
+    """The topics that have most of each word's uses."""
+    number = min(MOST_USES, len(shares))
+    top = np.argsort(-shares, axis=0, kind="stable")[:number]
+    best = np.take_along_axis(shares, top, axis=0)
+    columns = zip(top.T.tolist(), best.T.tolist(), strict=True)
+    return tuple(
+        tuple((k, share) for k, share in zip(ks, values, strict=True) if share >= LEAST_USE) for ks, values in columns
+    )
+
+
+def words_of_blocks(topics: Sequence[Topic], shown: int = MOST_SHOWN) -> Words:
+    """Of a folder that has the leading words of its topics, and no posterior: those alone."""
+    names = list(dict.fromkeys(word for topic in topics for word in topic.words)) or [""]
+    place = {name: i for i, name in enumerate(names)}
+    weights = np.zeros((len(topics), len(names)))
+    for topic in topics:
+        for word, probability in zip(topic.words, topic.probabilities, strict=True):
+            weights[topic.number, place[word]] = min(topic.share, 1.0) * min(probability, 1.0)
+    return words_of(weights, names, shown=shown)

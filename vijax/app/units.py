@@ -1,0 +1,72 @@
+"""Quantities in the units of the data, where a run has standardised its columns: x = mean + deviation * standardised.
+
+mean and deviation of a column       deviation_d * m_d + mean_d,   deviation_d * s_d
+coefficients b of standardised rows  b_d / deviation_d, and the intercept less sum_d b_d mean_d / deviation_d
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+STANDARDISED = "In units of standardised columns (mean 0, deviation 1 in the training rows)."
+
+
+class Units(NamedTuple):
+    """What the columns of a table were standardised by.
+
+    Attributes:
+      mean: what was taken from each column.
+      deviation: what each was divided by.
+      scaled: whether anything was.
+
+    >>> units = Units(np.array([70.0]), np.array([10.0]), True)
+    >>> units.points(np.array([[0.5]])).tolist(), units.spread(np.array([0.1])).tolist()
+    ([[75.0]], [1.0])
+    """
+
+    mean: Float[np.ndarray, " D"]
+    deviation: Float[np.ndarray, " D"]
+    scaled: bool
+
+    def points(self, x: Any) -> np.ndarray:
+        """Rows (or means of columns), the last axis over columns."""
+        return np.asarray(x, float) * self.deviation + self.mean if self.scaled else np.asarray(x)
+
+    def spread(self, deviation: Any) -> np.ndarray:
+        """Standard deviations of columns, or differences between rows."""
+        return np.asarray(deviation, float) * self.deviation if self.scaled else np.asarray(deviation)
+
+    def cov(self, cov: Any) -> np.ndarray:
+        """A covariance of columns."""
+        return np.asarray(cov, float) * np.outer(self.deviation, self.deviation) if self.scaled else np.asarray(cov)
+
+    def coefficients(self, intercept: bool) -> Float[np.ndarray, "P P"]:
+        """The matrix that turns coefficients of standardised rows into those of rows as they are; its rows are designs
+        whose predictions are the coefficients.
+
+        >>> x, b = np.array([80.0]), np.array([2.0, 1.0])  # standardised: 1, prediction 3
+        >>> slope, constant = Units(np.array([70.0]), np.array([10.0]), True).coefficients(True) @ b
+        >>> float(slope * x[0] + constant)
+        3.0
+        """
+        size = len(self.mean)
+        turned = np.diag(1 / self.deviation)
+        if not intercept:
+            return turned
+        last = np.append(-self.mean / self.deviation, 1.0)
+        return np.vstack([np.hstack([turned, np.zeros((size, 1))]), last])
+
+    def note(self, text: str = "") -> str:
+        """A note, which says so of a quantity that stays in standardised units."""
+        return f"{text} {STANDARDISED}".strip() if self.scaled else text
+
+
+def units_of(table: Any) -> Units:
+    """Of a table: those of its data, where it was standardised."""
+    size = len(table.columns)
+    if table.scaling is None:
+        return Units(np.zeros(size), np.ones(size), False)
+    return Units(np.asarray(table.scaling.mean, float), np.asarray(table.scaling.deviation, float), True)
