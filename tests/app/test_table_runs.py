@@ -188,7 +188,7 @@ def test_an_unfinished_run_can_be_read(inputs, run, capsys):
             "fit {inputs}/small.toml --set emission.name=full_gaussian degrees=1",
             ["model.emission.degrees", "2 columns"],
         ),
-        ("fit {inputs}/small.toml --set batch_size=99", ["batch_size", "99", "81 training rows"]),
+        ("fit {inputs}/small.toml --set batch_size=0", ["batch_size", "0"]),
         ("fit {inputs}/small.toml --set held_out=0.001", ["held_out", "0 of 90 rows"]),
         ("fit {inputs}/small.toml --set model.name=mixed", ["model.name", 'did you mean "mixture"?']),
         ("fit {inputs}/small.toml --set num_topics=3", ["num_topics"]),
