@@ -12,6 +12,9 @@ from tests.memory import Memory
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--first-cases", action="store_true", help="of each test function only the first and last case")
+    parser.addoption(
+        "--half", type=int, choices=(0, 1), help="only every second test function, from the first or second"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
