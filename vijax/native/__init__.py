@@ -4,6 +4,7 @@ A document's E-step is a loop over its words until it settles. XLA runs it on ch
 slowest has settled, and its loops over words and topics are not the best a processor can do. `kernels.cc` says the same
 in C++, document by document. Installing vijax compiles it where there is a C++ compiler (`hatch_build.py`). Where there
 is none, on other devices than CPUs, and under VIJAX_NATIVE=0, XLA computes it: the same numbers up to rounding.
+`jax.export` for CPUs refuses programs that call them: set VIJAX_NATIVE=0 before a step is traced for it.
 """
 
 from __future__ import annotations
