@@ -12,7 +12,8 @@ const Kernels<T>& kernels();
 int most_level = 2;
 int level() {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
   const int found = avx2 + avx512;
   return found < most_level ? found : most_level;
 }
@@ -75,7 +76,11 @@ auto inputs() {
 }
 template <ffi::DataType D>
 auto climbing() {
-  return inputs<D>().template Arg<ffi::Buffer<D>>().template Attr<int64_t>("max_iters").template Attr<double>("tol").template Ret<ffi::Buffer<D>>();
+  return inputs<D>()
+      .template Arg<ffi::Buffer<D>>()
+      .template Attr<int64_t>("max_iters")
+      .template Attr<double>("tol")
+      .template Ret<ffi::Buffer<D>>();
 }
 template <ffi::DataType D>
 auto sampling() {

@@ -191,7 +191,8 @@ inline Vector<T> digamma_less_log(Vector<T> x, Vector<T>* z) {
   }
   *z = x < shift ? x + static_cast<T>(shift) : x;
   const Vector<T> inverse = 1 / *z, square = inverse * inverse;
-  constexpr double series[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12, -3617.0 / 8160};
+  constexpr double series[] = {1.0 / 12,  -1.0 / 120,     1.0 / 252, -1.0 / 240,
+                               1.0 / 132, -691.0 / 32760, 1.0 / 12,  -3617.0 / 8160};
   Vector<T> tail = {};
 #pragma GCC unroll 8
   for (int i = Of<T>::stirling - 1; i >= 0; --i) tail = (tail + static_cast<T>(series[i])) * square;
@@ -360,7 +361,8 @@ struct Chain {
     int64_t& place = places.numbers(1)[m];
     // None at first: the first sweep has nothing to take out.
     if (place >= 0) level.numbers(0)[place] -= 1;
-    const auto [row, block] = draw<T>(table, vectors, level[0], rows[slot(m)], words.numbers(0)[m], weights[0], by_block[0]);
+    const auto [row, block] =
+        draw<T>(table, vectors, level[0], rows[slot(m)], words.numbers(0)[m], weights[0], by_block[0]);
     place = row * vectors * WIDTH<T> + block;
     level.numbers(0)[place] += 1;
     return row * table.blocks + block;

@@ -1,7 +1,8 @@
 // E-steps of mixed membership, document after document: what vijax/estep says, written out.
 //
 // Arrays are dense and row-major: likelihood and token_topics (docs, slots, topics), counts (docs, slots), start and
-// gamma (docs, topics), alpha (topics). Every function fills gamma and token_topics as `vijax.estep.base.Locals` has them.
+// gamma (docs, topics), alpha (topics). Every function fills gamma and token_topics as `vijax.estep.base.Locals` has
+// them.
 #pragma once
 #include <cstdint>
 
