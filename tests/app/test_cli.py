@@ -120,7 +120,7 @@ def test_the_report_can_be_written_anew(run, capsys):
     (run / "report.html").unlink()
     assert main(["report", str(run)]) == 0
     assert capsys.readouterr().out.strip() == str(run / "report.html")
-    assert "Most typical documents" in (run / "report.html").read_text()
+    assert "Topics of a word" in (run / "report.html").read_text()
 
 
 def test_the_settings_page_is_a_configuration(capsys):
