@@ -68,23 +68,13 @@ def compile_to(library: Path) -> str:
     include = Path(headers.origin).parent / "include"
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
     with tempfile.TemporaryDirectory() as folder:
-        objects = [Path(folder, f"{level}.o") for level in X86] if is_x86 else [Path(folder, "baseline.o")]
-        commands = [
-            [
-                found,
-                *FLAGS,
-                *(X86[o.stem] if is_x86 else ()),
-                f"-DLEVEL={o.stem}",
-                "-c",
-                source("kernels.cc"),
-                "-o",
-                str(o),
-            ]
-            for o in objects
-        ]
+        levels = X86 if is_x86 else {"baseline": ()}
+        objects = [Path(folder, f"{level}.o") for level in levels]
+        own = source("kernels.cc")
+        commands = [[found, *FLAGS, *levels[o.stem], f"-DLEVEL={o.stem}", "-c", own, "-o", str(o)] for o in objects]
         calls = Path(folder, "calls.o")
-        shown = ["-DVIJAX_X86"] if is_x86 else []
-        commands += [[found, *FLAGS, *shown, "-isystem", str(include), "-c", source("calls.cc"), "-o", str(calls)]]
+        defined = ["-DVIJAX_X86"] if is_x86 else []
+        commands += [[found, *FLAGS, *defined, "-isystem", str(include), "-c", source("calls.cc"), "-o", str(calls)]]
         commands += [[found, "-shared", *map(str, [*objects, calls]), "-o", str(library)]]
         for command in commands:
             done = subprocess.run(command, capture_output=True, text=True)

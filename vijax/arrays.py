@@ -39,6 +39,12 @@ def check_lengths(data: PyTree) -> int:
     return next(iter(lengths.values()))
 
 
+def check_aligned(data: PyTree) -> None:
+    """Raises ValueError unless every leaf is an array of numbers, of one common length."""
+    check_numbers(data)
+    check_lengths(data)
+
+
 def check_finite(data: PyTree) -> None:
     """Raises ValueError at the first number that is not finite, with its array, row and column."""
     for name, x in _named(data):

@@ -152,8 +152,8 @@ USUAL = 256
 """Documents a step of stochastic algorithms where nothing is said: see benchmarks/README.md."""
 USUAL_WORDS = 65_536
 """Words that a step of svi sees at least, where nothing is said and half of the documents have them. Steps that see few
-words of each topic end where those words are, which no decreasing step size makes good: of documents of 10 words, 256
-a step are .4 nats a word behind (ibidem). Draws of topics, as of ssvi_a, do not want it."""
+words of each topic come to a worse end, which more passes do not make good: of documents of 10 words, 256 a step are .4
+nats a word behind (the same page). Draws of topics, as of ssvi_a, do not want it."""
 LOOKED_AT = 8
 """Batches by whose numbers of words the others are padded."""
 

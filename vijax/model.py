@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import describe, tree
-from vijax.arrays import check_lengths, check_numbers
+from vijax.arrays import check_aligned
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import Remade
 from vijax.checks import require
@@ -190,14 +190,8 @@ def model(
         local_elbo=bound,
         init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
         constraints=constraints,
-        generative=given_by_user(sample, None, _as_groups),
+        generative=given_by_user(sample, None, check_aligned),
     )
-
-
-def _as_groups(data: PyTree) -> None:
-    """Any arrays of one leading axis are groups of a hand-written bound."""
-    check_numbers(data)
-    check_lengths(data)
 
 
 def num_arguments(function: Callable) -> int:

@@ -18,8 +18,8 @@ from vijax.compiler import kept, numbers_in, step_jit
 from vijax.families.base import as_array
 from vijax.generative import Generative
 from vijax.inferred import inferred
+from vijax.memory import total_memory
 from vijax.model import Hyper, LocalElbo, Model
-from vijax.models.gaussian_process import total_memory
 
 Groups = Literal["new", "same"]
 Read = Callable[[PyTree, dict[str, Any], Any], Any]

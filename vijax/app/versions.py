@@ -31,11 +31,8 @@ def note_versions(folder: Path, step: int) -> str:
         return f"{folder / 'versions.json'} was missing or damaged: what the run began on is not known any more"
     later = known.get("later")
     before = later[-1] if isinstance(later, list) and later and isinstance(later[-1], dict) else known
-    changed = [
-        f"{name} {before.get(name)} then, {now[name]} now"
-        for name in COMPARED
-        if before.get(name, now[name]) != now[name]
-    ]
+    then = {name: before.get(name, now[name]) for name in COMPARED}
+    changed = [f"{name} {then[name]} then, {now[name]} now" for name in COMPARED if then[name] != now[name]]
     if not changed:
         return ""
     rest = later if isinstance(later, list) else []

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import by_value, constrain
-from vijax.arrays import check_finite, check_lengths, check_numbers
+from vijax.arrays import check_aligned, check_finite, check_lengths, check_numbers
 from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.checks import require
 from vijax.compiler import kept, quick_jit
@@ -194,14 +194,9 @@ def density(
     _check_derived(known, derived)
     reads = parts["log_lik"] is not None
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
-    check = check_numbers if parts["is_whole"] else _check_groups
+    check = check_numbers if parts["is_whole"] else check_aligned
     parts["generative"] = given_by_user(sample, None, check, parts["is_whole"])
     return _bound_to(_unbound(variables=known, guide=guide or full_rank(), derived=derived, **parts))
-
-
-def _check_groups(data: PyTree) -> None:
-    check_numbers(data)
-    check_lengths(data)
 
 
 def _given(log_density: Any, both: bool) -> str:

@@ -13,7 +13,6 @@ With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,6 +30,7 @@ from vijax.families import Family
 from vijax.families.base import as_float
 from vijax.families.matrices import is_definite
 from vijax.likelihood import Likelihood, as_likelihood
+from vijax.memory import total_memory
 from vijax.model import Hyper
 from vijax.models.kernels import Kernel, kernel_named
 from vijax.models.predictors import LikelihoodOf, Predictors, check_observations, of_others, predictors, stats_of
@@ -157,17 +157,6 @@ def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
     expected = f"inputs whose kernel fits in {there / 1e9:.3g} GB"
     remedy = "Pass inducing=some of x, fewer inputs, or float32."
     require(needed <= there, "x", expected, f"N = {num_sites}, which takes about {needed / 1e9:.3g} GB", remedy)
-
-
-def total_memory() -> float:
-    """Bytes of the default device's memory, or of the machine's; inf where neither is known."""
-    stats = jax.devices()[0].memory_stats() or {}
-    if "bytes_limit" in stats:
-        return float(stats["bytes_limit"])
-    known = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" not in known:
-        return float("inf")
-    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _check_kernel(kernel: Any, x: Any, size: int, matrix: Array) -> None:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.generative import Generative, Values
+from vijax.likelihood import Likelihood
 from vijax.models.emission.gaussian import normal_draw
 
 Responses = Callable[[Values, Float[Array, "J n"], PRNGKeyArray], Float[Array, "J n"]]
@@ -23,18 +24,10 @@ def real_responses(values: Values, mean: Float[Array, "J n"], key: PRNGKeyArray)
     return mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(values["noise"])
 
 
-def probit_labels(values: Values, mean: Float[Array, "J n"], key: PRNGKeyArray) -> Float[Array, "J n"]:
-    """+1 with probability Phi(mean), else -1."""
-    return _signs(mean + jax.random.normal(key, mean.shape, mean.dtype))
-
-
-def logit_labels(values: Values, mean: Float[Array, "J n"], key: PRNGKeyArray) -> Float[Array, "J n"]:
-    """+1 with probability sigma(mean), else -1."""
-    return _signs(mean + jax.random.logistic(key, mean.shape, mean.dtype))
-
-
-def _signs(z: Array) -> Array:
-    return jnp.where(z > 0, 1.0, -1.0)
+def labels_of(likelihood: Likelihood) -> Responses:
+    """Drawn from a likelihood of x' b."""
+    draw: Any = likelihood.sample
+    return lambda values, mean, key: draw(key, mean)
 
 
 def of_population(responses: Responses, check: Callable[[Any], None]) -> Generative:

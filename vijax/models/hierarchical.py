@@ -29,9 +29,10 @@ from vijax.by_value import by_value
 from vijax.checks import require_positive
 from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
 from vijax.families.base import as_float
+from vijax.likelihood import bernoulli_logit, bernoulli_probit
 from vijax.model import Model
 from vijax.models.energy import energy_model
-from vijax.models.group_draws import Responses, logit_labels, of_population, probit_labels, real_responses
+from vijax.models.group_draws import Responses, labels_of, of_population, real_responses
 from vijax.models.grouped import check_groups
 from vijax.models.population import population
 
@@ -129,7 +130,7 @@ def hierarchical_probit_regression(
         return -0.5 * stats["size"].square - 0.5 * math.log(0.5 * math.pi)
 
     half = lambda n: {"size": TruncatedNormal.from_mean_variance(jnp.zeros(n), 1.0)}
-    model = _regression(dim, covariance, hyperprior, fits, half, _signs, _SIGNS, probit_labels, filler)
+    model = _regression(dim, covariance, hyperprior, fits, half, _signs, _SIGNS, labels_of(bernoulli_probit()), filler)
     return model()
 
 
@@ -171,7 +172,7 @@ def multilevel_logistic_regression(
         return 0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
 
     weight = lambda n: {"weight": PolyaGamma.from_b_c(1, jnp.zeros(n, jnp.result_type(float)))}
-    return _regression(dim, covariance, hyperprior, fits, weight, _signs, _SIGNS, logit_labels)()
+    return _regression(dim, covariance, hyperprior, fits, weight, _signs, _SIGNS, labels_of(bernoulli_logit()))()
 
 
 # --- what the three have in common ------------------------------------------------------------------------------------

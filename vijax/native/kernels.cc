@@ -64,7 +64,7 @@ class Rows {
 // The words of a document: rows of likelihoods, and how many tokens each has. Slots without any are left out.
 template <class T>
 struct Words {
-  Words(int64_t slots, int64_t vectors) : rows(slots, vectors), tokens(1, num_vectors<T>(slots)), slot(1, slots) {}
+  Words(int64_t slots, int64_t vectors) : rows(slots, vectors), tokens(1, num_vectors<T>(slots)), slot(1, num_vectors<int64_t>(slots)) {}
   void read(Documents<T> in, int64_t d) {
     const int64_t slots = in.size.slots, topics = in.size.topics;
     count = 0;

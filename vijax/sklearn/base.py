@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from vijax.checks import require
-from vijax.models.gaussian_process import total_memory
+from vijax.memory import total_memory
 
 
 class VijaxEstimator(BaseEstimator):

@@ -1,0 +1,18 @@
+"""How much memory there is, for errors before an allocation that cannot succeed."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+
+
+def total_memory() -> float:
+    """Bytes of the default device's memory, or of the machine's; inf where neither is known."""
+    stats = jax.devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return float(stats["bytes_limit"])
+    known = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in known:
+        return float("inf")
+    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
