@@ -10,7 +10,7 @@ class Status(enum.StrEnum):
     """Why a fit stopped."""
 
     FINISHED = "finished: all steps were run"
-    CONVERGED = "converged: the objective changed by less than tol"
+    CONVERGED = "converged: what the objective still gains is below tol"
     STOPPED = "stopped by a callback"
     INTERRUPTED = "interrupted; go on with vijax.fit(..., state=fit.state)"
     DIVERGED = (
