@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from vijax.automatic import diagonal, gaussian
-from vijax.automatic.ascent import Mode
+from vijax.automatic.ascent import Mode, never
 from vijax.automatic.gaussian import Ended, Gaussian, noise_of
 from vijax.automatic.stochastic import by_passes, sample_of
 
@@ -65,7 +65,8 @@ def test_a_step_mixes_natural_parameters_and_knows_its_nats(rho):
 def test_fresh_draws_are_averaged_with_those_before():
     """After steps of 1/2, 1/3 and 1/4 the start is a quarter of q, and the target all of the rest."""
     target = Normal()
-    found = gaussian._polished(target, Q, 1e9, np.array([0.1, 0.3]), 32, [0, 0], 96)
+    begin = gaussian.Sitting.begin(Q)._replace(size=32, averaged=1, doubt=1e9, error=0.3)
+    found = gaussian._polished(target, begin, [0, 0], 96, never, gaussian.ignored)
     same(found, mixed(0.75, Q, target))
     np.testing.assert_allclose(found.error, 0.3 / np.sqrt(4))
     assert found.ended == Ended.LIMITED

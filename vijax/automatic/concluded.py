@@ -15,7 +15,7 @@ from vijax.automatic.ascent import Mode
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import verdict
+from vijax.automatic.verdict import is_usable, verdict
 from vijax.free_algorithms import ngvi
 from vijax.models.density import Density
 from vijax.result import Fit
@@ -42,7 +42,8 @@ def report(
     zero, gap, khat = distance(ratios)
     shown = _shown(model, q, places, elbos)
     words = verdict(q, gap, khat, shown, zero)
-    return Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
+    said = Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
+    return said._replace(usable=is_usable(q, zero))
 
 
 def distance(log_ratios: Float[np.ndarray, " draws"]) -> tuple[float, float, float]:
@@ -95,5 +96,8 @@ def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fi
     key_init, _, _ = keys.of_run(key)
     state: State = alg.init(key_init)._replace(hyper={"frame": q.frame()})
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
-    status = Status.CONVERGED if q.ended is Ended.CONVERGED else Status.FINISHED
+    status = STATUS.get(q.ended, Status.FINISHED)
     return Fit(alg, state, trace, status, report)
+
+
+STATUS = {Ended.CONVERGED: Status.CONVERGED, Ended.INTERRUPTED: Status.INTERRUPTED}

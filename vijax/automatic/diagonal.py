@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.ascent import ENOUGH, Mode, modes
+from vijax.automatic.ascent import ENOUGH, Mode, modes, never
 from vijax.automatic.gaussian import SDS, Ended, Gaussian, noise_of
 from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.target import Target
@@ -18,13 +20,21 @@ OFF, FAR = 0.5, 1e6
 times as wide as at its start a normal gets whose density is improper."""
 
 
-def fit(target: Target, start: Mode, seed: int, max_gradients: int, num_draws: int = 32) -> Gaussian:
+def fit(
+    target: Target,
+    start: Mode,
+    seed: int,
+    max_gradients: int,
+    stopped: Callable[[], bool] = never,
+    num_draws: int = 32,
+) -> Gaussian:
     """Means and standard deviations (as the diagonal `scale`): the best on fixed draws, for half of the gradients at
-    most; then the running mean of messages on fresh ones, whose noise falls with all draws taken."""
+    most; then the running mean of messages on fresh ones, whose noise falls with all draws taken. It ends as it stands
+    when it is `stopped`."""
     noise = unit_noise(num_draws, target.dim, seed)
     left = max_gradients - target.num_gradients
-    q = on_draws(OnDraws(target, noise), start, max(left // (2 * num_draws), 10))
-    return _polished(target, q, start, seed, num_draws, max_gradients)
+    q = on_draws(OnDraws(target, noise), start, max(left // (2 * num_draws), 10), stopped=stopped)
+    return _polished(target, q, start, seed, num_draws, max_gradients, stopped)
 
 
 def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws D"]:
@@ -33,10 +43,12 @@ def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws 
     return noise / np.sqrt((noise**2).mean(0))
 
 
-def on_draws(objective: OnDraws, start: Mode, max_steps: int, enough: float = ENOUGH) -> Gaussian:
+def on_draws(
+    objective: OnDraws, start: Mode, max_steps: int, enough: float = ENOUGH, stopped: Callable[[], bool] = never
+) -> Gaussian:
     """The best independent normals on fixed draws, by L-BFGS."""
     first = np.concatenate([start.x, np.log(np.clip(start.sds, 1e-6, 1.0))])
-    found = modes(objective, first[None], max_steps, enough)
+    found = modes(objective, first[None], max_steps, enough, stopped)
     remedy = "Give variables narrower priors, or supports that exclude what is impossible."
     expected = "a finite one at draws around its mode"
     require(bool(found), "log_density", expected, "one that is not", remedy)
@@ -55,10 +67,20 @@ def point_of(q: Gaussian) -> Float[np.ndarray, " 2D"]:
     return np.concatenate([q.mean, np.log(q.scale)])
 
 
-def _polished(target: Target, q: Gaussian, start: Mode, seed: int, size: int, max_gradients: int) -> Gaussian:
+def _polished(
+    target: Target,
+    q: Gaussian,
+    start: Mode,
+    seed: int,
+    size: int,
+    max_gradients: int,
+    stopped: Callable[[], bool] = never,
+) -> Gaussian:
     """Natural-gradient steps of size 1 / t, the fixed draws before counted as the first."""
     count, mean_slope, mean_curvature = 1, np.zeros(target.dim), np.ones(target.dim)
     while target.num_gradients + size <= max_gradients:
+        if stopped():
+            return q._replace(ended=Ended.INTERRUPTED)
         count += 1
         noise = noise_of(size, len(q.mean), [seed, count])
         _, slopes = target.slopes(q.at(noise))

@@ -40,6 +40,11 @@ def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place], zero: 
     return " ".join(said)
 
 
+def is_usable(q: Gaussian, zero: float) -> bool:
+    """Whether a verdict does not begin with "Do not use this fit"."""
+    return q.ended is not Ended.UNBOUNDED and zero <= RARE
+
+
 ENDS = {
     Ended.CONVERGED: "Converged.",
     Ended.LIMITED: (
@@ -56,6 +61,7 @@ ENDS = {
         "Its fixed draws were too few: the bound on them is far above that on fresh ones, and its sds may be off by "
         "half. Raise num_draws, above the number of variables if need be."
     ),
+    Ended.INTERRUPTED: "Stopped early, by Ctrl-C: this is the best q found so far.",
     Ended.UNBOUNDED: (
         "Do not use this fit: the bound grows without limit as q gets wider. The density is improper. Give every "
         "variable a proper prior."
