@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from vijax.automatic import diagonal, gaussian
-from vijax.automatic.ascent import Mode, never
+from vijax.automatic.ascent import never
 from vijax.automatic.gaussian import Ended, Gaussian, noise_of
 from vijax.automatic.stochastic import by_passes, sample_of
 
@@ -71,15 +71,6 @@ def test_fresh_draws_are_averaged_with_those_before():
     np.testing.assert_allclose(found.error, 0.3 / np.sqrt(4))
     assert found.ended == Ended.LIMITED
     assert target.num_gradients == 96
-
-
-def test_independent_normals_are_averaged_likewise():
-    """The noise of a normal target is none, and so the first step, of a half, is the last."""
-    target, q = Normal(np.diag([1.5, 0.7])), Gaussian(np.array([0.4, -0.3]), np.array([0.9, 1.3]), -1.0)
-    start = Mode(q.mean, 0.0, q.scale)
-    found = diagonal._polished(target, q, start, 0, 64, 10_000)
-    same(found, mixed(0.5, q, target), rtol=1e-6)
-    assert target.num_gradients == 64
 
 
 def test_noise_has_the_moments_that_are_promised():

@@ -92,7 +92,8 @@ def _distance(dim: int) -> float:
 def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
     guide = guides.full_rank() if q.is_full else guides.mean_field()
-    alg: Algorithm = ngvi(model.with_guide(guide, is_framed=True))
+    directions = 0 if q.stretch is None else len(q.stretch)
+    alg: Algorithm = ngvi(model.with_guide(guide, is_framed=True, num_directions=directions))
     key_init, _, _ = keys.of_run(key)
     state: State = alg.init(key_init)._replace(hyper={"frame": q.frame()})
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}

@@ -58,6 +58,8 @@ class Gaussian(NamedTuple):
       ended: why the fit stopped.
       trace: ELBO after each step taken.
       error: of the means by the noise of the draws, in posterior standard deviations, the worst.
+      directions: of many variables (`vijax.automatic.low_rank`), orthonormal columns, those of a stretch of 1 zero,
+      stretch: and how much wider q is along each, in units of `scale`; None of others.
     """
 
     mean: Float[np.ndarray, " D"]
@@ -66,6 +68,8 @@ class Gaussian(NamedTuple):
     ended: Ended = Ended.SPENT
     trace: tuple[float, ...] = ()
     error: float = 0.0
+    directions: Float[np.ndarray, "D r"] | None = None
+    stretch: Float[np.ndarray, " r"] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -74,22 +78,39 @@ class Gaussian(NamedTuple):
 
     def at(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
         """Draws, from standard normal noise."""
-        return self.mean + (noise @ self.scale.T if self.is_full else noise * self.scale)
+        return self.mean + (noise @ self.scale.T if self.is_full else self.stretched(noise) * self.scale)
+
+    def stretched(self, x: Float[np.ndarray, "*shape D"], power: float = 1.0) -> Float[np.ndarray, "*shape D"]:
+        """Vectors made longer along the directions, by a power of the stretch."""
+        if self.directions is None or self.stretch is None:
+            return x
+        return x + ((x @ self.directions) * (self.stretch**power - 1)) @ self.directions.T
+
+    @property
+    def num_directions(self) -> int:
+        """Directions along which it is not as wide as its `scale` says."""
+        return 0 if self.stretch is None else int((self.stretch != 1).sum())
 
     def frame(self) -> Frame:
         """In which it is N(0, I)."""
         dtype = jnp.result_type(float)
-        return Frame(jnp.asarray(self.mean, dtype), jnp.asarray(self.scale, dtype))
+        more = {name: getattr(self, name) for name in ("directions", "stretch") if getattr(self, name) is not None}
+        own = {"shift": self.mean, "scale": self.scale, **more}
+        return Frame(**{name: jnp.asarray(part, dtype) for name, part in own.items()})
 
     def entropy(self) -> float:
         """In nats."""
         scales = np.diag(self.scale) if self.is_full else self.scale
-        return float(np.log(scales).sum() + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
+        more = 0.0 if self.stretch is None else np.log(self.stretch).sum()
+        return float(np.log(scales).sum() + more + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
 
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
         """Squared, from the mean, in standard deviations."""
         gap = x - self.mean
-        whitened = linalg.solve_triangular(self.scale, gap, lower=True) if self.is_full else gap / self.scale
+        full = self.is_full
+        whitened = (
+            linalg.solve_triangular(self.scale, gap, lower=True) if full else self.stretched(gap / self.scale, -1.0)
+        )
         return float(whitened @ whitened)
 
 
