@@ -49,7 +49,8 @@ def test_a_normal_of_its_kind_is_found(precision):
     np.testing.assert_allclose(draws.mean(0), 0.7, atol=0.1 * sds.max())
     frame = fit.state.hyper["frame"]
     along = np.asarray(frame.directions)[:, np.abs(np.log(np.asarray(frame.stretch))) > 1.0]
-    np.testing.assert_allclose(along.T @ along, np.eye(3), atol=1e-5)
+    assert along.shape[1] >= 3
+    np.testing.assert_allclose(along.T @ along, np.eye(along.shape[1]), atol=1e-5)
     assert fit.status is vi.Status.CONVERGED
     with pytest.raises(ValueError, match="fit: expected one of independent normals, got one with directions"):
         vi.linear_response(fit)

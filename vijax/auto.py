@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from vijax.automatic import gaussian, low_rank, stochastic
 from vijax.automatic.ascent import Mode
 from vijax.automatic.concluded import as_fit, report
 from vijax.automatic.conjugate import of_conjugate
+from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, Sitting
+from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixed import of_mixed
+from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.places import places, unjudged
 from vijax.automatic.stage import Stage, Watcher, check_stage, stage_of
 from vijax.automatic.target import Target
@@ -30,6 +34,8 @@ MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
 NUM_STARTS, MAX_DRAWS = 8, 2048
 """Of a log density, where the user does not say."""
+FIRST_STEPS = 30
+"""Of independent normals, where they are what a full covariance begins at."""
 ARRIVED = 0.5
 """Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
 
@@ -187,7 +193,7 @@ def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_
     """A normal of full covariance."""
     if watcher.stage is None:
         found = places(target, seed, num_starts, watcher.stopped)
-        start, elbos = _best_start(target, found, seed)
+        start, elbos = _best_start(target, found, seed, watcher.stopped)
         if watcher.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found, elbos
         watcher.stage = stage_of(found, elbos, num_starts, Sitting.begin(start), target.num_gradients)
@@ -199,8 +205,11 @@ def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_
     return q, found, elbos
 
 
-def _best_start(target: Target, found: list[tuple[Mode, int]], seed: int) -> tuple[Gaussian, list[float | None]]:
-    """The normal at the mode whose ELBO is largest; modes far below the highest are not asked."""
+def _best_start(
+    target: Target, found: list[tuple[Mode, int]], seed: int, stopped: Callable[[], bool]
+) -> tuple[Gaussian, list[float | None]]:
+    """The normal at the mode whose ELBO is largest; modes far below the highest are not asked. Or independent normals
+    from the middle of where searches begin, if that is better: the mode of a funnel is where a scale is zero."""
     noise = gaussian.noise_of(32, target.dim, [seed, 99])
     best: Gaussian | None = None
     elbos: list[float | None] = []
@@ -209,9 +218,20 @@ def _best_start(target: Target, found: list[tuple[Mode, int]], seed: int) -> tup
             elbos.append(None)
             continue
         q, promised = gaussian.laplace(target, mode)
-        values = target.values(q.at(noise))
-        elbo = float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()
+        elbo = _rough(target, q, noise)
         elbos.append(elbo if promised < ARRIVED else None)
         best = q._replace(elbo=elbo) if best is None or elbo > best.elbo else best
     assert best is not None
-    return best, elbos + unjudged(found[len(elbos) :])
+    elbos += unjudged(found[len(elbos) :])
+    middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
+    if _rough(target, middle, noise) <= best.elbo:
+        return best, elbos
+    begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
+    plain = on_draws(OnDraws(target, unit_noise(FIXED, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
+    return plain._replace(scale=np.diag(plain.scale)), elbos
+
+
+def _rough(target: Target, q: Gaussian, noise: np.ndarray) -> float:
+    """The ELBO on some draws."""
+    values = target.values(q.at(noise))
+    return float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()
