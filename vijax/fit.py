@@ -192,7 +192,7 @@ def _after_skips(status: Status, state: State) -> Status:
 
 def _warn_of_skips(fit: Fit) -> None:
     if fit.num_skipped:
-        text = skipped_text(fit.num_skipped, int(fit.state.step))
+        text = skipped_text(fit.num_skipped, int(fit.state.step), fit.skipped_of)
         where = "fit.trace['result'] and fit.trace['non_finite'] say which"
         warnings.warn(f"{text}; {where}.", SkippedStepsWarning, stacklevel=3)
 

@@ -80,6 +80,8 @@ class Info(NamedTuple):
         hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
       bad_group: the first group of the batch whose bound is not finite, by its place in the batch, or its site where
         the batch says which it is; -1 if there is none, or the batch is of documents.
+      bad_variable: the first global, by its place among the posterior's names, whose message is not finite; -1 if there
+        is none.
       result: a `Result` code.
       num_words: tokens in the batch, of models of documents.
       left_out: the share of them that a first round gave to topics which the step then left out
@@ -96,6 +98,7 @@ class Info(NamedTuple):
     backtracks: Int[Array, ""]
     non_finite: Int[Array, ""]
     bad_group: Int[Array, ""]
+    bad_variable: Int[Array, ""]
     result: Int[Array, ""]
     num_words: Float[Array, ""] | None = None
     left_out: Float[Array, ""] | None = None

@@ -40,10 +40,25 @@ def report(
     log_q = 0.5 * (target.dim - (noise**2).sum(1)) - q.entropy()
     ratios = target.values(draws) - log_q
     zero, gap, khat = distance(ratios)
+    q = q._replace(ended=_ended(q, ratios, target.epsilon))
     shown = _shown(model, q, places, elbos)
     words = verdict(q, gap, khat, shown, zero)
     said = Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
     return said._replace(usable=is_usable(q, zero))
+
+
+def _ended(q: Gaussian, log_ratios: np.ndarray, epsilon: float) -> Ended:
+    """As q says; unbounded where a search that has found no end has come to densities that no precision tells apart."""
+    known = log_ratios[np.isfinite(log_ratios)]
+    lost = len(known) > 0 and float(known.mean()) * epsilon > LOST
+    wide = not q.is_full and q.ended is Ended.UNSOLVED and float(q.scale.max()) > WIDE
+    no_end = q.ended in (Ended.SPENT, Ended.LIMITED, Ended.UNSOLVED)
+    return Ended.UNBOUNDED if wide or (lost and no_end) else q.ended
+
+
+LOST, WIDE = 100.0, 1e9
+"""Nats to which a log density above zero is rounded, from which on it counts as growing without limit; and the standard
+deviation of a free coordinate, where no optimum was found."""
 
 
 def distance(log_ratios: Float[np.ndarray, " draws"]) -> tuple[float, float, float]:

@@ -54,7 +54,7 @@ def rank_of(dim: int) -> int:
     """Directions of so many variables.
 
     >>> rank_of(1000), rank_of(9)
-    (20, 8)
+    (32, 8)
     """
     return min(RANK, dim - 1)
 

@@ -289,6 +289,8 @@ def _values(density: Density, hyper: Hyper, z: Float[Array, "draws D"]) -> dict[
 # --- what is refused --------------------------------------------------------------------------------------------
 def _scalar(x: Any, argument: str) -> Float[Array, ""]:
     """What a density returned, checked."""
+    remedy = "Let the function return its value."
+    require(x is not None, argument, "one number", "None", remedy)
     shape, dtype = jnp.shape(x), jnp.result_type(x)
     require(shape == (), argument, "one number", f"an array of shape {shape}", "Sum over its terms: jnp.sum(...).")
     real = jnp.issubdtype(dtype, jnp.floating)
@@ -303,8 +305,19 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     try:
         jax.eval_shape(lambda x: _scalar(log_prior(variables.values(x)[0]), argument), x)
-    except KeyError as error:
-        require(False, argument, f"a function of the variables {variables.names}", f"one that reads {error}")
+    except (KeyError, AttributeError) as error:
+        _say_what_is_read(argument, variables, error)
+
+
+def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> None:
+    """ValueError at a name that is no variable, or read as v.name; other errors are the user's own."""
+    expected = f"a function of the variables {variables.names}"
+    if isinstance(error, KeyError):
+        require(False, argument, expected, f"one that reads {error}")
+    if "'dict' object" not in str(error):
+        raise error
+    name = str(error).rpartition(" ")[2].strip("'")
+    require(False, argument, expected, f"one that reads .{name}", f"Values have names: v[{name!r}], not v.{name}.")
 
 
 def _check_derived(variables: Variables, derived: Callable | None) -> None:
@@ -331,8 +344,8 @@ def _check_data(density: Density, data: PyTree) -> None:
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
         at = np.asarray(program(starts, groups))
-    except KeyError as error:
-        require(False, "log_lik", f"a function of the variables {density.variables.names}", f"one that reads {error}")
+    except (KeyError, AttributeError) as error:
+        _say_what_is_read("log_lik", density.variables, error)
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
     require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)
 
