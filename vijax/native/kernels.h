@@ -26,11 +26,23 @@ struct Kernels {
                 T* token_topics);
 };
 
+// Of words (docs, slots) in a table of concentrations (words, topics), and those of all words: the `most` topics of each
+// document, and what others have.
+template <class T>
+using Choose = void (*)(Sizes size, const T* table, const T* totals, const int32_t* words, const T* counts, T alpha,
+                        int64_t most, int32_t* chosen, T* left);
+// The different ones of some ids below `universe`, increasing and filled up with it; and where each is among them.
+using Distinct = void (*)(const int32_t* given, int64_t count, int32_t universe, int64_t capacity, int32_t* ids,
+                          int32_t* places);
+
 // The same functions, compiled for processors of three kinds.
-#define VIJAX_LEVEL(name)               \
-  namespace name {                      \
-  extern const Kernels<float> floats;   \
-  extern const Kernels<double> doubles; \
+#define VIJAX_LEVEL(name)                      \
+  namespace name {                             \
+  extern const Kernels<float> floats;          \
+  extern const Kernels<double> doubles;        \
+  extern const Choose<float> choose_floats;    \
+  extern const Choose<double> choose_doubles;  \
+  extern const Distinct distinct;              \
   }
 VIJAX_LEVEL(baseline)
 VIJAX_LEVEL(avx2)
