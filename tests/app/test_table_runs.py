@@ -1,6 +1,7 @@
 """Runs on tables as a user meets them: resumed with restarts, converged, scored on other rows, wrong inputs."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.pages import read_run
+from vijax.app.recorder import Recorder
 from vijax.app.run_folder import read_run_config
 from vijax.cli import main
 
@@ -176,6 +178,34 @@ def test_an_unfinished_run_can_be_read(inputs, run, capsys):
         assert "Unfinished: as of its last checkpoint" in (run / "report.html").read_text()
     finally:
         (run / "kept.json").rename(run / "result.json")
+
+
+def test_minibatches_converge_and_a_stopped_run_does_so_where_the_unbroken_one_does(
+    inputs, tmp_path, monkeypatch, capsys
+):
+    given = ["algorithm.name=svi", "batch_size=9", "num_epochs=2000", "convergence=0.01", "restarts=1"]
+    start = lambda out: main(["fit", str(inputs / "small.toml"), "--out", str(tmp_path / out), "--set", *given])
+    assert start("whole") == 0
+    assert "still to gain" in capsys.readouterr().err
+    end = json.loads((tmp_path / "whole" / "result.json").read_text())
+    assert end["status"].startswith("converged: ")
+    assert 160 <= end["step"] < 2000 * 9
+    assert "then it had converged" in (tmp_path / "whole" / "report.html").read_text()
+    save, stops = Recorder._save, []
+
+    def stopping(self, seen):
+        save(self, seen)
+        if seen.step > 60 and not stops:
+            stops.append(seen.step)
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "_save", stopping)
+        assert start("part") == 130
+    assert stops[0] < end["step"]
+    assert main(["resume", str(tmp_path / "part")]) == 0
+    assert json.loads((tmp_path / "part" / "result.json").read_text())["step"] == end["step"]
+    assert left(tmp_path / "part") == left(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

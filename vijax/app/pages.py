@@ -167,7 +167,8 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
             "-", "\u2212"
         )
     if len(curves.epoch):
-        facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps"
+        ended = ", then it had converged" if str(result.get("status")).startswith("converged") else ""
+        facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps{ended}"
     if result.get("seconds"):
         facts["Time"] = f"{clock_time(result['seconds'])} | {result['seconds']:,.1f} seconds of training"
     return facts
