@@ -55,6 +55,9 @@ class Report(NamedTuple):
       noise: of the fixed draws of `vijax.dadvi`.
       zero: share of the draws of q where the density is zero (or no number): then the bound is minus infinity, and gap
         and khat are of the other draws.
+      stage: of a fit that Ctrl-C stopped, what `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on from;
+        None where it has not come far enough, or has ended.
+      usable: false where the verdict says "Do not use this fit".
     """
 
     elbo: Estimate
@@ -68,3 +71,5 @@ class Report(NamedTuple):
     coordinates: Float[np.ndarray, "draws D"] = np.zeros((0, 0))
     noise: Float[np.ndarray, "fixed D"] = np.zeros((0, 0))
     zero: float = 0.0
+    stage: Any = None
+    usable: bool = True

@@ -41,10 +41,12 @@ class Estimator(abc.ABC):
     num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
       takes the largest for all of them.
     differentiates: whether the gradient of the bound is read; otherwise the bound need have none.
+    draws: whether the bound is evaluated at draws, and so is noisy.
     """
 
     num_samples: int = 1
     differentiates: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
 
     @abc.abstractmethod
     def place(
