@@ -1,4 +1,6 @@
 // The kernels as XLA calls them.
+#include <cstring>
+
 #include "kernels.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -41,13 +43,13 @@ using Number = ffi::NativeType<D>;
 template <ffi::DataType D>
 Documents<Number<D>> documents(ffi::Buffer<D>& likelihood, ffi::Buffer<D>& counts, ffi::Buffer<D>& alpha) {
   auto size = likelihood.dimensions();
-  return {{size[0], size[1], size[2]}, likelihood.typed_data(), counts.typed_data(), alpha.typed_data()};
+  return {{size[0], size[1], size[2]}, likelihood.typed_data(), counts.typed_data(), alpha.typed_data(), nullptr};
 }
 
 template <ffi::DataType D>
 ffi::Error cvb0(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> alpha, ffi::Buffer<D> start,
                 int64_t max_iters, double tol, ffi::ResultBuffer<D> gamma, ffi::ResultBuffer<D> token_topics) {
-  kernels<Number<D>>().cvb0(documents<D>(likelihood, counts, alpha), start.typed_data(), max_iters, tol,
+  kernels<Number<D>>().cvb0(documents<D>(likelihood, counts, alpha), start.typed_data(), {max_iters, tol},
                             gamma->typed_data(), token_topics->typed_data());
   return ffi::Error::Success();
 }
@@ -55,10 +57,29 @@ ffi::Error cvb0(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D>
 template <ffi::DataType D>
 ffi::Error mean_field(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> alpha, ffi::Buffer<D> start,
                       int64_t max_iters, double tol, ffi::ResultBuffer<D> gamma) {
-  kernels<Number<D>>().mean_field(documents<D>(likelihood, counts, alpha), start.typed_data(), max_iters, tol,
+  kernels<Number<D>>().mean_field(documents<D>(likelihood, counts, alpha), start.typed_data(), {max_iters, tol},
                                   gamma->typed_data());
   return ffi::Error::Success();
 }
+
+// `gradient` is the same buffer as `before`.
+template <ffi::DataType D, auto STEP>
+ffi::Error step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts, ffi::Buffer<D> weights,
+                ffi::Buffer<D> alpha, ffi::Buffer<D> start, ffi::Buffer<D> before, int64_t max_iters, double tol,
+                ffi::ResultBuffer<D> gamma, ffi::ResultBuffer<D> bound, ffi::ResultBuffer<D> gradient) {
+  using T = Number<D>;
+  const Sizes size = {words.dimensions()[0], words.dimensions()[1], table.dimensions()[1]};
+  if (gradient->typed_data() != before.typed_data())
+    std::memcpy(gradient->typed_data(), before.typed_data(), before.element_count() * sizeof(T));
+  const Documents<T> in = {size, table.typed_data(), counts.typed_data(), alpha.typed_data(), words.typed_data()};
+  (kernels<T>().*STEP)(in, weights.typed_data(), start.typed_data(), {max_iters, tol}, gamma->typed_data(),
+                       bound->typed_data(), gradient->typed_data());
+  return ffi::Error::Success();
+}
+template <ffi::DataType D>
+constexpr auto cvb0_step = step<D, &Kernels<Number<D>>::cvb0_step>;
+template <ffi::DataType D>
+constexpr auto mean_field_step = step<D, &Kernels<Number<D>>::mean_field_step>;
 
 template <ffi::DataType D>
 ffi::Error gibbs(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> alpha, ffi::Buffer<ffi::U32> seed,
@@ -109,6 +130,23 @@ auto sampling() {
       .template Ret<ffi::Buffer<D>>();
 }
 template <ffi::DataType D>
+auto stepping() {
+  using Numbers = ffi::Buffer<D>;
+  return ffi::Ffi::Bind()
+      .Arg<Numbers>()
+      .template Arg<ffi::Buffer<ffi::S32>>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Attr<int64_t>("max_iters")
+      .template Attr<double>("tol")
+      .template Ret<Numbers>()
+      .template Ret<Numbers>()
+      .template Ret<Numbers>();
+}
+template <ffi::DataType D>
 auto choice() {
   return ffi::Ffi::Bind()
       .Arg<ffi::Buffer<D>>()
@@ -135,6 +173,8 @@ BOTH(cvb0, climbing, AND_TOKENS);
 BOTH(mean_field, climbing, NOTHING);
 BOTH(gibbs, sampling, NOTHING);
 BOTH(choose, choice, NOTHING);
+BOTH(cvb0_step, stepping, NOTHING);
+BOTH(mean_field_step, stepping, NOTHING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(distinct_int32, ::distinct, listing());
 
 // For tests: no level above this one; the level that is then taken.

@@ -16,14 +16,24 @@ struct Documents {
   const T* likelihood;
   const T* counts;
   const T* alpha;
+  const int32_t* words;  // none, or of each slot its row, where `likelihood` is a table
+};
+
+struct Settings {
+  int64_t max_iters;
+  double tol;
 };
 
 template <class T>
 struct Kernels {
-  void (*cvb0)(Documents<T>, const T* start, int64_t max_iters, double tol, T* gamma, T* token_topics);
-  void (*mean_field)(Documents<T>, const T* start, int64_t max_iters, double tol, T* gamma);
+  void (*cvb0)(Documents<T>, const T* start, Settings, T* gamma, T* token_topics);
+  void (*mean_field)(Documents<T>, const T* start, Settings, T* gamma);
   void (*gibbs)(Documents<T>, const uint32_t* seed, int64_t max_tokens, int64_t burn_in, int64_t num_sweeps, T* gamma,
                 T* token_topics);
+  // Of rows of a table: also the expected log likelihood of each document, whose gradient in the table, by the weights
+  // of documents, is added to `gradient`.
+  void (*cvb0_step)(Documents<T>, const T* weights, const T* start, Settings, T* gamma, T* bound, T* gradient);
+  void (*mean_field_step)(Documents<T>, const T* weights, const T* start, Settings, T* gamma, T* bound, T* gradient);
 };
 
 // Of words (docs, slots) in a table of concentrations (words, topics), and those of all words: the `most` topics of each

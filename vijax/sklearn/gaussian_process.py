@@ -115,7 +115,7 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
       fit_: the `vijax.Fit` of each.
 
     >>> X = np.linspace(-3, 3, 40)[:, None]
-    >>> gp = GaussianProcessClassifier(max_iter=200).fit(X, np.abs(X[:, 0]) < 1.5)
+    >>> gp = GaussianProcessClassifier(tol=1e-3).fit(X, np.abs(X[:, 0]) < 1.5)
     >>> gp.predict([[0.0], [2.8]]).tolist()
     [True, False]
     """
