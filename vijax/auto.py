@@ -10,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 from vijax import keys
 from vijax.automatic import diagonal, gaussian, stochastic
 from vijax.automatic.ascent import Mode
+from vijax.automatic.chosen import of_normal
 from vijax.automatic.concluded import as_fit, report
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.gaussian import Ended, Gaussian
@@ -41,14 +42,17 @@ def auto(
     max_draws: int | None = None,
     max_gradients: int | None = None,
     batch_size: int | None = None,
+    richer: bool | None = None,
 ) -> Fit:
     """Fits a model with no choice to make, and says whether to trust the result.
 
     Of a log density (`vijax.density`): from several starts side by side to the best mode; a normal with full covariance
     by natural gradients from least squares of scores, in a trust region, on fixed draws of which there are more when
-    their noise is all that is left; beyond some hundreds of variables independent normals on fixed draws. Of a model in
-    conjugate form: coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else
-    incremental or stochastic steps. Of an energy with free variables: stochastic steps until the bound rises no more.
+    their noise is all that is left. Where the posterior is not normal, a mixture of up to eight normals is fitted too,
+    each within a trust region of its own, and kept where its bound is higher beyond doubt. Beyond some hundreds of
+    variables independent normals on fixed draws. Of a model in conjugate form: coordinate ascent from several starts
+    where the data are small (5,000 groups, 200 documents), else incremental or stochastic steps. Of an energy with free
+    variables: stochastic steps until the bound rises no more.
 
     Args:
       model: any `vijax.Model` without networks.
@@ -60,9 +64,14 @@ def auto(
         "limited by the noise of its draws".
       max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
         count, are not cut short; nor are ten first steps of independent normals, nor passes over minibatches. None is
-        3,000, or 40 a variable of a full covariance where that is more.
+        3,000, or 40 a variable of a full covariance where that is more, and what `richer` says for a mixture.
       batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
         at a fit to a sample. None does so from 50,000 groups on.
+
+      richer: of a log density: whether to fit a mixture too, in up to 1,000 gradients a variable more (10,000 for fewer
+        than ten variables). None does so where the normal is 0.05 nats or more from the posterior, or the starts found
+        other modes of similar weight, for up to 50 variables; False never; True always. `fit.verdict` says what was
+        kept, `fit.report.other` is the bound of what was not.
 
     Returns:
       A `Fit`. Beside what every fit has: `fit.verdict`, a sentence in plain words; `fit.elbo`, with its standard error;
@@ -83,15 +92,22 @@ def auto(
     check_key(key)
     _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
     if not isinstance(model, Density):
-        _check_conjugate(model, max_draws=max_draws, max_gradients=max_gradients, batch_size=batch_size)
+        only = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
+        _check_conjugate(model, **only)
         of = of_mixed if model.free else of_conjugate
         return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
     size = _batch_size(model, batch_size, target.num_groups, target.dim)
+    _check_richer(richer, target.dim, size)
+    if target.dim > MOST_FULL:
+        found = places(target, seed, num_starts)
+        q = diagonal.fit(target, found[0][0], seed, budget)
+        return as_fit(model, q, report(model, target, q, found, unjudged(found), seed), key)
     if size is None:
-        return _fitted(model, target, key, seed, num_starts, max_draws, budget)
+        q, found, elbos = _gaussian(target, seed, num_starts, max_draws, budget)
+        return of_normal(model, target, q, found, elbos, key, max_gradients, richer)
     sample = stochastic.sample_of(target.groups, target.dim, seed)
     q, found, elbos = _gaussian(Target(model, *sample), seed, num_starts, max_draws, budget)
     if q.ended is not Ended.UNBOUNDED:
@@ -128,15 +144,12 @@ def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) ->
     return stochastic.BATCH if num_groups >= stochastic.LARGE and dim <= MOST_FULL else None
 
 
-def _fitted(
-    model: Density, target: Target, key: PRNGKeyArray, seed: int, num_starts: int, max_draws: int, budget: int
-) -> Fit:
-    if target.dim > MOST_FULL:
-        found = places(target, seed, num_starts)
-        q, elbos = diagonal.fit(target, found[0][0], seed, budget), unjudged(found)
-    else:
-        q, found, elbos = _gaussian(target, seed, num_starts, max_draws, budget)
-    return as_fit(model, q, report(model, target, q, found, elbos, seed), key)
+def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:
+    """Raises ValueError on what is no choice, and where a mixture is asked for that cannot be."""
+    require(richer is None or isinstance(richer, bool), "richer", "True, False or None", repr(richer))
+    remedy = "Use vijax.advi(model, guide=vijax.guides.mixture(components))."
+    require(not richer or dim <= MOST_FULL, "richer", f"False beyond {MOST_FULL} variables", richer, remedy)
+    require(not richer or batch_size is None, "richer", "False where minibatches are taken", richer, remedy)
 
 
 def _gaussian(

@@ -111,11 +111,15 @@ def _of_no_exponential_family(
         remedy = f"A {type(q).__name__} is no exponential family: vijax.advi fits it, by pathwise gradients."
         estimator, update = estimators.of(name), updates.of(name)
         if name not in dict(estimators.named) and estimator == mean_field():
-            estimators = estimators.replaced(name, estimator := reparameterised())
+            estimators = estimators.replaced(name, estimator := reparameterised(sticking=not q.closed_entropy))
         if name not in dict(updates.named) and update == kl():
             updates = updates.replaced(name, update := descend())
         expected = f"vijax.estimator.reparameterised() or weighted() for {name!r}"
         require(isinstance(estimator, reparameterised | weighted), "estimator", expected, repr(estimator), remedy)
+        through = q.closed_entropy or isinstance(estimator, weighted) or estimator.sticking
+        expected = f"sticking=True for {name!r}"
+        entropy = f"The entropy of a {type(q).__name__} has no closed form, but is in the gradients of its draws."
+        require(through, "estimator", expected, repr(estimator), entropy)
         expected = f"vijax.update.descend(optimizer) for {name!r}"
         moves = update.update if isinstance(update, within) else update
         require(isinstance(moves, descend), "update", expected, repr(update), remedy)

@@ -78,7 +78,7 @@ def advi(
       model: with free variables (`vijax.density`).
       guide: family of q; None is `vijax.guides.mean_field()`. Its `full_rank()` is taken as `triangular()`: the same
         densities, by mean and triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their
-        strongest dependences.
+        strongest dependences; with `vijax.guides.mixture(components)` q may have any shape.
       num_samples: draws a step.
       objective: of several draws (`vijax.objective`), in the place of the evidence lower bound: with
         `importance_weighted()` q is made to serve as a proposal, and covers more. See `vijax.estimator.weighted`.
@@ -97,7 +97,7 @@ def advi(
     guide = guides.triangular() if guide == guides.full_rank() else guide
     model = _guided(model, guide, guides.mean_field())
     check_objective(objective)
-    plain = reparameterised(num_samples=num_samples)
+    plain = reparameterised(num_samples=num_samples, sticking=isinstance(guide, guides.BY_DRAWS))
     choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
     row = {"name": "advi", "update": descend(optimizer), "step_size": constant(), **choices}
     return compose(model, **row)

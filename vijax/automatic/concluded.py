@@ -10,13 +10,15 @@ from scipy import special
 
 from vijax import guides, keys
 from vijax.algorithm import Algorithm, State
-from vijax.automatic import gaussian
 from vijax.automatic.ascent import Mode
+from vijax.automatic.components import Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import verdict
-from vijax.free_algorithms import ngvi
+from vijax.automatic.verdict import RIVAL, of_mixture, verdict
+from vijax.families import Product
+from vijax.free_algorithms import advi, ngvi
+from vijax.guides import Z
 from vijax.models.density import Density
 from vijax.result import Fit
 from vijax.status import Status
@@ -24,24 +26,27 @@ from vijax.trust import psis
 
 CHECKS, SCRAMBLES = 1024, 8
 """Fresh draws on which a fit is judged, and of how many independent scrambles of a Sobol sequence they are."""
+WORTH = 0.01
+"""Nats that a mixture must gain at least to be kept."""
 
 
 def report(
     model: Density,
     target: Target,
-    q: Gaussian,
+    q: Gaussian | Mixture,
     places: list[tuple[Mode, int]],
     elbos: list[float | None],
     seed: int,
+    normal: Gaussian | None = None,
 ) -> Report:
-    """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs."""
-    noise = np.concatenate([gaussian.noise_of(CHECKS // SCRAMBLES, target.dim, [seed, 7, i]) for i in range(SCRAMBLES)])
-    draws = q.at(noise)
-    log_q = 0.5 * (target.dim - (noise**2).sum(1)) - q.entropy()
+    """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs; of a
+    mixture `normal` is that from which it began, and tells which places are one."""
+    parts = [q.drawn(CHECKS // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
+    draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
     ratios = target.values(draws) - log_q
     zero, gap, khat = distance(ratios)
-    shown = _shown(model, q, places, elbos)
-    words = verdict(q, gap, khat, shown, zero)
+    shown = _shown(model, normal or q, places, elbos)
+    words = verdict(q, gap, khat, _shown(model, q, places, elbos), zero)
     return Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
 
 
@@ -69,9 +74,32 @@ def judged_again(said: Report, q: Gaussian) -> Report:
     return said._replace(ended=str(q.ended), verdict=verdict(q, said.gap, said.khat, said.modes, said.zero))
 
 
-def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:
+def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
+    """Whether a mixture is to be kept, for its bound is higher beyond doubt; and the report on what is."""
+    more = mixed.elbo.value - normal.elbo.value
+    error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
+    better = more > max(WORTH, 2 * error)
+    kept, other = (mixed, normal) if better else (normal, mixed)
+    words = of_mixture(better, parts, more, error, kept.verdict)
+    return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
+
+
+def rivals(q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Mode]:
+    """Other modes of a weight like that of the best, away from q."""
+    judged = [(mode, elbo) for (mode, _), elbo in zip(places, elbos, strict=True) if elbo is not None]
+    best = max((elbo for _, elbo in judged), default=0.0)
+    return [mode for mode, elbo in judged if elbo > best - RIVAL and not _is_inside(q, mode)]
+
+
+def _is_inside(q: Gaussian | Mixture, mode: Mode) -> bool:
+    return q.distance(mode.x) < _distance(len(mode.x))
+
+
+def _shown(
+    model: Density, q: Gaussian | Mixture, places: list[tuple[Mode, int]], elbos: list[float | None]
+) -> list[Place]:
     """The modes as places; those that lie where q does are one, however far their searches got."""
-    inside = lambda mode: q.distance(mode.x) < _distance(len(mode.x))
+    inside = lambda mode: _is_inside(q, mode)
     at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
     known = list(zip(places, elbos, strict=True))
     own = [((mode, n), elbo) for (mode, n), elbo in known if inside(mode)]
@@ -91,9 +119,20 @@ def _distance(dim: int) -> float:
 def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
     guide = guides.full_rank() if q.is_full else guides.mean_field()
-    alg: Algorithm = ngvi(model.with_guide(guide, is_framed=True))
+    return _begun(ngvi(model.with_guide(guide, is_framed=True)), q, q, report, key)
+
+
+def as_mixture(model: Density, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """As a fit by pathwise gradients, in the frame of a normal."""
+    guide = guides.mixture(len(q.parts))
+    fit = _begun(advi(model.with_guide(guide, is_framed=True), guide=guide), q, normal, report, key)
+    return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
+
+
+def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """The fit at N(0, I) of a frame."""
     key_init, _, _ = keys.of_run(key)
-    state: State = alg.init(key_init)._replace(hyper={"frame": q.frame()})
+    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame()})
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
     status = Status.CONVERGED if q.ended is Ended.CONVERGED else Status.FINISHED
     return Fit(alg, state, trace, status, report)

@@ -69,19 +69,21 @@ class least_squares(Estimator):
         return q.with_naturals([precision @ mean + root @ slope, -0.5 * precision])
 
 
-def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp) -> tuple[Any, Any]:
+def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp, weights: Any = None) -> tuple[Any, Any]:
     """a (D,) and B of  scores ~ a - B noise, both (draws, D);  B symmetric (D, D), or its diagonal alone. `xp` is
-    `jax.numpy`, or NumPy for float64 whatever the working precision."""
+    `jax.numpy`, or NumPy for float64 whatever the working precision; `weights` of the draws sum to one, None is equal
+    ones."""
     count, dim = noise.shape
-    center = xp.mean(noise, 0)
-    spread, level = noise - center, xp.mean(scores, 0)
+    shares = xp.full(count, 1 / count, noise.dtype) if weights is None else weights
+    center, level = shares @ noise, shares @ scores
+    spread, weighted = noise - center, shares[:, None] * (noise - center)
     if count > dim + 1:
-        slopes = xp.linalg.solve(spread.T @ spread, spread.T @ (scores - level))  # -B', up to asymmetry
+        slopes = xp.linalg.solve(weighted.T @ spread, weighted.T @ (scores - level))  # -B', up to asymmetry
         curvature = -0.5 * (slopes + slopes.T)
         slope = level - center @ slopes
         return slope, xp.diagonal(curvature) if diagonal else curvature
     if diagonal:
-        curvature = -xp.sum(spread * (scores - level), 0) / xp.sum(spread**2, 0)
+        curvature = -xp.sum(weighted * (scores - level), 0) / xp.sum(weighted * spread, 0)
         return level + curvature * center, curvature
-    product = spread.T @ (scores - level) / (count - 1)
+    product = weighted.T @ (scores - level) * count / (count - 1)
     return level, -0.5 * (product + product.T)

@@ -260,7 +260,7 @@ def _scorer(density: Density) -> Callable[..., Any]:
 def _no_frame(guide: Guide, dim: int) -> Frame:
     """The one that changes nothing, of the shapes that fit the guide."""
     dtype = jnp.result_type(float)
-    return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide == full_rank() else np.ones(dim, dtype))
+    return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide.is_correlated else np.ones(dim, dtype))
 
 
 def _values(density: Density, hyper: Hyper, z: Float[Array, "draws D"]) -> dict[str, Any]:
