@@ -76,8 +76,8 @@ def advi(
 
     Args:
       model: with free variables (`vijax.density`).
-      guide: family of q; None is `vijax.guides.mean_field()`. Its `full_rank()` is taken as `triangular()`: the same
-        densities, by mean and triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their
+      guide: family of q; None is `vijax.guides.mean_field()`. Of `full_rank()` and `block()` the same densities
+        are taken by mean and triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their
         strongest dependences; with `vijax.guides.mixture(components)` q may have any shape.
       num_samples: draws a step.
       objective: of several draws (`vijax.objective`), in the place of the evidence lower bound: with
@@ -94,10 +94,10 @@ def advi(
     >>> print(fit.posterior["free"].mean().round(0), fit.posterior["free"].variance().round(0))
     [3. 3.] [1. 1.]
     """
-    guide = guides.triangular() if guide == guides.full_rank() else guide
+    guide = guide.for_optimisers() if isinstance(guide, Guide) else guide
     model = _guided(model, guide, guides.mean_field())
     check_objective(objective)
-    plain = reparameterised(num_samples=num_samples, sticking=isinstance(guide, guides.BY_DRAWS))
+    plain = reparameterised(num_samples=num_samples, sticking=isinstance(guide, Guide) and guide.sticks)
     choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
     row = {"name": "advi", "update": descend(optimizer), "step_size": constant(), **choices}
     return compose(model, **row)

@@ -81,6 +81,10 @@ class Family(abc.ABC):
     """Whether the leaves are natural parameters; one whose leaves are not is moved by an optimiser alone
     (`stationary`)."""
 
+    closed_entropy: ClassVar[bool] = True
+    """Whether the entropy has a closed form; where it has none it is in the gradients of draws alone
+    (`vijax.families.by_draws`)."""
+
     # --- what a family must say -------------------------------------------------------------------------------
     @abc.abstractmethod
     def log_normalizer(self) -> Float[Array, "*batch"]:

@@ -28,9 +28,6 @@ class ByOptimiser(Family):
     center: Any
     Stats: ClassVar = Value
     exponential: ClassVar = False
-    closed_entropy: ClassVar[bool] = True
-    """Whether the entropy has a closed form; where it has none it is in the gradients of draws alone
-    (`vijax.families.by_draws`)."""
 
     def log_normalizer(self) -> NoReturn:
         """Refused."""

@@ -211,7 +211,8 @@ def _unbound(**fields: Any) -> Density:
 def _bound_to(density: Density) -> Density:
     """With the functions that an algorithm reads, of these very fields."""
     dtype = jnp.result_type(float)
-    start = lambda mean, sd: Product({Z: density.guide.at(mean, sd)})
+    guide = density.guide.over(density.variables.places)
+    start = lambda mean, sd: Product({Z: guide.at(mean, sd)})
     dim = density.variables.dim
 
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:

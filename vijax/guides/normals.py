@@ -1,13 +1,7 @@
-"""Guides: the densities that free variables are fitted with, in free coordinates.
-
-A guide names a family. `mean_field` and `full_rank` are exponential families, so that every estimator and update of the
-engine serves them, natural gradients above all. `triangular` (the densities of `full_rank`, by mean and triangle),
-`low_rank` and `mixture` are none, and an optimiser moves them (`vijax.advi`).
-"""
+"""Guides of one normal: independent coordinates, any covariance, one of low rank."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from typing import ClassVar
 
@@ -15,27 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax.checks import require, require_integers
-from vijax.families import Family, MultivariateNormal, Normal, quasi
+from vijax.families import MultivariateNormal, Normal
 from vijax.families.low_rank_normal import LowRankNormal
-from vijax.families.normal_mixture import NormalMixture
 from vijax.families.triangular_normal import TriangularNormal
-
-Z = "free"
-"""The name of the free coordinates among the globals."""
-
-
-class Guide(abc.ABC):
-    """A family of densities of a vector.
-
-    Attributes:
-      is_correlated: whether it has the covariances of all pairs, so that a frame of its own has them too.
-    """
-
-    is_correlated: ClassVar[bool] = False
-
-    @abc.abstractmethod
-    def at(self, mean: Float[Array, " D"], sd: float) -> Family:
-        """The member of independent coordinates with this mean and standard deviation."""
+from vijax.guides.base import Guide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +35,10 @@ class full_rank(Guide):
         """See `Guide`."""
         precision = jnp.eye(mean.shape[0], dtype=mean.dtype) / sd**2
         return MultivariateNormal(precision @ mean, -0.5 * precision)
+
+    def for_optimisers(self) -> Guide:
+        """By mean and triangle."""
+        return triangular()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,45 +81,3 @@ class low_rank(Guide):
         phases = jnp.pi * (jnp.arange(mean.size)[:, None] + 0.5) * (jnp.arange(self.rank) + 1) / mean.size
         factor = 0.1 * sd / self.rank**0.5 * jnp.cos(phases).astype(mean.dtype)
         return LowRankNormal(mean, jnp.full_like(mean, jnp.log(sd)), factor)
-
-
-@dataclasses.dataclass(frozen=True)
-class mixture(Guide):
-    """A mixture of normals, each with a covariance of its own: K (D + 1) (D + 2) / 2 numbers, for posteriors that are
-    skewed, bent, heavy-tailed or have several modes.
-
-    `vijax.auto` adds its components one by one where it sees a need, and finds modes by itself: try that first. In
-    `vijax.advi(model, guide=vijax.guides.mixture(4))` an optimiser moves all of it, by draws that are differentiable in
-    the weights too (Figurnov, Mohamed and Mnih 2018). There components begin side by side, and a mode that no start was
-    near is not found.
-
-    Args:
-      components: K.
-
-    Raises:
-      ValueError: fewer than one.
-
-    >>> q = mixture(3).at(jnp.array([1.0, -1.0]), 2.0)
-    >>> print(q.center.shape, q.mean().round(3), q.std().round(3))
-    (3, 2) [ 1. -1.] [2. 2.]
-    """
-
-    components: int
-    is_correlated: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_integers(components=self.components)
-
-    def at(self, mean: Float[Array, " D"], sd: float) -> NormalMixture:
-        """See `Guide`: half of the variance is between the components."""
-        places = quasi.fixed_normals(self.components, mean.size, mean.dtype)
-        places = places - jnp.mean(places, 0)
-        share = 0.5 if self.components > 1 else 0.0
-        places = sd * share**0.5 * places / jnp.maximum(jnp.std(places, 0), 1e-6)
-        scale = jnp.log(sd * (1 - share) ** 0.5) * jnp.eye(mean.size, dtype=mean.dtype)
-        each = jnp.broadcast_to(scale, (self.components, *scale.shape))
-        return NormalMixture(jnp.zeros(self.components, mean.dtype), mean + places, each)
-
-
-BY_DRAWS = (mixture,)
-"""Guides whose entropy has no closed form (`vijax.families.by_draws`)."""
