@@ -36,11 +36,14 @@ class least_squares(Estimator):
         alone (mean field), or the curvature is the covariance of draws and scores (full covariance): noise that a
         decreasing step size averages.
 
+      quasi: draws that are evenly spread, as of `vijax.estimator.reparameterised`.
+
     Raises:
       ValueError: fewer than two draws; a global of another family.
     """
 
     num_samples: int = 32
+    quasi: bool = False
 
     def __post_init__(self) -> None:
         require_integers(2, num_samples=self.num_samples)
@@ -49,11 +52,21 @@ class least_squares(Estimator):
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
         """See `Estimator`."""
+        self._check(q)
+        return _scores_at(q.sample_stats(key))
+
+    def place_at(
+        self, noise: Float[Array, " noise"], q: Family, prior: Family
+    ) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """See `Estimator`."""
+        self._check(q)
+        return _scores_at(q.stats(q.from_noise(noise)))
+
+    def _check(self, q: Family) -> None:
+        """ValueError at a global of another family."""
         known = isinstance(q, Normal | MultivariateNormal | Blocks)
         known = known and len(q.batch_shape) == (1 if isinstance(q, Normal) else 0)
         require(known, "estimator", f"one for a {type(q).__name__} of batch shape {q.batch_shape}", repr(self))
-        stats = q.sample_stats(key)
-        return stats, lambda slope: (stats.value, slope.value)  # type: ignore[attr-defined]
 
     def message(self, q: Any, said: PyTree, values: Float[Array, " draws"]) -> Family:
         """See `Estimator`; `said` are the draws and the scores there."""
@@ -68,6 +81,11 @@ class least_squares(Estimator):
             return _of_blocks([q], draws, scores, [np.arange(q.dim)])[0]
         found = _of_blocks(list(q.parts.values()), draws, scores, [np.array(at) for at in q.places])
         return q.with_naturals(found)
+
+
+def _scores_at(stats: Any) -> tuple[PyTree, Callable[[Any], PyTree]]:
+    """Where the bound is evaluated, and what a draw says: itself and the score there."""
+    return stats, lambda slope: (stats.value, slope.value)
 
 
 def _of_blocks(

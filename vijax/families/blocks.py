@@ -156,6 +156,25 @@ class Blocks(Family):
         stats, v = self.parts.pathwise_sample(key)
         return self._stats(stats), lambda eta: self._like(v(eta.parts))
 
+    @property
+    def noise_size(self) -> int:
+        """Of all blocks."""
+        return sum(part.noise_size for part in self.parts.values())
+
+    def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
+        """Each block's, from its share of the noise."""
+        return self._together(self._each(lambda name, part: part.from_noise(self._shares(noise)[name])))
+
+    def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
+        """Each block's."""
+        draws = self._each(lambda name, part: part.pathwise_at(self._shares(noise)[name]))
+        stats = self._stats({name: stats for name, (stats, _) in draws.items()})
+        return stats, lambda eta: self._like({name: v(eta.parts[name]) for name, (_, v) in draws.items()})
+
+    def _shares(self, noise: Array) -> dict[str, Array]:
+        ends = np.cumsum([part.noise_size for part in self.parts.values()])
+        return dict(zip(self.parts, jnp.split(noise, ends[:-1]), strict=True))
+
     # --- plumbing ---------------------------------------------------------------------------------------------
     def _apart(self, x: Any) -> dict[str, Array]:
         x = jnp.asarray(x)

@@ -113,6 +113,18 @@ class NormalMixture(ByDraws):
         flat = jnp.reshape(x, (math.prod(shape), -1))
         return jnp.reshape(jax.vmap(lambda x: moving(x, self, _velocity))(flat), x.shape)
 
+    @property
+    def noise_size(self) -> int:
+        """One for the component, and one a coordinate."""
+        return 1 + self.center.shape[1]
+
+    def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
+        """The component at the quantile of the first number, with the others as its noise."""
+        still = jax.lax.stop_gradient(self)
+        k = jnp.searchsorted(jnp.cumsum(still.weights)[:-1], ndtr(noise[0]))
+        part = jax.tree.map(lambda x: x[k], still.components)
+        return moving(part.from_noise(noise[1:]), self, _velocity)
+
     def kl(self, other: NormalMixture) -> Float[Array, ""]:
         """An upper bound on KL(self || other), that of the components and what is drawn of them; exact of one
         component. (The divergence itself has no closed form. `vijax.update.within` holds this to its radius.)"""
