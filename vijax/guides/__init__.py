@@ -2,12 +2,13 @@
 
 A guide names a family. `mean_field`, `full_rank` and `block` are exponential families, so that every estimator and
 update of the engine serves them, natural gradients above all. `triangular` (the densities of `full_rank`, by mean and
-triangle), `low_rank` and `mixture` are none, and an optimiser moves them (`vijax.advi`).
+triangle), `low_rank`, `mixture` and `flow` are none, and an optimiser moves them (`vijax.advi`).
 """
 
 from vijax.guides.base import Guide as Guide
 from vijax.guides.base import Z as Z
 from vijax.guides.blocks import block as block
+from vijax.guides.flows import flow as flow
 from vijax.guides.mixtures import mixture as mixture
 from vijax.guides.normals import full_rank as full_rank
 from vijax.guides.normals import low_rank as low_rank
