@@ -12,7 +12,7 @@ from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient, Structured
 from vijax.estimand import Estimand, free_form
-from vijax.estimator import least_squares, mean_field, reparameterised, score_function, weighted
+from vijax.estimator import batch_and_match, least_squares, mean_field, reparameterised, score_function, weighted
 from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable
@@ -126,7 +126,7 @@ def _of_no_exponential_family(
     return estimators, updates
 
 
-SERVE_FREE = (least_squares, reparameterised, score_function, weighted)
+SERVE_FREE = (batch_and_match, least_squares, reparameterised, score_function, weighted)
 """Estimators that evaluate a bound at draws and assume nothing of it."""
 
 

@@ -4,7 +4,9 @@ coordinates: no exponential family.
     x = center + exp(log_sd) f(e),   e ~ N(0, I),   log q(x) = log N(e) - log |det f'(e)| - sum log_sd
 
 with f the layers, each of which moves half of the coordinates by a shift and a scale that a network reads off the
-others. Its networks' weights are its leaves; the rest of it is made anew from its sizes.
+others. The networks are of tanh, so that shifts and scales stay bounded and tails those of a normal: with activations
+that grow, draws far out grow from layer to layer. (Measured on the ten variables of eight schools: ELBO -31.35, and
+-39.2 with gelu.) Its networks' weights are its leaves; the rest of it is made anew from its sizes.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def _made(sizes: Sizes) -> Parts:
         flow_layers=sizes.layers,
         nn_width=sizes.width,
         nn_depth=sizes.depth,
-        nn_activation=jax.nn.gelu,
+        nn_activation=jnp.tanh,
         invert=False,
     ).bijection
     weights, rest = equinox.partition(layers, equinox.is_inexact_array)
