@@ -23,6 +23,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # The first that is supported: what is compiled for it runs with later ones, and not the other way round.
 HEADERS = "jaxlib==0.8.0; python_version < '3.15'"
 FLAGS = ("-O3", "-fPIC", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-Wno-psabi")
+LEVELLED = ("kernels", "pairs")
 X86 = {
     "baseline": (),
     "avx2": ("-mavx2", "-mfma"),
@@ -69,9 +70,13 @@ def compile_to(library: Path) -> str:
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
     with tempfile.TemporaryDirectory() as folder:
         levels = X86 if is_x86 else {"baseline": ()}
-        objects = [Path(folder, f"{level}.o") for level in levels]
-        own = source("kernels.cc")
-        commands = [[found, *FLAGS, *levels[o.stem], f"-DLEVEL={o.stem}", "-c", own, "-o", str(o)] for o in objects]
+        objects = []
+        commands = []
+        for name in LEVELLED:
+            for level, more in levels.items():
+                objects.append(Path(folder, f"{name}_{level}.o"))
+                compiled = [f"-DLEVEL={level}", "-c", source(f"{name}.cc"), "-o", str(objects[-1])]
+                commands.append([found, *FLAGS, *more, *compiled])
         calls = Path(folder, "calls.o")
         defined = ["-DVIJAX_X86"] if is_x86 else []
         commands += [[found, *FLAGS, *defined, "-isystem", str(include), "-c", source("calls.cc"), "-o", str(calls)]]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests import dear, first_cases
+from tests import dear, first_cases, seeds
 from tests.compilation import XLA_FLAGS, keep_programs
 from tests.cost import Meter
 from tests.memory import Memory
@@ -27,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Memory())
     config.pluginmanager.register(dear)
     config.pluginmanager.register(first_cases)
+    config.pluginmanager.register(seeds)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -157,14 +157,32 @@ def test_drawn_messages_have_the_law_of_draws_of_all_words():
 
 
 def test_topics_are_those_that_a_first_round_likes():
-    means = jnp.asarray(np.eye(4)[:3] + 1e-3)  # word i belongs to topic i
+    totals = jnp.array([2.0, 1.0, 5.0, 3.0])
+    table = jnp.asarray(np.eye(4)[:3] + 1e-3) * totals  # word i belongs to topic i
     docs = vi.Documents(jnp.array([[0, 2], [1, 0]]), jnp.array([[3.0, 1.0], [2.0, 0.0]]), jnp.ones(2), 4)
-    topics, left = active_topics.choose({"alpha": 0.1}, means, docs, 2)
+    topics, left = active_topics.choose({"alpha": 0.1}, table, totals, docs, 2)
     assert set(np.asarray(topics[0]).tolist()) == {0, 2}
     assert int(topics[1, 0]) == 1
     assert float(jnp.max(left)) < 0.01
-    _, left = active_topics.choose({"alpha": 0.1}, means, docs, 1)
+    _, left = active_topics.choose({"alpha": 0.1}, table, totals, docs, 1)
     np.testing.assert_allclose(left, [0.25, 0.0], atol=0.02)
+
+
+@pytest.mark.parametrize("active", [None, 2])
+def test_the_penalty_adds_a_quarter_to_the_numbers_of_a_step(active):
+    """Of all K x V numbers, at steps apart by four times their ratio to those that a step sees."""
+    alg = vi.ssvi_a(lda(), lazy=True, active_topics=active)
+    state = alg.init(KEY)
+    seen = K * len(SEEN.words)
+    if active is not None:
+        seen = min(seen, sum(docs.words.size for docs in SEEN.data) * active)
+    steps = max(-(-4 * K * V // seen), 40 // 5)  # or a pass over the 40 documents
+    jitted, penalties = jax.jit(alg.step), []
+    for t in range(steps + 2):
+        state, info = jitted(jax.random.fold_in(KEY, t), state, SEEN)
+        penalties.append(float(info.penalty))
+    changed = np.flatnonzero(np.diff(penalties)) + 1
+    np.testing.assert_array_equal(changed, [steps])
 
 
 def test_it_goes_on_bit_for_bit():

@@ -9,6 +9,9 @@ import pytest
 
 import vijax as vi
 from vijax import native
+from vijax.families import Dirichlet
+from vijax.families.by_pair import distinct
+from vijax.models import active_topics
 
 ESTEPS = {"cvb0": vi.estep.cvb0(), "mean_field": vi.estep.mean_field(), "gibbs": vi.estep.gibbs(3, 2)}
 
@@ -54,6 +57,88 @@ def test_equal_what_xla_computes(monkeypatch, levels, name, x64):
                 ours = infer(monkeypatch, "1", ESTEPS[name], *given, start)
                 for a, b in zip(ours, theirs, strict=True):
                     np.testing.assert_allclose(a, b, rtol=1e-10 if x64 else 2e-4, atol=1e-12 if x64 else 2e-5)
+
+
+@compiled
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("name", ["cvb0", "mean_field"])
+def test_a_step_of_a_table_is_the_one_by_chunks(monkeypatch, levels, name, warm, x64):
+    """Bound and gradient of documents of two lengths, of weights other than one, empty ones, rows of padding; and of
+    what each group believes."""
+    with jax.enable_x64(x64):
+        dtype, num_topics = jnp.zeros(()).dtype, 21
+        rng = np.random.default_rng(3)
+        log_topics = jnp.asarray(np.log(rng.dirichlet(np.full(40, 0.1), num_topics) + 1e-9), dtype)
+        documents = []
+        for docs, slots in ((7, 4), (3, 11)):
+            counts = rng.poisson(1.5, (docs, slots))
+            counts[1] = 0
+            words = jnp.asarray(rng.integers(40, size=(docs, slots)), jnp.int32)
+            weights = jnp.asarray(rng.permutation(docs) % 3, dtype)
+            documents.append(vi.Documents(words, jnp.asarray(counts, dtype), weights, 60))
+        start = tuple(0.1 + jnp.asarray(rng.gamma(1.0, size=(n, num_topics)), dtype) for n in (7, 3)) if warm else None
+        batch = vi.Minibatch(tuple(documents), 100.0, local=start)
+        model = vi.models.lda(num_topics, 40, estep=ESTEPS[name])
+
+        def bound(log_topics):
+            stats = {"topics": Dirichlet.Stats(log_topics)}
+            said = model.local_elbo(model.hyper, stats, batch, jax.random.key(0), model.estep)
+            return said.total, (said.per_group, said.local)
+
+        def value_and_grad(switch):
+            monkeypatch.setenv(native.SWITCH, switch)
+            jitted = jax.jit(jax.value_and_grad(bound, has_aux=True)).lower(log_topics)
+            assert (f"vijax_{name}_step" in jitted.as_text()) == (switch == "1")
+            return jax.tree.leaves([jitted.compile()(log_topics), bound(log_topics)])
+
+        theirs = value_and_grad("0")
+        for level in (2, 1, 0):
+            if levels(level) == level:
+                for a, b in zip(value_and_grad("1"), theirs, strict=True):
+                    np.testing.assert_allclose(a, b, rtol=1e-9 if x64 else 2e-4, atol=1e-9 if x64 else 1e-4)
+
+
+@compiled
+@pytest.mark.parametrize("x64", [False, True])
+def test_topics_are_chosen_as_xla_does(monkeypatch, levels, x64):
+    """The same ones, the largest first; and the same share left."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(x64):
+        for docs, slots, topics, most in ((3, 4, 1, 1), (5, 9, 40, 7), (6, 12, 33, 33)):
+            table = jnp.asarray(rng.gamma(0.3, size=(20, topics)) + 1e-3)
+            counts = jnp.asarray(rng.poisson(1.0, (docs, slots)), table.dtype).at[0].set(0)
+            words = jnp.asarray(rng.integers(20, size=(docs, slots)), jnp.int32)
+            given = {"alpha": 0.2}, table, 30 * jnp.sum(table, 0), vi.Documents(words, counts, jnp.ones(docs), 99), most
+            monkeypatch.setenv(native.SWITCH, "0")
+            theirs = active_topics.choose(*given)
+            monkeypatch.setenv(native.SWITCH, "1")
+            for level in (2, 1, 0):
+                if levels(level) == level:
+                    ours = active_topics.choose(*given)
+                    np.testing.assert_array_equal(ours[0], theirs[0])
+                    np.testing.assert_allclose(ours[1], theirs[1], atol=1e-12 if x64 else 2e-6)
+
+
+@compiled
+def test_ids_are_listed_as_xla_does(monkeypatch, levels):
+    """Also none, one, and those at the ends of words of bits; ids that are none have place 0."""
+    rng = np.random.default_rng(1)
+    for given, universe in (
+        ([[5, 5, 9]], 5),
+        ([[0]], 1),
+        ([[63, 64, 0, 127], [[128, 64]]], 129),
+        ([rng.integers(1200, size=(7, 30))], 1000),
+    ):
+        given = [jnp.asarray(x, jnp.int32) for x in given]
+        found = []
+        for switch, level in (("0", 2), ("1", 2), ("1", 1), ("1", 0)):
+            monkeypatch.setenv(native.SWITCH, switch)
+            levels(level)
+            found.append(jax.tree.leaves(distinct(given, universe, 600)))
+        for other in found[1:]:
+            for a, b in zip(other, found[0], strict=True):
+                np.testing.assert_array_equal(a, b)
 
 
 @compiled

@@ -23,9 +23,10 @@ class OfDocuments(NamedTuple):
         its own words alone; and, of each, the hyperparameter that is its prior's concentration, a scalar or (V,). The
         model's prior and bound take any number of columns: as many as the hyperparameter has. Needed for
         `compose(lazy=True)`.
-      choose: (hyper, topics' means by word, `Documents`, L) -> L topics of each document that it is likely to use, and
-        the share of its words that others have; None of models whose bound does not read `Minibatch.active`. With these
-        the statistics of the one global by word are those of pairs (`vijax.families.by_pair`).
+      choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L) -> L topics
+        of each document that it is likely to use, and the share of its words that others have; None of models whose
+        bound does not read `Minibatch.active`. With these the statistics of the one global by word are those of pairs
+        (`vijax.families.by_pair`).
     """
 
     vocab_size: int

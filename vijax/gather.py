@@ -17,9 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from vijax import native
 from vijax.chunks import ACCELERATOR_BYTES
 
 RowFunction = Callable[[Array, PyTree, Any, PRNGKeyArray], tuple[Array, PyTree]]
+AtOnce = Callable[[Array, PyTree, Sequence[Any]], tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]]]
 
 
 def sum_over_rows(
@@ -28,6 +30,7 @@ def sum_over_rows(
     shared: PyTree,
     chunks: Sequence[Any],
     key: PRNGKeyArray,
+    at_once: AtOnce | None = None,
 ) -> tuple[Float[Array, ""], tuple[PyTree, ...]]:
     """Sum over chunks of `fn(table[chunk.words], shared, chunk, key)`, with a gradient that costs one pass.
 
@@ -42,6 +45,8 @@ def sum_over_rows(
       chunks: groups of equally shaped chunks (one per length bucket): pytrees, every leaf with a leading chunk axis,
         with an attribute `words`, integer, (chunks, docs, slots), all in [0, V). See `split_chunks`.
       key: split into one key per chunk.
+      at_once: `(table, shared, chunks) -> (what this returns, the gradients in table and shared)`, the same by a kernel
+        that CPUs have; None of an `fn` that has none. It draws nothing.
 
     Returns:
       The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks, stacked along a
@@ -60,12 +65,15 @@ def sum_over_rows(
            [0.75, 0.75],
            [0.5 , 0.5 ]], dtype=float32)
     """
-    total, aux = _sum_over_rows(fn, table, shared, tuple(chunks), key)
+    total, aux = _sum_over_rows(fn, at_once, table, shared, tuple(chunks), key)
     return total, jax.lax.stop_gradient(aux)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _sum_over_rows(fn, table, shared, groups, key):
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _sum_over_rows(fn, at_once, table, shared, groups, key):
+    if at_once is not None:
+        return _forward(fn, at_once, table, shared, groups, key)[0]
+
     def add_chunk(total, chunk, key):
         value, aux = fn(_rows(table, chunk.words), shared, chunk, key)
         return total + value, aux
@@ -73,7 +81,21 @@ def _sum_over_rows(fn, table, shared, groups, key):
     return _scan_groups(add_chunk, jnp.zeros((), table.dtype), groups, key)
 
 
-def _forward(fn, table, shared, groups, key):
+def _forward(fn, at_once, table, shared, groups, key):
+    by_chunk = partial(_by_chunk, fn)
+    if at_once is None or not _of_one_type(table, shared, groups):
+        return by_chunk(table, shared, groups, key)
+    of_kernel = lambda table, shared, groups, key: at_once(table, shared, groups)
+    return native.on_cpu(of_kernel, by_chunk, table, shared, groups, key)
+
+
+def _of_one_type(table, *others):
+    """Whether all numbers are of the table's type, and kernels know that."""
+    types = {x.dtype for x in map(jnp.asarray, jax.tree.leaves(others)) if jnp.issubdtype(x.dtype, jnp.floating)}
+    return table.dtype in (np.float32, np.float64) and types <= {table.dtype}
+
+
+def _by_chunk(fn, table, shared, groups, key):
     value_and_grad = jax.value_and_grad(fn, argnums=(0, 1), has_aux=True)
 
     def add_chunk(carry, chunk, key):
@@ -84,11 +106,11 @@ def _forward(fn, table, shared, groups, key):
 
     zeros = jnp.zeros((), table.dtype), jnp.zeros_like(table), jax.tree.map(jnp.zeros_like, shared)
     (total, *grads), aux = _scan_groups(add_chunk, zeros, groups, key)
-    return (total, aux), grads
+    return (total, aux), tuple(grads)
 
 
-def _backward(fn, grads, cotangents):
-    del fn
+def _backward(fn, at_once, grads, cotangents):
+    del fn, at_once
     table_grad, shared_grad = jax.tree.map(lambda g: cotangents[0] * g, grads)
     return table_grad, shared_grad, None, None
 

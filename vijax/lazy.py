@@ -34,8 +34,9 @@ from vijax.step_size import backtracking, by_share
 from vijax.update import kl
 
 PENALTY_SHARES = 4, 20
-"""The penalty is of all K x V numbers, of which a step sees W / V. It is evaluated about once a pass over the data, at
-steps no less than 4 V / W and no more than 20 V / W apart: so it adds a quarter to the numbers of a step, or less."""
+"""The penalty is of all K x V numbers, of which a step sees W K, or so many pairs. It is evaluated about once a pass
+over the data, at steps no less than 4 and no more than 20 times the ratio of the two apart: so it adds a quarter to the
+numbers of a step, or less."""
 
 
 def stored(spec: Spec, hyper: Hyper, posterior: Product) -> Product:
@@ -75,11 +76,11 @@ def _of_pairs(spec: Spec, state: State, batch: Minibatch, most: int) -> Seen:
     q: Any = state.posterior[name]
     assert spec.model.documents is not None
     assert spec.model.documents.choose is not None
-    words, num_topics = _words(batch), q.totals.size
-    means = q.of_words(words) / q.totals
-    chosen = [spec.model.documents.choose(state.hyper, means, docs, min(most, num_topics)) for docs in batch.data]
-    given = [_ids(docs, topics, means.shape) for docs, (topics, _) in zip(batch.data, chosen, strict=True)]
-    found = distinct(given, means.size, min(means.size, sum(ids.size for ids in given)))
+    words, choose = _words(batch), spec.model.documents.choose
+    table = q.of_words(words)
+    chosen = [choose(state.hyper, table, q.totals, docs, min(most, table.shape[1])) for docs in batch.data]
+    given = [_ids(docs, topics, table.shape) for docs, (topics, _) in zip(batch.data, chosen, strict=True)]
+    found = distinct(given, table.size, min(table.size, sum(ids.size for ids in given)))
     own, prior = q.pairs(words, found.ids)
     active = tuple(Active(t, at, out) for (t, out), at in zip(chosen, found.places, strict=True))
     return Seen(_replaced(state, {name: own}, {eta: prior}), batch._replace(active=active), found.ids)
@@ -113,7 +114,7 @@ def put_back(spec: Spec, whole: State, new: State, info: Info, seen: Seen) -> St
 def penalty(spec: Spec, state: State, batch: Minibatch) -> tuple[Float[Array, ""], State]:
     """What the objective subtracts, as of when it was last evaluated; and the state, with totals that are then summed
     anew, so that rounding errors do not add up."""
-    every = spec.penalty_every or _cadence(state, batch, list(tables(spec)))
+    every = spec.penalty_every or _cadence(spec, state, batch)
     names = list(tables(spec))
 
     def anew() -> tuple[Array, list[Array]]:
@@ -132,13 +133,23 @@ def _with_totals(q: Any, totals: Array) -> DirichletByWord:
     return DirichletByWord(q.entries, q.scale, q.base, totals)
 
 
-def _cadence(state: State, batch: Minibatch, names: list[str]) -> Int[Array, ""]:
+def _cadence(spec: Spec, state: State, batch: Minibatch) -> Int[Array, ""]:
     """In steps."""
-    num_words = max(len(state.posterior[name].entries) for name in names)  # type: ignore[attr-defined]
-    least, most = (-(-share * num_words // _words(batch).size) for share in PENALTY_SHARES)
+    whole, seen = _sizes(spec, state, batch)
+    least, most = (-(-share * whole // seen) for share in PENALTY_SHARES)
     size = sum(docs.weights.size for docs in batch.data)
     num_groups = size if batch.num_groups is None else jnp.nan_to_num(batch.num_groups, nan=size)
     return jnp.clip(jnp.asarray(num_groups) / size, least, most).astype(int)
+
+
+def _sizes(spec: Spec, state: State, batch: Minibatch) -> tuple[int, int]:
+    """Numbers in the largest table, and how many of them a step sees."""
+    whole = max(state.posterior[name].entries.size for name in tables(spec))  # type: ignore[attr-defined]
+    topics = max(state.posterior[name].totals.size for name in tables(spec))  # type: ignore[attr-defined]
+    seen = _words(batch).size * topics
+    if spec.active_topics is None:
+        return whole, seen
+    return whole, min(seen, sum(docs.words.size for docs in batch.data) * min(spec.active_topics, topics))
 
 
 def tables(spec: Spec) -> dict[str, str]:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require_integers
+from vijax.gather import AtOnce
 
 
 class Locals(NamedTuple):
@@ -73,6 +74,11 @@ class MixedMembership(EStep, abc.ABC):
           max_tokens: static bound on a row's sum of counts.
           start: gamma at which to begin, for E-steps that go on; None where nothing is known.
         """
+
+    def over_words(self) -> AtOnce | None:
+        """What does the same for all words of a table at once (`vijax.gather.sum_over_rows`), of E-steps that are
+        compiled (`vijax.native`)."""
+        return None
 
 
 def iterate_by_document(

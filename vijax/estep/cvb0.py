@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -10,7 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import native
 from vijax.estep.base import Locals, MixedMembership, check_count, check_positive, iterate_by_document
-from vijax.gather import docs_per_chunk
+from vijax.estep.over_words import over_words
+from vijax.gather import AtOnce, docs_per_chunk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +38,16 @@ class CVB0(MixedMembership):
     ) -> Locals:
         """See `estep.base.MixedMembership`; neither `key` nor `max_tokens` is used."""
         del key, max_tokens
-        start = jnp.broadcast_to(alpha, (counts.shape[0], alpha.size)) if start is None else start
-        shapes, settings = (start.shape, likelihood.shape), {"max_iters": self.max_iters, "tol": self.tol}
-        given = likelihood, counts, alpha, start
-        return Locals(*native.where_there_is("cvb0", shapes, self._by_xla, *given, **settings))
+        start = _begin(counts, alpha, start)
+        given, shapes = (likelihood, counts, alpha, start), (start.shape, likelihood.shape)
+        return Locals(*native.where_there_is("cvb0", shapes, self._by_xla, *given, **self._settings()))
+
+    def over_words(self) -> AtOnce:
+        """See `MixedMembership`."""
+        return functools.partial(over_words, "cvb0_step", _begin, self._settings())
+
+    def _settings(self) -> dict[str, int | float]:
+        return {"max_iters": self.max_iters, "tol": self.tol}
 
     def _by_xla(self, likelihood: Array, counts: Array, alpha: Array, start: Array) -> tuple[Array, Array]:
         first = weigh(likelihood, counts, alpha, start - alpha, 0.0)
@@ -49,6 +57,10 @@ class CVB0(MixedMembership):
 
         last = iterate_by_document(improve, first, lambda r: r.topic_counts, counts, self.max_iters, self.tol)
         return alpha + last.topic_counts, last.weights * (counts * last.scale)[:, :, None]
+
+
+def _begin(counts: Array, alpha: Array, start: Array | None) -> Array:
+    return jnp.broadcast_to(alpha, (counts.shape[0], alpha.size)) if start is None else start
 
 
 class _Responsibilities(NamedTuple):

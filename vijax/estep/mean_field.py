@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -11,8 +12,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import native
 from vijax.estep.base import Locals, MixedMembership, check_count, check_positive, iterate_by_document
 from vijax.estep.conditionals import Conditionals, Inferred, OfConditionals, coordinate_ascent
+from vijax.estep.over_words import over_words
 from vijax.families.special import digamma
-from vijax.gather import docs_per_chunk
+from vijax.gather import AtOnce, docs_per_chunk
 
 REOPENED = 0.3
 """Share of a document's tokens that are shared out evenly again where its E-step goes on from an earlier visit. Without
@@ -49,17 +51,28 @@ class MeanField(MixedMembership, OfConditionals):
     ) -> Locals:
         """See `estep.base.MixedMembership`; neither `key` nor `max_tokens` is used."""
         del key, max_tokens
-        even = cold(counts, alpha)
-        start = even if start is None else (1 - REOPENED) * start + REOPENED * even
-        given, settings = (likelihood, counts, alpha, start), {"max_iters": self.max_iters, "tol": self.tol}
-        (gamma,) = native.where_there_is("mean_field", (start.shape,), self._by_xla, *given, **settings)
+        start = _begin(counts, alpha, start)
+        given = likelihood, counts, alpha, start
+        (gamma,) = native.where_there_is("mean_field", (start.shape,), self._by_xla, *given, **self._settings())
         return Locals(gamma, None)
+
+    def over_words(self) -> AtOnce:
+        """See `MixedMembership`."""
+        return functools.partial(over_words, "mean_field_step", _begin, self._settings())
+
+    def _settings(self) -> dict[str, int | float]:
+        return {"max_iters": self.max_iters, "tol": self.tol}
 
     def _by_xla(self, likelihood: Array, counts: Array, alpha: Array, start: Array) -> tuple[Array]:
         def improve(gamma: Array) -> Array:
             return ascend(gamma, likelihood, counts, alpha)
 
         return (iterate_by_document(improve, start, lambda gamma: gamma, counts, self.max_iters, self.tol),)
+
+
+def _begin(counts: Array, alpha: Array, start: Array | None) -> Array:
+    even = cold(counts, alpha)
+    return even if start is None else (1 - REOPENED) * start + REOPENED * even
 
 
 def cold(counts: Float[Array, "docs slots"], alpha: Float[Array, " topics"]) -> Float[Array, "docs topics"]:

@@ -7,13 +7,16 @@ Lambda_k - sum lambda_pairs), whichever pairs are chosen, as long as the choice 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax import native
 from vijax.families import special
 from vijax.families.base import Family, context_field, family, positive_and_finite
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
@@ -145,26 +148,29 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
     >>> found.ids.tolist(), [place.tolist() for place in found.places]
     ([2, 7, 9], [[1, 0], [[0, 0]]])
     """
+    flat = jnp.concatenate([jnp.ravel(ids) for ids in given]).astype(jnp.int32)
+    results = [jax.ShapeDtypeStruct((size,), jnp.int32) for size in (capacity, flat.size)]
+    by_xla = functools.partial(_distinct, universe, capacity)
+    ids, places = native.where_there_is("distinct", results, by_xla, flat, universe=universe)
+    parts = jnp.split(places, np.cumsum([x.size for x in given])[:-1])
+    return Distinct(ids, [part.reshape(x.shape) for part, x in zip(parts, given, strict=True)])
+
+
+def _distinct(universe: int, capacity: int, ids: Int[Array, " n"]) -> tuple[Array, Array]:
+    """Those below `universe`, and the place of each; bit by bit."""
+    known = ids < universe
     marks = jnp.zeros(-(-universe // _BITS) * _BITS, bool)
-    for ids in given:
-        marks = marks.at[jnp.where(ids < universe, ids, marks.size)].set(True, mode="drop")
+    marks = marks.at[jnp.where(known, ids, marks.size)].set(True, mode="drop")
     bit = jnp.arange(_BITS, dtype=jnp.uint32)
     words = jnp.sum(marks.reshape(-1, _BITS).astype(jnp.uint32) << bit, axis=1, dtype=jnp.uint32)
     counts = jax.lax.population_count(words).astype(jnp.int32)
     before = jnp.cumsum(counts) - counts
-
-    def place(ids: Array) -> Array:
-        at = jnp.minimum(ids, universe - 1)
-        word, below = at // _BITS, (jnp.uint32(1) << (at % _BITS).astype(jnp.uint32)) - jnp.uint32(1)
-        inside = jax.lax.population_count(words.at[word].get(mode="promise_in_bounds") & below).astype(jnp.int32)
-        found = before.at[word].get(mode="promise_in_bounds") + inside
-        return jnp.where(ids < universe, found, 0)
-
-    places = [place(ids) for ids in given]
+    at = jnp.minimum(ids, universe - 1)
+    word, below = at // _BITS, (jnp.uint32(1) << (at % _BITS).astype(jnp.uint32)) - jnp.uint32(1)
+    inside = jax.lax.population_count(words.at[word].get(mode="promise_in_bounds") & below).astype(jnp.int32)
+    places = jnp.where(known, before.at[word].get(mode="promise_in_bounds") + inside, 0)
     out = jnp.full(capacity, universe, jnp.int32)
-    for ids, at in zip(given, places, strict=True):
-        out = out.at[jnp.where(ids < universe, at, capacity)].set(ids, mode="drop")
-    return Distinct(out, places)
+    return out.at[jnp.where(known, places, capacity)].set(ids, mode="drop"), places
 
 
 _BITS = 32

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vijax import native
 from vijax.batch import Active, Documents, Minibatch
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.families import Dirichlet
@@ -29,29 +30,40 @@ denormals, which slow every later product, never arise."""
 
 
 def choose(
-    hyper: Hyper, means: Float[Array, "words topics"], docs: Documents, most: int
+    hyper: Hyper, table: Float[Array, "words topics"], totals: Float[Array, " topics"], docs: Documents, most: int
 ) -> tuple[Int[Array, "docs active"], Float[Array, " docs"]]:
     """The topics to which a round of mean field at the mean topics gives most of each document, and the share of its
     words that it gives to others.
 
     The round begins at the words' own responsibilities. No draw is looked at.
     """
-    shares = means / jnp.maximum(jnp.sum(means, axis=1, keepdims=True), jnp.finfo(means.dtype).tiny)
-    alpha = jnp.asarray(hyper["alpha"], means.dtype)
+    dtype, num_docs = table.dtype, len(docs.counts)
+    counts, alpha = jnp.asarray(docs.counts, dtype), jnp.reshape(hyper["alpha"], 1).astype(dtype)
+    results = jax.ShapeDtypeStruct((num_docs, most), jnp.int32), jax.ShapeDtypeStruct((num_docs,), dtype)
+    by_xla = functools.partial(_chosen, most)
+    topics, left = native.where_there_is(
+        "choose", results, by_xla, table, totals, jnp.asarray(docs.words), counts, alpha
+    )
+    return topics, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(counts, axis=1), 1)
 
-    def some(chunk: Documents) -> tuple[Array, Array]:
-        counts = chunk.counts.astype(means.dtype)
-        rows = shares.at[chunk.words].get(mode="promise_in_bounds")
+
+def _chosen(most: int, table: Array, totals: Array, words: Array, counts: Array, alpha: Array) -> tuple[Array, Array]:
+    """The topics of each document, and how much the others have."""
+    means = table / totals
+    shares = means / jnp.maximum(jnp.sum(means, axis=1, keepdims=True), jnp.finfo(means.dtype).tiny)
+
+    def some(chunk: tuple[Array, Array]) -> tuple[Array, Array]:
+        words, counts = chunk
+        rows = shares.at[words].get(mode="promise_in_bounds")
         weights = alpha + jnp.einsum("dnk,dn->dk", rows, counts, precision="highest")
         level = jnp.maximum(jnp.einsum("dnk,dk->dn", rows, weights, precision="highest"), 1e-30)
         found = weights * jnp.einsum("dnk,dn->dk", rows, counts / level, precision="highest")
         kept, topics = jax.lax.top_k(found, most)
         return topics, jnp.sum(found, axis=1) - jnp.sum(kept, axis=1)
 
-    per_chunk = docs_per_chunk(docs.words.shape[1], means.shape[1], cache_bytes=2**18)
-    topics, left = jax.lax.map(some, split_chunks(docs, per_chunk))
-    topics, left = merge_chunks((topics, left), docs.weights.shape[0])
-    return topics, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(docs.counts, axis=1), 1)
+    per_chunk = docs_per_chunk(words.shape[1], shares.shape[1], cache_bytes=2**18)
+    found = jax.lax.map(some, split_chunks((words, counts), per_chunk))
+    return merge_chunks(found, words.shape[0])  # type: ignore[return-value]
 
 
 class _Chunk(NamedTuple):

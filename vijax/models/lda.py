@@ -154,6 +154,10 @@ class _Chunk(NamedTuple):
         """Word ids, which the rows are looked up by."""
         return self.documents.words
 
+    def start_above(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
+        """No gamma is below alpha but in the rows of zeros that fill up a chunk."""
+        return None if self.start is None else jnp.maximum(self.start, alpha)
+
 
 def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array, "docs K"], ...]:
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
@@ -170,9 +174,8 @@ def _local_elbo(
     starts = batch.local or (None,) * len(batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
-    total, aux = sum_over_rows(
-        functools.partial(_chunk_likelihood, estep), table, jax.lax.stop_gradient(alpha), chunks, key
-    )
+    fixed, at_once = jax.lax.stop_gradient(alpha), estep.over_words()
+    total, aux = sum_over_rows(functools.partial(_chunk_likelihood, estep), table, fixed, chunks, key, at_once)
     sizes = [docs.weights.shape[0] for docs in batch.data]
     bounds, gammas = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
     scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
@@ -197,9 +200,7 @@ def _chunk_likelihood(
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
     """Total expected log likelihood of a chunk of documents, differentiable in rows; that and gamma of each."""
     docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(rows), jax.lax.stop_gradient(alpha)
-    # No gamma is below alpha but in the rows of zeros that fill up a chunk.
-    start = None if chunk.start is None else jnp.maximum(chunk.start, alpha)
-    found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, start)
+    found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, chunk.start_above(alpha))
     local = jax.lax.stop_gradient(found)
     per_doc = expected_log_likelihood(rows if local.token_topics is None else fixed, docs.counts, local.gamma)
     total = jnp.vdot(docs.weights, per_doc) + _own_energy(rows, local, docs.weights)

@@ -2,9 +2,12 @@
 
 A document's E-step is a loop over its words until it settles. XLA runs it on chunks of documents, each until the
 slowest has settled, and its loops over words and topics are not the best a processor can do. `kernels.cc` says the same
-in C++, document by document. Installing vijax compiles it where there is a C++ compiler (`hatch_build.py`). Where there
-is none, on other devices than CPUs, and under VIJAX_NATIVE=0, XLA computes it: the same numbers up to rounding.
-`jax.export` for CPUs refuses programs that call them: set VIJAX_NATIVE=0 before a step is traced for it.
+in C++, document by document; for mean field and CVB0 with the bound and its gradient in the topics, so that no array
+(documents, words, topics) of a batch is ever written. `pairs.cc` chooses the active topics of documents.
+
+Installing vijax compiles it where there is a C++ compiler (`hatch_build.py`). Where there is none, on other devices
+than CPUs, and under VIJAX_NATIVE=0, XLA computes it: the same numbers up to rounding. `jax.export` for CPUs refuses
+programs that call them: set VIJAX_NATIVE=0 before a step is traced for it.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from jaxtyping import Array
 
 LIBRARY = Path(__file__).with_name("esteps.so")
 SWITCH = "VIJAX_NATIVE"
-NAMES = tuple(f"{name}_{dtype}" for name in ("cvb0", "mean_field", "gibbs") for dtype in ("float32", "float64"))
+OF_NUMBERS = "cvb0", "mean_field", "gibbs", "choose", "cvb0_step", "mean_field_step"
+NAMES = (*(f"{name}_{dtype}" for name in OF_NUMBERS for dtype in ("float32", "float64")), "distinct_int32")
+Results = Sequence[tuple[int, ...] | jax.ShapeDtypeStruct]
 
 
 def is_installed() -> bool:
@@ -76,15 +81,16 @@ def _check_version(major: int, minor: int) -> None:
 def _try() -> None:
     """A document of two words and one topic: gamma is alpha and its number of tokens."""
     with jax.ensure_compile_time_eval(), jax.default_device(jax.devices("cpu")[0]):
-        given, shapes = [np.ones(n, np.float32) for n in ((1, 2, 1), (1, 2), 1, (1, 1))], [(1, 1), (1, 2, 1)]
-        found = _call("cvb0", shapes, given, max_iters=np.int64(1), tol=np.float64(0.5))
+        given = [np.ones(n, np.float32) for n in ((1, 2, 1), (1, 2), 1, (1, 1))]
+        results = _typed([(1, 1), (1, 2, 1)], np.float32)
+        found = call("cvb0_float32", results, *given, max_iters=1, tol=0.5)
         if found[0].item() != 3.0:
             raise RuntimeError(f"a gamma of 3 was expected, and {found[0].item()} came")
 
 
 def where_there_is(
     name: str,
-    shapes: Sequence[tuple[int, ...]],
+    results: Results,
     otherwise: Callable[..., tuple[Array, ...]],
     *args: Array,
     **settings: int | float,
@@ -93,28 +99,40 @@ def where_there_is(
 
     Args:
       name: of the kernel.
-      shapes: of its results.
+      results: their shapes, or also of what type where that is not the type of the numbers given.
       otherwise: the same as JAX sees it.
-      *args: what it is given, numbers or words of bits; constants to differentiation.
+      *args: what it is given, numbers, ids or words of bits; constants to differentiation.
       **settings: integers and numbers known at compilation.
     """
-    dtype = jnp.result_type(*(x for x in args if jnp.issubdtype(x.dtype, jnp.floating)))
-    if dtype not in (np.float32, np.float64) or not is_available():
+    numbers = [x for x in args if jnp.issubdtype(x.dtype, jnp.floating)]
+    dtype = jnp.result_type(*(numbers or args))
+    if f"{name}_{dtype}" not in NAMES:
         return otherwise(*args)
     args = tuple(x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x for x in args)
+    kernel = lambda *args: call(f"{name}_{dtype}", _typed(results, dtype), *args, **settings)
+    return on_cpu(kernel, otherwise, *args)
+
+
+def on_cpu(kernel: Callable[..., Any], otherwise: Callable[..., Any], *args: Any) -> Any:
+    """`kernel(*args)`, which may `call`, where kernels can be used; else `otherwise(*args)`, of the same type."""
+    return jax.lax.platform_dependent(*args, cpu=kernel, default=otherwise) if is_available() else otherwise(*args)
+
+
+def call(
+    name: str,
+    results: Sequence[jax.ShapeDtypeStruct],
+    *args: Any,
+    aliases: Any = None,
+    **settings: int | float,
+) -> tuple[Array, ...]:
+    """A kernel itself, whose name ends in the type of numbers. `aliases`: which arguments may become which results."""
     known = {key: np.int64(x) if isinstance(x, int) else np.float64(x) for key, x in settings.items()}
-    kernel = functools.partial(_kernel, name, tuple(shapes), **known)
-    return jax.lax.platform_dependent(*args, cpu=kernel, default=otherwise)
+    made = jax.ffi.ffi_call(_target(name), results, vmap_method="sequential", input_output_aliases=aliases)
+    return tuple(made(*args, **known))
 
 
-def _kernel(name: str, shapes: Sequence[tuple[int, ...]], *args: Array, **settings: Any) -> tuple[Array, ...]:
-    return tuple(_call(name, shapes, args, **settings))
-
-
-def _call(name: str, shapes: Sequence[tuple[int, ...]], args: Sequence[Any], **settings: Any) -> Sequence[Array]:
-    dtype = args[0].dtype
-    results = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
-    return jax.ffi.ffi_call(_target(f"{name}_{dtype}"), results, vmap_method="sequential")(*args, **settings)
+def _typed(results: Results, dtype: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(x if isinstance(x, jax.ShapeDtypeStruct) else jax.ShapeDtypeStruct(x, dtype) for x in results)
 
 
 def _target(name: str) -> str:

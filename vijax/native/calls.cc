@@ -1,4 +1,6 @@
 // The kernels as XLA calls them.
+#include <cstring>
+
 #include "kernels.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -6,8 +8,6 @@ namespace {
 namespace ffi = xla::ffi;
 
 // The level of this processor.
-template <class T>
-const Kernels<T>& kernels();
 #if defined(VIJAX_X86)
 int most_level = 2;
 int level() {
@@ -17,24 +17,25 @@ int level() {
   const int found = avx2 + avx512;
   return found < most_level ? found : most_level;
 }
-template <>
-const Kernels<float>& kernels() {
-  static const Kernels<float>* const each[] = {&baseline::floats, &avx2::floats, &avx512::floats};
-  return *each[level()];
-}
-template <>
-const Kernels<double>& kernels() {
-  static const Kernels<double>* const each[] = {&baseline::doubles, &avx2::doubles, &avx512::doubles};
-  return *each[level()];
-}
+#define BEST(name) (level() == 2 ? avx512::name : level() == 1 ? avx2::name : baseline::name)
 #else
 int most_level = 0;
 int level() { return 0; }
-template <>
-const Kernels<float>& kernels() { return baseline::floats; }
-template <>
-const Kernels<double>& kernels() { return baseline::doubles; }
+#define BEST(name) baseline::name
 #endif
+
+template <class T>
+const Kernels<T>& kernels();
+template <>
+const Kernels<float>& kernels() { return BEST(floats); }
+template <>
+const Kernels<double>& kernels() { return BEST(doubles); }
+template <class T>
+Choose<T> choosing();
+template <>
+Choose<float> choosing() { return BEST(choose_floats); }
+template <>
+Choose<double> choosing() { return BEST(choose_doubles); }
 
 template <ffi::DataType D>
 using Number = ffi::NativeType<D>;
@@ -42,13 +43,13 @@ using Number = ffi::NativeType<D>;
 template <ffi::DataType D>
 Documents<Number<D>> documents(ffi::Buffer<D>& likelihood, ffi::Buffer<D>& counts, ffi::Buffer<D>& alpha) {
   auto size = likelihood.dimensions();
-  return {{size[0], size[1], size[2]}, likelihood.typed_data(), counts.typed_data(), alpha.typed_data()};
+  return {{size[0], size[1], size[2]}, likelihood.typed_data(), counts.typed_data(), alpha.typed_data(), nullptr};
 }
 
 template <ffi::DataType D>
 ffi::Error cvb0(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> alpha, ffi::Buffer<D> start,
                 int64_t max_iters, double tol, ffi::ResultBuffer<D> gamma, ffi::ResultBuffer<D> token_topics) {
-  kernels<Number<D>>().cvb0(documents<D>(likelihood, counts, alpha), start.typed_data(), max_iters, tol,
+  kernels<Number<D>>().cvb0(documents<D>(likelihood, counts, alpha), start.typed_data(), {max_iters, tol},
                             gamma->typed_data(), token_topics->typed_data());
   return ffi::Error::Success();
 }
@@ -56,10 +57,29 @@ ffi::Error cvb0(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D>
 template <ffi::DataType D>
 ffi::Error mean_field(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> alpha, ffi::Buffer<D> start,
                       int64_t max_iters, double tol, ffi::ResultBuffer<D> gamma) {
-  kernels<Number<D>>().mean_field(documents<D>(likelihood, counts, alpha), start.typed_data(), max_iters, tol,
+  kernels<Number<D>>().mean_field(documents<D>(likelihood, counts, alpha), start.typed_data(), {max_iters, tol},
                                   gamma->typed_data());
   return ffi::Error::Success();
 }
+
+// `gradient` is the same buffer as `before`.
+template <ffi::DataType D, auto STEP>
+ffi::Error step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts, ffi::Buffer<D> weights,
+                ffi::Buffer<D> alpha, ffi::Buffer<D> start, ffi::Buffer<D> before, int64_t max_iters, double tol,
+                ffi::ResultBuffer<D> gamma, ffi::ResultBuffer<D> bound, ffi::ResultBuffer<D> gradient) {
+  using T = Number<D>;
+  const Sizes size = {words.dimensions()[0], words.dimensions()[1], table.dimensions()[1]};
+  if (gradient->typed_data() != before.typed_data())
+    std::memcpy(gradient->typed_data(), before.typed_data(), before.element_count() * sizeof(T));
+  const Documents<T> in = {size, table.typed_data(), counts.typed_data(), alpha.typed_data(), words.typed_data()};
+  (kernels<T>().*STEP)(in, weights.typed_data(), start.typed_data(), {max_iters, tol}, gamma->typed_data(),
+                       bound->typed_data(), gradient->typed_data());
+  return ffi::Error::Success();
+}
+template <ffi::DataType D>
+constexpr auto cvb0_step = step<D, &Kernels<Number<D>>::cvb0_step>;
+template <ffi::DataType D>
+constexpr auto mean_field_step = step<D, &Kernels<Number<D>>::mean_field_step>;
 
 template <ffi::DataType D>
 ffi::Error gibbs(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D> alpha, ffi::Buffer<ffi::U32> seed,
@@ -67,6 +87,23 @@ ffi::Error gibbs(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D
                  ffi::ResultBuffer<D> token_topics) {
   kernels<Number<D>>().gibbs(documents<D>(likelihood, counts, alpha), seed.typed_data(), max_tokens, burn_in,
                              num_sweeps, gamma->typed_data(), token_topics->typed_data());
+  return ffi::Error::Success();
+}
+
+template <ffi::DataType D>
+ffi::Error choose(ffi::Buffer<D> table, ffi::Buffer<D> totals, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts,
+                  ffi::Buffer<D> alpha, ffi::ResultBuffer<ffi::S32> topics, ffi::ResultBuffer<D> left) {
+  auto docs = words.dimensions();
+  choosing<Number<D>>()({docs[0], docs[1], table.dimensions()[1]}, table.typed_data(), totals.typed_data(),
+                        words.typed_data(), counts.typed_data(), alpha.typed_data()[0], topics->dimensions()[1],
+                        topics->typed_data(), left->typed_data());
+  return ffi::Error::Success();
+}
+
+ffi::Error distinct(ffi::Buffer<ffi::S32> given, int64_t universe, ffi::ResultBuffer<ffi::S32> ids,
+                    ffi::ResultBuffer<ffi::S32> places) {
+  BEST(distinct)(given.typed_data(), given.element_count(), static_cast<int32_t>(universe), ids->element_count(),
+                 ids->typed_data(), places->typed_data());
   return ffi::Error::Success();
 }
 
@@ -92,6 +129,38 @@ auto sampling() {
       .template Ret<ffi::Buffer<D>>()
       .template Ret<ffi::Buffer<D>>();
 }
+template <ffi::DataType D>
+auto stepping() {
+  using Numbers = ffi::Buffer<D>;
+  return ffi::Ffi::Bind()
+      .Arg<Numbers>()
+      .template Arg<ffi::Buffer<ffi::S32>>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Arg<Numbers>()
+      .template Attr<int64_t>("max_iters")
+      .template Attr<double>("tol")
+      .template Ret<Numbers>()
+      .template Ret<Numbers>()
+      .template Ret<Numbers>();
+}
+template <ffi::DataType D>
+auto choice() {
+  return ffi::Ffi::Bind()
+      .Arg<ffi::Buffer<D>>()
+      .template Arg<ffi::Buffer<D>>()
+      .template Arg<ffi::Buffer<ffi::S32>>()
+      .template Arg<ffi::Buffer<D>>()
+      .template Arg<ffi::Buffer<D>>()
+      .template Ret<ffi::Buffer<ffi::S32>>()
+      .template Ret<ffi::Buffer<D>>();
+}
+auto listing() {
+  using Ids = ffi::Buffer<ffi::S32>;
+  return ffi::Ffi::Bind().Arg<Ids>().Attr<int64_t>("universe").Ret<Ids>().Ret<Ids>();
+}
 }  // namespace
 
 #define BOTH(name, binding, more)                                                             \
@@ -103,6 +172,10 @@ auto sampling() {
 BOTH(cvb0, climbing, AND_TOKENS);
 BOTH(mean_field, climbing, NOTHING);
 BOTH(gibbs, sampling, NOTHING);
+BOTH(choose, choice, NOTHING);
+BOTH(cvb0_step, stepping, NOTHING);
+BOTH(mean_field_step, stepping, NOTHING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(distinct_int32, ::distinct, listing());
 
 // For tests: no level above this one; the level that is then taken.
 extern "C" int vijax_level(int most) {

@@ -1,67 +1,12 @@
-// Compiled once for each level of processors, as namespace LEVEL. Nothing here may come from a header as an inline
-// function: the linker would keep one copy, of any level.
+// The E-steps. Compiled once for each level of processors, as namespace LEVEL.
 #include "kernels.h"
-
-#include <stdlib.h>
+#include "vectors.h"
 
 namespace LEVEL {
 namespace {
 
-// Topics go through the processor in vectors of 64 bytes; rows of scratch are filled up with zeros to whole ones.
-template <class T>
-using Vector __attribute__((vector_size(64))) = T;
-template <class T>
-constexpr int64_t WIDTH = 64 / sizeof(T);
-template <class T>
-int64_t num_vectors(int64_t topics) {
-  return (topics + WIDTH<T> - 1) / WIDTH<T>;
-}
-
-// Halves are added to each other until one number is left.
-#if defined(__clang__)
-#define SHUFFLED(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
-#else
-#define SHUFFLED(x, ...) __builtin_shuffle(x, decltype((x) < (x)){__VA_ARGS__})
-#endif
-inline float sum(Vector<float> x) {
-  x += SHUFFLED(x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
-  x += SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
-  x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
-  return x[0] + x[1];
-}
-inline double sum(Vector<double> x) {
-  x += SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3);
-  x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5);
-  return x[0] + x[1];
-}
-
-// Rows of vectors, zeros at first. (std::vector is inline functions.)
-template <class T>
-class Rows {
- public:
-  Rows(int64_t rows, int64_t vectors) : vectors_(vectors) {
-    const int64_t size = rows * vectors * 64;
-    data_ = static_cast<Vector<T>*>(aligned_alloc(64, size > 0 ? size : 64));
-    if (data_ == nullptr) __builtin_trap();
-    __builtin_memset(data_, 0, size);
-  }
-  ~Rows() { __builtin_free(data_); }
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
-  Vector<T>* operator[](int64_t row) const { return data_ + row * vectors_; }
-  T* numbers(int64_t row) const { return reinterpret_cast<T*>(data_ + row * vectors_); }
-  void fill(int64_t row, const T* from, int64_t count) {
-    __builtin_memcpy(numbers(row), from, count * sizeof(T));
-    __builtin_memset(numbers(row) + count, 0, vectors_ * 64 - count * sizeof(T));
-  }
-  void give(int64_t row, T* to, int64_t count) const { __builtin_memcpy(to, numbers(row), count * sizeof(T)); }
-
- private:
-  int64_t vectors_;
-  Vector<T>* data_;
-};
-
-// The words of a document: rows of likelihoods, and how many tokens each has. Slots without any are left out.
+// The words of a document: rows of likelihoods, how many tokens each has, and its slot, or of a table its row. Slots
+// without tokens are left out.
 template <class T>
 struct Words {
   Words(int64_t slots, int64_t vectors) : rows(slots, vectors), tokens(1, num_vectors<T>(slots)), slot(1, num_vectors<int64_t>(slots)) {}
@@ -71,9 +16,10 @@ struct Words {
     for (int64_t n = 0; n < slots; ++n) {
       const T given = in.counts[d * slots + n];
       if (given == 0) continue;
-      rows.fill(count, in.likelihood + (d * slots + n) * topics, topics);
+      const int64_t row = in.words == nullptr ? d * slots + n : in.words[d * slots + n];
+      rows.fill(count, in.likelihood + row * topics, topics);
       tokens.numbers(0)[count] = given;
-      slot.numbers(0)[count++] = n;
+      slot.numbers(0)[count++] = in.words == nullptr ? n : row;
     }
   }
   Rows<T> rows, tokens;
@@ -92,6 +38,15 @@ bool settled(const Vector<T>* now, Vector<T>* before, int64_t vectors, int64_t t
   }
   return sum(change) / topics <= tol;
 }
+
+template <class T>
+T dot(const Vector<T>* a, const Vector<T>* b, int64_t vectors) {
+  Vector<T> total = {};
+  for (int64_t v = 0; v < vectors; ++v) total += a[v] * b[v];
+  return sum(total);
+}
+inline float logarithm(float x) { return __builtin_logf(x); }
+inline double logarithm(double x) { return __builtin_log(x); }
 
 // --- CVB0 ----------------------------------------------------------------------------------------------------------
 
@@ -112,34 +67,58 @@ void weigh(const Vector<T>* p, const Vector<T>* alpha, const Vector<T>* level, T
   }
 }
 
+// Climbs from the topic counts given, and leaves the responsibilities of each word in `own`.
 template <class T>
-void cvb0(Documents<T> in, const T* start, int64_t max_iters, double tol, T* gamma, T* token_topics) {
-  const int64_t topics = in.size.topics, slots = in.size.slots, vectors = num_vectors<T>(topics);
-  Words<T> words(slots, vectors);
-  Rows<T> own(slots, vectors), scratch(4, vectors);
-  scratch.fill(0, in.alpha, topics);
-  Vector<T> *alpha = scratch[0], *counts = scratch[1], *level = scratch[2], *now = scratch[3];
-  __builtin_memset(token_topics, 0, in.size.docs * slots * topics * sizeof(T));
-  for (int64_t d = 0; d < in.size.docs; ++d) {
-    words.read(in, d);
-    scratch.fill(1, words.count > 0 ? start + d * topics : in.alpha, topics);
-    for (int64_t v = 0; v < vectors; ++v) counts[v] -= alpha[v];
-    __builtin_memset(own[0], 0, words.count * vectors * 64);
+class CVB0 {
+ public:
+  CVB0(Sizes size, const T* given_alpha, Settings settings)
+      : own(size.slots, num_vectors<T>(size.topics)),
+        settings_(settings),
+        topics_(size.topics),
+        vectors_(num_vectors<T>(size.topics)),
+        scratch_(4, vectors_) {
+    scratch_.fill(0, given_alpha, topics_);
+  }
+  // `gamma` becomes what is found.
+  void operator()(const Words<T>& words, T* gamma) {
+    Vector<T> *alpha = scratch_[0], *counts = scratch_[1], *level = scratch_[2], *now = scratch_[3];
+    scratch_.fill(1, words.count > 0 ? gamma : scratch_.numbers(0), topics_);
+    for (int64_t v = 0; v < vectors_; ++v) counts[v] -= alpha[v];
+    __builtin_memset(own[0], 0, words.count * vectors_ * 64);
     // The first round, from the start, is no iteration yet.
-    for (int64_t i = 0; words.count > 0 && i <= max_iters; ++i) {
-      for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t i = 0; words.count > 0 && i <= settings_.max_iters; ++i) {
+      for (int64_t v = 0; v < vectors_; ++v) {
         level[v] = alpha[v] + counts[v];
         now[v] = Vector<T>{};
       }
       for (int64_t n = 0; n < words.count; ++n)
-        weigh<T>(words.rows[n], alpha, level, words.tokens.numbers(0)[n], vectors, own[n], now);
-      if (settled<T>(now, counts, vectors, topics, tol) && i > 0) break;
+        weigh<T>(words.rows[n], alpha, level, words.tokens.numbers(0)[n], vectors_, own[n], now);
+      if (settled<T>(now, counts, vectors_, topics_, settings_.tol) && i > 0) break;
     }
-    for (int64_t v = 0; v < vectors; ++v) counts[v] += alpha[v];
-    scratch.give(1, gamma + d * topics, topics);
+    for (int64_t v = 0; v < vectors_; ++v) counts[v] += alpha[v];
+    scratch_.give(1, gamma, topics_);
+  }
+  Rows<T> own;
+
+ private:
+  Settings settings_;
+  int64_t topics_, vectors_;
+  Rows<T> scratch_;
+};
+
+template <class T>
+void cvb0(Documents<T> in, const T* start, Settings settings, T* gamma, T* token_topics) {
+  const int64_t topics = in.size.topics, slots = in.size.slots, vectors = num_vectors<T>(topics);
+  Words<T> words(slots, vectors);
+  CVB0<T> climb(in.size, in.alpha, settings);
+  __builtin_memset(token_topics, 0, in.size.docs * slots * topics * sizeof(T));
+  for (int64_t d = 0; d < in.size.docs; ++d) {
+    words.read(in, d);
+    __builtin_memcpy(gamma + d * topics, start + d * topics, topics * sizeof(T));
+    climb(words, gamma + d * topics);
     for (int64_t n = 0; n < words.count; ++n) {
-      for (int64_t v = 0; v < vectors; ++v) own[n][v] *= words.tokens.numbers(0)[n];
-      own.give(n, token_topics + (d * slots + words.slot.numbers(0)[n]) * topics, topics);
+      for (int64_t v = 0; v < vectors; ++v) climb.own[n][v] *= words.tokens.numbers(0)[n];
+      climb.own.give(n, token_topics + (d * slots + words.slot.numbers(0)[n]) * topics, topics);
     }
   }
 }
@@ -215,29 +194,122 @@ void topic_weights(const Vector<T>* gamma, int64_t vectors, Vector<T>* z, Vector
 }
 
 template <class T>
-void mean_field(Documents<T> in, const T* start, int64_t max_iters, double tol, T* gamma) {
-  const int64_t topics = in.size.topics, vectors = num_vectors<T>(topics);
-  Words<T> words(in.size.slots, vectors);
-  Rows<T> scratch(5, vectors);
-  scratch.fill(0, in.alpha, topics);
-  Vector<T> *alpha = scratch[0], *found = scratch[1], *weights = scratch[2], *now = scratch[3], *z = scratch[4];
-  for (int64_t d = 0; d < in.size.docs; ++d) {
-    words.read(in, d);
-    scratch.fill(1, start + d * topics, topics);
-    for (int64_t i = 0; words.count > 0 && i < max_iters; ++i) {
-      topic_weights<T>(found, vectors, z, weights);
-      for (int64_t v = 0; v < vectors; ++v) now[v] = Vector<T>{};
+class MeanField {
+ public:
+  MeanField(Sizes size, const T* given_alpha, Settings settings)
+      : settings_(settings), topics_(size.topics), vectors_(num_vectors<T>(size.topics)), scratch_(5, vectors_) {
+    scratch_.fill(0, given_alpha, topics_);
+  }
+  // `gamma` becomes what is found.
+  void operator()(const Words<T>& words, T* gamma) {
+    Vector<T> *alpha = scratch_[0], *found = scratch_[1], *weights = scratch_[2], *now = scratch_[3], *z = scratch_[4];
+    scratch_.fill(1, gamma, topics_);
+    for (int64_t i = 0; words.count > 0 && i < settings_.max_iters; ++i) {
+      topic_weights<T>(found, vectors_, z, weights);
+      for (int64_t v = 0; v < vectors_; ++v) now[v] = Vector<T>{};
       for (int64_t n = 0; n < words.count; ++n) {
         const Vector<T>* p = words.rows[n];
-        Vector<T> total = {};
-        for (int64_t v = 0; v < vectors; ++v) total += p[v] * weights[v];
-        const T share = words.tokens.numbers(0)[n] / sum(total);
-        for (int64_t v = 0; v < vectors; ++v) now[v] += share * p[v];
+        const T share = words.tokens.numbers(0)[n] / dot<T>(p, weights, vectors_);
+        for (int64_t v = 0; v < vectors_; ++v) now[v] += share * p[v];
       }
-      for (int64_t v = 0; v < vectors; ++v) now[v] = alpha[v] + weights[v] * now[v];
-      if (settled<T>(now, found, vectors, topics, tol)) break;
+      for (int64_t v = 0; v < vectors_; ++v) now[v] = alpha[v] + weights[v] * now[v];
+      if (settled<T>(now, found, vectors_, topics_, settings_.tol)) break;
     }
-    scratch.give(1, gamma + d * topics, topics);
+    scratch_.give(1, gamma, topics_);
+  }
+
+ private:
+  Settings settings_;
+  int64_t topics_, vectors_;
+  Rows<T> scratch_;
+};
+
+template <class T>
+void mean_field(Documents<T> in, const T* start, Settings settings, T* gamma) {
+  const int64_t topics = in.size.topics;
+  Words<T> words(in.size.slots, num_vectors<T>(topics));
+  MeanField<T> climb(in.size, in.alpha, settings);
+  for (int64_t d = 0; d < in.size.docs; ++d) {
+    words.read(in, d);
+    __builtin_memcpy(gamma + d * topics, start + d * topics, topics * sizeof(T));
+    climb(words, gamma + d * topics);
+  }
+}
+
+// --- a whole step: of rows of a table, with the bound and its gradient ---------------------------------------------
+
+// sum_n c_n log sum_k exp(E log theta_k) p_nk of one document, and its gradient in p, which is added to rows of a table.
+template <class T>
+class Bound {
+ public:
+  explicit Bound(int64_t topics) : topics_(topics), vectors_(num_vectors<T>(topics)), scratch_(4, vectors_) {}
+
+  // `own` are the responsibilities whose gradient is meant, or none: the optimal ones.
+  T operator()(const Words<T>& words, const T* gamma, T weight, const Rows<T>* own, T* gradient) {
+    Vector<T> *found = scratch_[0], *weights = scratch_[1], *z = scratch_[2], *add = scratch_[3];
+    if (words.count == 0) return 0;
+    scratch_.fill(0, gamma, topics_);
+    topic_weights<T>(found, vectors_, z, weights);
+    const T largest = log_largest(gamma);
+    T value = 0;
+    for (int64_t n = 0; n < words.count; ++n) {
+      const Vector<T>* p = words.rows[n];
+      const T tokens = words.tokens.numbers(0)[n], mixed = dot<T>(p, weights, vectors_);
+      value += tokens * (logarithm(mixed) + largest);
+      for (int64_t v = 0; v < vectors_; ++v)
+        add[v] = own == nullptr ? weight * tokens / mixed * weights[v] : weight * tokens * (*own)[n][v] / p[v];
+      T* to = gradient + words.slot.numbers(0)[n] * topics_;
+      for (int64_t k = 0; k < topics_; ++k) to[k] += scratch_.numbers(3)[k];
+    }
+    return value;
+  }
+
+ private:
+  // E log theta of the topic that has most.
+  T log_largest(const T* gamma) const {
+    T most = gamma[0], total = 0;
+    for (int64_t k = 0; k < topics_; ++k) {
+      most = gamma[k] > most ? gamma[k] : most;
+      total += gamma[k];
+    }
+    Vector<T> both = Vector<T>{} + 1, z;
+    both[0] = most;
+    both[1] = total;
+    const Vector<T> less = digamma_less_log<T>(both, &z);
+    return less[0] - less[1] + logarithm(z[0] / z[1]);
+  }
+  int64_t topics_, vectors_;
+  Rows<T> scratch_;
+};
+
+template <class T>
+void cvb0_step(Documents<T> in, const T* weights, const T* start, Settings settings, T* gamma, T* bound, T* gradient) {
+  const int64_t topics = in.size.topics;
+  Words<T> words(in.size.slots, num_vectors<T>(topics));
+  CVB0<T> climb(in.size, in.alpha, settings);
+  Bound<T> bounded(topics);
+  for (int64_t d = 0; d < in.size.docs; ++d) {
+    T* own = gamma + d * topics;
+    words.read(in, d);
+    __builtin_memcpy(own, start + d * topics, topics * sizeof(T));
+    climb(words, own);
+    bound[d] = bounded(words, own, weights[d], &climb.own, gradient);
+  }
+}
+
+template <class T>
+void mean_field_step(Documents<T> in, const T* weights, const T* start, Settings settings, T* gamma, T* bound,
+                     T* gradient) {
+  const int64_t topics = in.size.topics;
+  Words<T> words(in.size.slots, num_vectors<T>(topics));
+  MeanField<T> climb(in.size, in.alpha, settings);
+  Bound<T> bounded(topics);
+  for (int64_t d = 0; d < in.size.docs; ++d) {
+    T* own = gamma + d * topics;
+    words.read(in, d);
+    __builtin_memcpy(own, start + d * topics, topics * sizeof(T));
+    climb(words, own);
+    bound[d] = bounded(words, own, weights[d], nullptr, gradient);
   }
 }
 
@@ -404,7 +476,8 @@ void gibbs(Documents<T> in, const uint32_t* seed, int64_t max_tokens, int64_t bu
 
 }  // namespace
 
-const Kernels<float> floats = {cvb0<float>, mean_field<float>, gibbs<float>};
-const Kernels<double> doubles = {cvb0<double>, mean_field<double>, gibbs<double>};
+const Kernels<float> floats = {cvb0<float>, mean_field<float>, gibbs<float>, cvb0_step<float>, mean_field_step<float>};
+const Kernels<double> doubles = {cvb0<double>, mean_field<double>, gibbs<double>, cvb0_step<double>,
+                                 mean_field_step<double>};
 
 }  // namespace LEVEL

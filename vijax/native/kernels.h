@@ -16,21 +16,43 @@ struct Documents {
   const T* likelihood;
   const T* counts;
   const T* alpha;
+  const int32_t* words;  // none, or of each slot its row, where `likelihood` is a table
+};
+
+struct Settings {
+  int64_t max_iters;
+  double tol;
 };
 
 template <class T>
 struct Kernels {
-  void (*cvb0)(Documents<T>, const T* start, int64_t max_iters, double tol, T* gamma, T* token_topics);
-  void (*mean_field)(Documents<T>, const T* start, int64_t max_iters, double tol, T* gamma);
+  void (*cvb0)(Documents<T>, const T* start, Settings, T* gamma, T* token_topics);
+  void (*mean_field)(Documents<T>, const T* start, Settings, T* gamma);
   void (*gibbs)(Documents<T>, const uint32_t* seed, int64_t max_tokens, int64_t burn_in, int64_t num_sweeps, T* gamma,
                 T* token_topics);
+  // Of rows of a table: also the expected log likelihood of each document, whose gradient in the table, by the weights
+  // of documents, is added to `gradient`.
+  void (*cvb0_step)(Documents<T>, const T* weights, const T* start, Settings, T* gamma, T* bound, T* gradient);
+  void (*mean_field_step)(Documents<T>, const T* weights, const T* start, Settings, T* gamma, T* bound, T* gradient);
 };
 
+// Of words (docs, slots) in a table of concentrations (words, topics), and those of all words: the `most` topics of each
+// document, and what others have.
+template <class T>
+using Choose = void (*)(Sizes size, const T* table, const T* totals, const int32_t* words, const T* counts, T alpha,
+                        int64_t most, int32_t* chosen, T* left);
+// The different ones of some ids below `universe`, increasing and filled up with it; and where each is among them.
+using Distinct = void (*)(const int32_t* given, int64_t count, int32_t universe, int64_t capacity, int32_t* ids,
+                          int32_t* places);
+
 // The same functions, compiled for processors of three kinds.
-#define VIJAX_LEVEL(name)               \
-  namespace name {                      \
-  extern const Kernels<float> floats;   \
-  extern const Kernels<double> doubles; \
+#define VIJAX_LEVEL(name)                      \
+  namespace name {                             \
+  extern const Kernels<float> floats;          \
+  extern const Kernels<double> doubles;        \
+  extern const Choose<float> choose_floats;    \
+  extern const Choose<double> choose_doubles;  \
+  extern const Distinct distinct;              \
   }
 VIJAX_LEVEL(baseline)
 VIJAX_LEVEL(avx2)

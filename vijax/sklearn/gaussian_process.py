@@ -53,7 +53,8 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
       optimizer: "adam", or None: the kernel stays as it is (what the likelihood itself learns is learnt).
       learning_rate: of Adam.
       max_iter: most steps.
-      tol: the bound has settled when it changes by less, per row.
+      tol: the bound has settled when it changes by less, per row, in ten steps where hyperparameters are learnt, and in
+        one where they are not.
       random_state: an integer for results that can be repeated.
 
     Attributes:
@@ -114,7 +115,7 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
       fit_: the `vijax.Fit` of each.
 
     >>> X = np.linspace(-3, 3, 40)[:, None]
-    >>> gp = GaussianProcessClassifier(max_iter=200).fit(X, np.abs(X[:, 0]) < 1.5)
+    >>> gp = GaussianProcessClassifier(tol=1e-3).fit(X, np.abs(X[:, 0]) < 1.5)
     >>> gp.predict([[0.0], [2.8]]).tolist()
     [True, False]
     """

@@ -63,7 +63,8 @@ class BayesianGLM(_Linear, PredictorRegressor):
       fit_intercept: whether there is one; its prior is ten times as wide.
       learning_rate: of Adam, for what is learnt.
       max_iter: most steps.
-      tol: the bound has settled when it changes by less, per row.
+      tol: the bound has settled when it changes by less, per row, in ten steps where hyperparameters are learnt, and in
+        one where they are not.
       random_state: an integer for results that can be repeated.
 
     Attributes:

@@ -142,7 +142,7 @@ def fit_predictors(
     more: Any = {"learn": learnt, "hyper_optimizer": adam} if learnt else {}
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
     hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {"inputs": Inputs.of(x)}
-    return fit_rows(pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper)
+    return fit_rows(pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper, by_gradient=bool(learnt))
 
 
 def learnt_values(fit: Fit) -> dict[str, Any]:

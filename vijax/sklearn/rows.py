@@ -64,12 +64,14 @@ def fit_rows(
     hyper: Any = None,
     state: Any = None,
     least: int = LEAST,
+    by_gradient: bool = False,
 ) -> Fitted:
     """Full-data steps until the bound per row changes by less than `tol` from one to the next, or `max_iter`. There are
-    `least` rows at least, with padding."""
+    `least` rows at least, with padding. Where something moves `by_gradient`, by a rate in each step, one step says
+    little: the bound per row keeps within `tol` for `STEPS` of them."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     loader = ArrayLoader(data, size_with_padding(rows, least), seed=0)
-    settled = _Settled(tol * rows)
+    settled = _Settled(tol * rows, _within if by_gradient else _any_step)
     done = 0 if state is None else int(state.step)
     given = {"hyper": hyper} if state is None else {"state": state}
     found = fit(
@@ -86,15 +88,27 @@ def fit_rows(
 
 
 class _Settled:
-    """A callback: whether the bound of every start changed by less than `tol` from one step to the next."""
+    """A callback: whether the bounds of every start since the last look have settled, by a rule."""
 
-    def __init__(self, tol: float):
+    def __init__(self, tol: float, rule: Callable[[np.ndarray, float], bool]):
         self.tol, self.yes = tol, False
+        self._rule = rule
         self._last: np.ndarray | None = None
 
     def __call__(self, progress: Progress) -> bool:
         elbo = progress.trace.get("restart_elbo", progress.trace["elbo"][:, None])
         seen = elbo if self._last is None else np.concatenate([self._last, elbo])
         self._last = elbo[-1:]
-        self.yes = bool(np.any(np.all(np.abs(np.diff(seen, axis=0)) < self.tol, axis=1)))
+        self.yes = self._rule(seen, self.tol)
         return self.yes
+
+
+def _any_step(bounds: np.ndarray, tol: float) -> bool:
+    """Whether no start of (steps, starts) changed by `tol` in some step."""
+    return bool(np.any(np.all(np.abs(np.diff(bounds, axis=0)) < tol, axis=1)))
+
+
+def _within(bounds: np.ndarray, tol: float) -> bool:
+    """Whether each start of (steps, starts) kept within `tol`. A turn of Adam, or a slope between two stretches, has
+    steps that change little, with much left to gain."""
+    return bool(np.all(np.ptp(bounds, axis=0) < tol))
