@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from vijax.automatic import diagonal, gaussian
-from vijax.automatic.ascent import Mode
+from vijax.automatic.ascent import never
 from vijax.automatic.gaussian import Ended, Gaussian, noise_of
 from vijax.automatic.stochastic import by_passes, sample_of
 
@@ -65,20 +65,12 @@ def test_a_step_mixes_natural_parameters_and_knows_its_nats(rho):
 def test_fresh_draws_are_averaged_with_those_before():
     """After steps of 1/2, 1/3 and 1/4 the start is a quarter of q, and the target all of the rest."""
     target = Normal()
-    found = gaussian._polished(target, Q, 1e9, np.array([0.1, 0.3]), 32, [0, 0], 96)
+    begin = gaussian.Sitting.begin(Q)._replace(size=32, averaged=1, doubt=1e9, error=0.3)
+    found = gaussian._polished(target, begin, [0, 0], 96, never, gaussian.ignored)
     same(found, mixed(0.75, Q, target))
     np.testing.assert_allclose(found.error, 0.3 / np.sqrt(4))
     assert found.ended == Ended.LIMITED
     assert target.num_gradients == 96
-
-
-def test_independent_normals_are_averaged_likewise():
-    """The noise of a normal target is none, and so the first step, of a half, is the last."""
-    target, q = Normal(np.diag([1.5, 0.7])), Gaussian(np.array([0.4, -0.3]), np.array([0.9, 1.3]), -1.0)
-    start = Mode(q.mean, 0.0, q.scale)
-    found = diagonal._polished(target, q, start, 0, 64, 10_000)
-    same(found, mixed(0.5, q, target), rtol=1e-6)
-    assert target.num_gradients == 64
 
 
 def test_noise_has_the_moments_that_are_promised():

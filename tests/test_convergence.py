@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.stopping import left_of
 
 KEY = jax.random.key(0)
 COIN = vi.model(
@@ -76,3 +77,28 @@ def test_a_change_of_the_last_digit_is_none():
     """In float32 a tolerance that no change of an objective can meet but zero still ends a run that stands still."""
     fit = run(tol=1e-30, num_steps=3000, steps_per_chunk=50)
     assert fit.status is vi.Status.CONVERGED
+
+
+def checks(objective):
+    """The step at which an objective, a function of the step, is called converged at tol 1e-4; None within 5,000."""
+    values = objective(np.arange(50.0, 5001.0, 50.0))
+    gains = [left_of(values[i - 3 : i]) for i in range(3, len(values) + 1)]
+    met = [i for i, gain in enumerate(gains) if gain <= 1e-4]
+    return 50 * (met[0] + 3) if met else None
+
+
+@pytest.mark.parametrize("time", [5.0, 50.0, 500.0, 1000.0])
+def test_of_a_slow_ascent_no_more_than_tol_is_left(time):
+    """Its change over 50 steps alone would be within tol where up to 20 times that is left."""
+    step = checks(lambda t: -1000 - 100 * np.exp(-t / time))
+    assert step is None or 100 * np.exp(-step / time) <= 1.01 * 1e-4 * 1000
+    assert step is not None or 100 * np.exp(-5000 / time) > 1e-4 * 1000
+
+
+def test_an_ascent_that_speeds_up_again_is_not_converged():
+    """A saddle: changes are within tol for 150 steps, and grow."""
+    assert checks(lambda t: -1000 + 1e-3 * np.expm1(t / 100) / (1 + 1e-5 * np.exp(t / 100))) > 1500
+
+
+def test_what_falls_is_not_converged_before_it_stands_still():
+    assert checks(lambda t: -1000 - 0.09 * t / 50) is None

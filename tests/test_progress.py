@@ -24,6 +24,7 @@ def seen(step, stopping=False, **changes):
         "num_steps": 100,
         "steps_per_epoch": 20,
         "trace": TRACE,
+        "gain": None,
         "num_groups_seen": 50.0 * step,
         "num_words_seen": 500.0 * step,
         "num_words": 10_000,
@@ -89,3 +90,11 @@ def test_it_costs_less_than_two_per_cent_of_the_time():
         printer(seen(4 + step))
     printer(seen(100, stopping=True))
     assert time.process_time() - began < 0.02
+
+
+@pytest.mark.parametrize(("gain", "words"), [(3e-4, "   still to gain 3.0e-04"), (np.inf, ""), (None, "")])
+def test_what_is_still_to_gain_is_shown_once_it_is_known(gain, words):
+    stream = io.StringIO()
+    Printer(stream=stream)(seen(2, gain=gain))
+    assert ("ELBO/word -8.100" + words) in stream.getvalue()
+    assert ("to gain" in stream.getvalue()) == bool(words)

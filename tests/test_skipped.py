@@ -66,7 +66,7 @@ def test_a_short_run_of_nothing_but_skipped_steps_is_not_finished(steps):
         result = fit(throw=False)
     assert result.status is vi.Status.MOSTLY_SKIPPED
     assert result.num_skipped == steps
-    assert result.outcome.endswith(f"({steps} of {steps} steps were not finite and were skipped)")
+    assert result.outcome.endswith(f"({steps} of {steps} steps were not finite and were skipped, in gradients of bias)")
     assert untouched(result)
     with pytest.raises(vi.DivergedError, match=f"failed: most steps .*{steps} of {steps}"):
         fit(throw=True)

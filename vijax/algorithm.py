@@ -350,6 +350,7 @@ def _info(moved: Moved, penalty: Array, non_finite: Array, ok: Array, bad_group:
         backtracks=moved.backtracks,
         non_finite=non_finite,
         bad_group=bad_group,
+        bad_variable=moved.bad_variable,
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
         num_words=said.num_words,
         left_out=said.left_out,

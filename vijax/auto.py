@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import keys
-from vijax.automatic import diagonal, gaussian, stochastic
+from vijax.automatic import gaussian, low_rank, stochastic
 from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import of_normal
-from vijax.automatic.concluded import as_fit, report
+from vijax.automatic.chosen import of_normal, reported
 from vijax.automatic.conjugate import of_conjugate
-from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.diagonal import on_draws, unit_noise
+from vijax.automatic.gaussian import Ended, Gaussian, Sitting
+from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixed import of_mixed
+from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.places import places, unjudged
+from vijax.automatic.stage import Stage, Watcher, check_stage, stage_of
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
 from vijax.choices import check_model
 from vijax.constrain import real
 from vijax.fit_arguments import check_key, check_not_forked
+from vijax.interrupt import interrupt_flag
 from vijax.model import Model
 from vijax.models.density import Density
 from vijax.result import Fit
@@ -29,6 +34,8 @@ MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
 NUM_STARTS, MAX_DRAWS = 8, 2048
 """Of a log density, where the user does not say."""
+FIRST_STEPS = 30
+"""Of independent normals, where they are what a full covariance begins at."""
 ARRIVED = 0.5
 """Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
 
@@ -43,15 +50,17 @@ def auto(
     max_gradients: int | None = None,
     batch_size: int | None = None,
     richer: bool | None = None,
+    stage: Stage | None = None,
 ) -> Fit:
     """Fits a model with no choice to make, and says whether to trust the result.
 
     Of a log density (`vijax.density`): from several starts side by side to the best mode; a normal with full covariance
     by natural gradients from least squares of scores, in a trust region, on fixed draws of which there are more when
     their noise is all that is left. Where the posterior is not normal, a mixture of up to eight normals is fitted too,
-    each within a trust region of its own, and kept where its bound is higher beyond doubt. Beyond some hundreds of
-    variables independent normals on fixed draws. Of a model in conjugate form: coordinate ascent from several starts
-    where the data are small (5,000 groups, 200 documents), else incremental or stochastic steps. Of an energy with free
+    each within a trust region of its own, and kept where its bound is higher beyond doubt. Beyond 300 variables
+    independent normals, with up to 32 directions of dependence beside them where the bound is higher so. Of a model in
+    conjugate form: coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else
+    incremental or stochastic steps. Of an energy with free
     variables: stochastic steps until the bound rises no more.
 
     Args:
@@ -67,11 +76,16 @@ def auto(
         3,000, or 40 a variable of a full covariance where that is more, and what `richer` says for a mixture.
       batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
         at a fit to a sample. None does so from 50,000 groups on.
-
       richer: of a log density: whether to fit a mixture too, in up to 1,000 gradients a variable more (10,000 for fewer
         than ten variables). None does so where the normal is 0.05 nats or more from the posterior, or the starts found
         other modes of similar weight, for up to 50 variables; False never; True always. `fit.verdict` says what was
         kept, `fit.report.other` is the bound of what was not.
+      stage: of a fit that Ctrl-C stopped, with the same model, data, key and arguments (`fit.report.stage`): goes on
+        from there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor
+        what was done before the last draws were taken; independent normals and passes over minibatches begin anew. In
+        conjugate form `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
+
+    After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
 
     Returns:
       A `Fit`. Beside what every fit has: `fit.verdict`, a sentence in plain words; `fit.elbo`, with its standard error;
@@ -92,8 +106,8 @@ def auto(
     check_key(key)
     _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
     if not isinstance(model, Density):
-        only = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
-        _check_conjugate(model, **only)
+        given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
+        _check_conjugate(model, **given, stage=stage)
         of = of_mixed if model.free else of_conjugate
         return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
@@ -101,18 +115,20 @@ def auto(
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
     size = _batch_size(model, batch_size, target.num_groups, target.dim)
     _check_richer(richer, target.dim, size)
-    if target.dim > MOST_FULL:
-        found = places(target, seed, num_starts)
-        q = diagonal.fit(target, found[0][0], seed, budget)
-        return as_fit(model, q, report(model, target, q, found, unjudged(found), seed), key)
-    if size is None:
-        q, found, elbos = _gaussian(target, seed, num_starts, max_draws, budget)
-        return of_normal(model, target, q, found, elbos, key, max_gradients, richer)
-    sample = stochastic.sample_of(target.groups, target.dim, seed)
-    q, found, elbos = _gaussian(Target(model, *sample), seed, num_starts, max_draws, budget)
-    if q.ended is not Ended.UNBOUNDED:
-        q = stochastic.fit_all(model, target.groups, q, size, key)
-    return as_fit(model, q, report(model, target, q, found, elbos, seed), key)
+    check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
+    with interrupt_flag() as asked:
+        watcher = Watcher(asked, stage)
+        if target.dim > MOST_FULL:
+            q, found, elbos = _many_variables(target, watcher, seed, num_starts, budget)
+            return reported(model, target, q, found, elbos, watcher, key)
+        if size is None:
+            q, found, elbos = _gaussian(target, watcher, seed, num_starts, max_draws, budget)
+            return of_normal(model, target, q, found, elbos, watcher, key, max_gradients, richer)
+        sample = stochastic.sample_of(target.groups, target.dim, seed)
+        q, found, elbos = _gaussian(Target(model, *sample), watcher, seed, num_starts, max_draws, budget)
+        if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
+            q = stochastic.fit_all(model, target.groups, q, size, key)
+        return reported(model, target, q, found, elbos, watcher, key)
 
 
 def _check_integers(**given: tuple[int | None, int]) -> None:
@@ -122,15 +138,21 @@ def _check_integers(**given: tuple[int | None, int]) -> None:
             require_integers(least, **{name: value})
 
 
-def _check_conjugate(model: Model, **given: int | None) -> None:
+def _check_conjugate(model: Model, **given: Any) -> None:
     """Raises ValueError on a model with networks, and on what only densities have a use for."""
     points = [name for name, constraint in (model.constraints or {}).items() if constraint == real()]
     remedy = "vijax.aevb(model) learns them, or vijax.svi(model, learn=...)."
     require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
     for name, value in given.items():
-        batches = "vijax.fit(vijax.svi(model), data, batch_size=...) takes minibatches."
-        remedy = batches if name == "batch_size" else "Leave it out."
-        require(value is None, name, "none for a model that is no log density", value, remedy)
+        remedy = REMEDIES.get(name, "Leave it out.")
+        got = "one" if isinstance(value, Stage) else value
+        require(value is None, name, "none for a model that is no log density", got, remedy)
+
+
+REMEDIES = {
+    "batch_size": "vijax.fit(vijax.svi(model), data, batch_size=...) takes minibatches.",
+    "stage": "vijax.fit(fit.alg, data, key=key, state=fit.state, ...) goes on.",
+}
 
 
 def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) -> int | None:
@@ -152,17 +174,38 @@ def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None
     require(not richer or batch_size is None, "richer", "False where minibatches are taken", richer, remedy)
 
 
-def _gaussian(
-    target: Target, seed: int, num_starts: int, max_draws: int, budget: int
-) -> tuple[Gaussian, list[tuple[Mode, int]], list[float | None]]:
-    """A normal of full covariance, the modes that were found, and their rough bounds."""
-    found = places(target, seed, num_starts)
-    start, elbos = _best_start(target, found, seed)
-    return gaussian.fit(target, start, seed, max_draws, budget), found, elbos
+Fitted = tuple[Gaussian, list[tuple[Mode, int]], list[float | None]]
+"""A normal, the modes that were found, and their rough bounds."""
 
 
-def _best_start(target: Target, found: list[tuple[Mode, int]], seed: int) -> tuple[Gaussian, list[float | None]]:
-    """The normal at the mode whose ELBO is largest; modes far below the highest are not asked."""
+def _many_variables(target: Target, watcher: Watcher, seed: int, num_starts: int, budget: int) -> Fitted:
+    """Independent normals, or with directions of dependence where these gain."""
+    found = watcher.searched(target, lambda: places(target, seed, num_starts, watcher.stopped), num_starts)
+    return low_rank.fit(target, found[0][0], seed, budget, watcher.stopped), found, unjudged(found)
+
+
+def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_draws: int, budget: int) -> Fitted:
+    """A normal of full covariance."""
+    if watcher.stage is None:
+        found = places(target, seed, num_starts, watcher.stopped)
+        start, elbos = _best_start(target, found, seed, watcher.stopped)
+        if watcher.stopped():
+            return start._replace(ended=Ended.INTERRUPTED), found, elbos
+        watcher.stage = stage_of(found, elbos, num_starts, Sitting.begin(start), target.num_gradients)
+    watcher.begun = watcher.stage
+    found, elbos = watcher.stage.found()
+    target.num_gradients = watcher.stage.gradients
+    sitting = watcher.stage.sitting
+    assert sitting is not None
+    q = gaussian.fit(target, sitting, seed, max_draws, budget, watcher.stopped, watcher.notes(target))
+    return q, found, elbos
+
+
+def _best_start(
+    target: Target, found: list[tuple[Mode, int]], seed: int, stopped: Callable[[], bool]
+) -> tuple[Gaussian, list[float | None]]:
+    """The normal at the mode whose ELBO is largest; modes far below the highest are not asked. Or independent normals
+    from the middle of where searches begin, if that is better: the mode of a funnel is where a scale is zero."""
     noise = gaussian.noise_of(32, target.dim, [seed, 99])
     best: Gaussian | None = None
     elbos: list[float | None] = []
@@ -171,9 +214,20 @@ def _best_start(target: Target, found: list[tuple[Mode, int]], seed: int) -> tup
             elbos.append(None)
             continue
         q, promised = gaussian.laplace(target, mode)
-        values = target.values(q.at(noise))
-        elbo = float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()
+        elbo = _rough(target, q, noise)
         elbos.append(elbo if promised < ARRIVED else None)
         best = q._replace(elbo=elbo) if best is None or elbo > best.elbo else best
     assert best is not None
-    return best, elbos + unjudged(found[len(elbos) :])
+    elbos += unjudged(found[len(elbos) :])
+    middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
+    if _rough(target, middle, noise) <= best.elbo:
+        return best, elbos
+    begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
+    plain = on_draws(OnDraws(target, unit_noise(FIXED, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
+    return plain._replace(scale=np.diag(plain.scale)), elbos
+
+
+def _rough(target: Target, q: Gaussian, noise: np.ndarray) -> float:
+    """The ELBO on some draws."""
+    values = target.values(q.at(noise))
+    return float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()

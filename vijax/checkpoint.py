@@ -207,8 +207,9 @@ def _into(like: Any, meta: list[dict[str, Any]], leaves: list[Any], path: str | 
     for name in dict.fromkeys([*expected, *found]):
         if expected.get(name) != found.get(name):
             raise OtherTreeError(
-                f"{path}: the checkpoint is of another model: {name or 'the tree'} should be "
-                f"{expected.get(name, 'absent')} and is {found.get(name, 'absent')}"
+                f"{path}: the checkpoint is of another model, or of another version of vijax: "
+                f"{name or 'the tree'} should be {expected.get(name, 'absent')} and is {found.get(name, 'absent')}. "
+                "Fit again, or go on with the version that wrote it"
             )
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 

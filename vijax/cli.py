@@ -281,6 +281,10 @@ def _end_of_sweep(folder: Path, found: Any) -> int:
     return 0
 
 
+UNUSABLE = 4
+"""Exit code of a run whose verdict is "Do not use this fit"."""
+
+
 def _end(outcome: Any) -> int:
     """The last screen: what was found, score, where the page is; and how to go on if the run did not finish."""
     from vijax.app.pages import summary_path
@@ -295,6 +299,9 @@ def _end(outcome: Any) -> int:
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
     if outcome.skipped:
         print(f"Warning: {outcome.skipped}. Look for extreme values in the data, or try data.standardise=true.")
+    if finished and not outcome.usable:
+        print("Do not use this fit: the verdict above says why.")
+        return UNUSABLE
     if finished:
         return 0
     if outcome.status is Status.MOSTLY_SKIPPED:
@@ -309,8 +316,8 @@ def _end(outcome: Any) -> int:
 
 # --- errors and start-up ------------------------------------------------------------------------------------------
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 130 interrupted, 141 where nobody reads
-    on (as of `vijax summary RUN | head`), 1 a fault of vijax."""
+    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose verdict is not to use it,
+    130 interrupted, 141 where nobody reads on (as of `vijax summary RUN | head`), 1 a fault of vijax."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
     given = [argument for argument in given if argument != "--debug"]

@@ -13,10 +13,12 @@ from vijax.automatic.gaussian import Ended
 from vijax.automatic.newton import SETTLED, climbed
 from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.places import places, unjudged
+from vijax.automatic.stage import Stage, Watcher, check_stage
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
 from vijax.choices import check_model
 from vijax.fit_arguments import check_key, check_not_forked
+from vijax.interrupt import interrupt_flag
 from vijax.model import Model
 from vijax.models.density import Density
 from vijax.result import Fit
@@ -27,7 +29,7 @@ FAR = 2.0
 """Nats between the bounds on fixed and on fresh draws, beside the error of the latter, that are told."""
 
 
-def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int = 30) -> Fit:
+def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int = 30, stage: Stage | None = None) -> Fit:
     """Independent normals in free coordinates, fitted to a log density on draws whose noise is fixed: a deterministic
     problem, climbed from the best of several modes by L-BFGS and then by Newton's steps until it is solved (Giordano,
     Ingram and Broderick 2024, "Black box variational inference with a deterministic objective"). There is no
@@ -46,6 +48,10 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
       data: what it reads; None for a density that reads none.
       key: of starts and draws.
       num_draws: fixed draws, scrambled Sobol points with their mirror images: the next power of two is taken.
+      stage: of a fit with the same arguments that Ctrl-C stopped (`fit.report.stage`), to go on from: its searches for
+        modes are not repeated. The end is that of a fit that was never stopped, bit for bit.
+
+    After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
 
     Returns:
       A `Fit`, with `fit.report`, `fit.verdict` and `fit.khat` as `vijax.auto` gives them.
@@ -70,13 +76,18 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
     require(isinstance(model, Density), "model", "a log density (vijax.density)", "another model", "Use vijax.auto.")
     assert isinstance(model, Density)
     target, seed = Target.of(model, data), keys.seed(key)
-    found = places(target, seed, NUM_STARTS)
-    noise = unit_noise(num_draws, target.dim, seed)
-    objective = OnDraws(target, noise)
-    top = climbed(objective, point_of(on_draws(objective, found[0][0], MAX_STEPS)))
-    ended = Ended.CONVERGED if top.promised < SETTLED else Ended.UNSOLVED
-    q = as_gaussian(top.point, top.value, ended)
+    check_stage(stage, target.dim, NUM_STARTS, False)
+    with interrupt_flag() as asked:
+        watcher = Watcher(asked, stage)
+        found = watcher.searched(target, lambda: places(target, seed, NUM_STARTS, watcher.stopped), NUM_STARTS)
+        noise = unit_noise(num_draws, target.dim, seed)
+        objective = OnDraws(target, noise)
+        reached = on_draws(objective, found[0][0], MAX_STEPS, stopped=watcher.stopped)
+        top = climbed(objective, point_of(reached), stopped=watcher.stopped)
+    cut = Ended.INTERRUPTED if watcher.stopped() else Ended.UNSOLVED
+    q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
     said = report(model, target, q, found, unjudged(found), seed)._replace(noise=noise)
+    said = said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None)
     if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > FAR + 3 * said.elbo.standard_error:
         q = q._replace(ended=Ended.TOO_FEW)
         said = judged_again(said, q)

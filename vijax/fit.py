@@ -28,11 +28,11 @@ from vijax.fit_arguments import (
 from vijax.interrupt import interrupt_flag
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, runs_of_one_shape, stacked
-from vijax.restarts import Many, best, many, of_run
+from vijax.restarts import Many, best, in_runs, many, of_run
 from vijax.result import Fit
 from vijax.start import copied, start
-from vijax.state import CHECK_EVERY, recorded
 from vijax.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
+from vijax.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 
 
 class Progress(NamedTuple):
@@ -52,6 +52,8 @@ class Progress(NamedTuple):
       alg: the algorithm.
       stopping: this is the last call: the run ends here, for whatever reason.
       whole: what `vijax.fit(..., state=)` goes on from: `state`, or the states of all restarts.
+      gain: what the objective may still gain, relative to itself, as it is compared with `tol`; infinite where that
+        has not been judged yet, None without `tol`.
     """
 
     step: int
@@ -67,6 +69,7 @@ class Progress(NamedTuple):
     alg: Algorithm
     stopping: bool
     whole: Any
+    gain: float | None = None
 
     @property
     def num_skipped(self) -> int:
@@ -117,10 +120,14 @@ def fit(
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
       steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the posterior. (The
         reported objective it may change in its last digit, for another number is another program.)
-      tol: stop when the objective changes by no more than this, relatively, over 50 steps. It is compared at steps 50,
-        100, 150, ..., also by a run that goes on from `state`; a run that has converged takes no step more. On full
-        data: with minibatches the objective of one step is noise. A change of the last digit counts as none, so in
-        float32 any `tol` below 1.2e-7 is that; one below 1e-6 may never be met, for sums of many terms round.
+      tol: stop when what the objective still gains is below this, relative to the objective; a run that has converged
+        takes no step more, also where it goes on from `state`. On full data without draws: the objective's last change
+        over 50 steps, and what is left if later changes shrink as it did, at steps 50, 100, 150, .... A change of the
+        last digit counts as none, so in float32 any `tol` below 1.2e-7 is that; one below 1e-6 may never be met, for
+        sums of many terms round. On minibatches, or with draws: at 95 % what as many steps more as the last half of the
+        run would bring, by averages over passes, after 16, 24, 32, 48, ... of them (`vijax.stopping`, which says how
+        often it errs; passes of fewer than 10 steps count together, longer ones than 200 in parts). Where the noise of
+        these averages is far above `tol` it runs on to its last step. 1e-3 to 1e-4 suit most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
       throw: raise `DivergedError` where a fit diverged or most of its steps were skipped; otherwise `fit.status` tells.
 
@@ -161,10 +168,14 @@ def fit(
     check_batches(alg, loader, total)
     runs = alg if restarts == 1 else many(alg, restarts)
     state = start(runs, loader, key_init, hyper) if state is None else copied(state)
+    is_noisy = loader.steps_per_epoch > 1 or spec.draws
+    window = window_of(loader.steps_per_epoch) if is_noisy else 0
+    state = _watching(state, window) if window and tol is not None else state
     usual = 50 if loader.steps_per_epoch == 1 else 10  # not fewer for a short run: it shares the long one's program
     length = min(steps_per_chunk or usual, max(total, usual))
-    chunks = _Chunks(runs, loader, key_run, length, total, to_checks=tol is not None)
-    status, traces = _run(chunks, state, callbacks, tol, max_bad_steps)
+    rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
+    chunks = _Chunks(runs, loader, key_run, length, total, rule)
+    status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(chunks.state, _joined(traces))
     result = Fit(alg, alone, trace, _after_skips(status, alone))
     if throw and result.status in FAILED:
@@ -181,7 +192,7 @@ def _after_skips(status: Status, state: State) -> Status:
 
 def _warn_of_skips(fit: Fit) -> None:
     if fit.num_skipped:
-        text = skipped_text(fit.num_skipped, int(fit.state.step))
+        text = skipped_text(fit.num_skipped, int(fit.state.step), fit.skipped_of)
         where = "fit.trace['result'] and fit.trace['non_finite'] say which"
         warnings.warn(f"{text}; {where}.", SkippedStepsWarning, stacklevel=3)
 
@@ -194,15 +205,58 @@ def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np
     return alone, {**trace_alone, "restart_elbo": trace["elbo"]} if trace else {}
 
 
+# --- convergence --------------------------------------------------------------------------------------------------
+class _Rule(NamedTuple):
+    """When a run has converged, by what its state holds, so that a resumed run ends where the unbroken one does."""
+
+    tol: float
+    window: int
+    """Of a noisy objective; of others 0."""
+    begun: int
+    """The step at which the watch began."""
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether it is judged by the state's watch."""
+        return self.window > 0
+
+    def next(self, done: int) -> int:
+        """The step at which it is judged next."""
+        if self.is_noisy:
+            return self.begun + next_look(done - self.begun, self.window)
+        return done + CHECK_EVERY - done % CHECK_EVERY
+
+    def gain(self, state: State | Many) -> float:
+        """What the objective still gains, relatively: that of the restart that gains most."""
+        gains = np.asarray(state.watch.gain) if self.is_noisy else left_of(np.asarray(state.checked))
+        return float(np.max(np.where(np.isnan(gains), np.inf, gains)))
+
+    def is_met(self, state: State | Many) -> bool:
+        """Whether it has converged; without noise that is judged by the last check alone."""
+        due = self.is_noisy or int(state.step) % CHECK_EVERY == 0
+        least = 0.0 if self.is_noisy else float(np.finfo(np.asarray(state.checked).dtype).eps)
+        return due and self.gain(state) <= max(self.tol, least)
+
+
+def _watching(state: State | Many, window: int) -> Any:
+    """A state whose watch has windows of this length; begun anew where it had others."""
+    if np.all(np.asarray(state.watch.window) == window):
+        return state
+    fresh, runs = watch(window, state.watch.gain.dtype), np.shape(state.watch.gain)
+    own = lambda x: jnp.array(jnp.broadcast_to(x, (*runs, *x.shape)), copy=True)  # no two leaves share a buffer
+    return in_runs(state, lambda state: state._replace(watch=jax.tree.map(own, fresh)))
+
+
 # --- the loop -----------------------------------------------------------------------------------------------------
 class _Chunks:
     """Runs chunks one after the other; holds the one live state (each chunk consumes its predecessor's)."""
 
     def __init__(
-        self, alg: Algorithm, loader: Loader, key: PRNGKeyArray, length: int, total: int, to_checks: bool = False
+        self, alg: Algorithm, loader: Loader, key: PRNGKeyArray, length: int, total: int, rule: _Rule | None = None
     ):
         self.alg, self.loader, self.key, self.length, self.total = alg, loader, key, length, total
-        self.to_checks = to_checks  # whether a chunk ends where convergence is judged
+        self.rule = rule  # a chunk ends where convergence is judged
+        self.is_watched = rule is not None and rule.window > 0
         self.state: Any  # State or Many
         self.groups_seen = self.words_seen = 0.0
 
@@ -213,14 +267,16 @@ class _Chunks:
         with contextlib.closing(source):
             for batches, count in source:
                 self.state, infos = run_chunk(
-                    self.alg.step, self.length, self.key, self.state, batches, jnp.int32(count)
+                    self.alg.step, self.length, self.key, self.state, batches, jnp.int32(count), self.is_watched
                 )
                 done += count
                 trace = self._trace(infos, done, count)
-                runs = self.state.states if isinstance(self.state, Many) else self.state
-                runs = recorded(runs, trace["elbo"], done)
-                self.state = self.state._replace(states=runs) if isinstance(self.state, Many) else runs
+                self._record(trace["elbo"], done)
                 yield trace, done
+
+    def _record(self, elbo: np.ndarray, done: int) -> None:
+        checked = recorded(self.state.checked, elbo, done)
+        self.state = in_runs(self.state, lambda runs: runs._replace(checked=checked))
 
     def _inputs(self, start: int) -> Iterator[tuple[Any, int]]:
         """Stacked batches of each chunk; full data are put on the device once."""
@@ -238,7 +294,7 @@ class _Chunks:
         """How many steps each chunk has."""
         while first < self.total:
             count = min(self.length, self.total - first)
-            count = min(count, CHECK_EVERY - first % CHECK_EVERY) if self.to_checks else count
+            count = count if self.rule is None else min(count, self.rule.next(first) - first)
             yield count
             first += count
 
@@ -270,18 +326,19 @@ def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
 
 
 def _run(
-    chunks: _Chunks, state: State, callbacks: Sequence[Callback], tol: float | None, max_bad_steps: int
+    chunks: _Chunks, state: State, callbacks: Sequence[Callback], max_bad_steps: int
 ) -> tuple[Status, list[dict[str, np.ndarray]]]:
     traces: list[dict[str, np.ndarray]] = []
     started = time.perf_counter()
     chunks.state = state
-    status = Status.CONVERGED if tol is not None and _settled(state, tol) else Status.FINISHED
+    rule = chunks.rule
+    status = Status.CONVERGED if rule is not None and rule.is_met(state) else Status.FINISHED
     if status is Status.CONVERGED:  # it goes on from its end
         return status, traces
     with interrupt_flag() as interrupted:
         for trace, done in chunks.run(state):
             traces.append(trace)
-            status = _verdict(chunks.state, tol, max_bad_steps, interrupted.is_set())
+            status = _verdict(chunks.state, rule, max_bad_steps, interrupted.is_set())
             stopping = status is not Status.FINISHED or done >= chunks.total
             seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)
             asked = [callback(seen) for callback in callbacks]
@@ -293,22 +350,14 @@ def _run(
     return status, traces
 
 
-def _verdict(state: State | Many, tol: float | None, max_bad_steps: int, interrupted: bool) -> Status:
+def _verdict(state: State | Many, rule: _Rule | None, max_bad_steps: int, interrupted: bool) -> Status:
     if int(state.bad_steps) >= max_bad_steps:
         return Status.DIVERGED
     if interrupted:
         return Status.INTERRUPTED
-    if tol is not None and _settled(state, tol):
+    if rule is not None and rule.is_met(state):
         return Status.CONVERGED
     return Status.FINISHED
-
-
-def _settled(state: State | Many, tol: float) -> bool:
-    """Whether the objective, of every restart, is what it was `CHECK_EVERY` steps before; told at those steps only, by
-    what the state holds, so that a resumed run ends where the unbroken one does."""
-    before, now = np.moveaxis(np.asarray(state.checked), -1, 0)
-    tol = max(tol, float(np.finfo(now.dtype).eps))
-    return int(state.step) % CHECK_EVERY == 0 and bool(np.all(np.abs(now - before) <= tol * np.abs(now)))
 
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
@@ -328,6 +377,7 @@ def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping:
         chunks.alg,
         stopping,
         chunks.state,
+        None if chunks.rule is None else chunks.rule.gain(chunks.state),
     )
 
 

@@ -16,6 +16,8 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from vijax.algorithm import Info, State
 from vijax.batch import Minibatch
 from vijax.compiler import kept, step_jit
+from vijax.restarts import in_runs
+from vijax.stopping import observed
 
 
 def run_chunk(
@@ -25,6 +27,7 @@ def run_chunk(
     state: State,
     batches: Minibatch,
     num_steps: Int[Array, ""],
+    is_watched: bool = False,
 ) -> tuple[State, Info]:
     """`num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
@@ -38,13 +41,14 @@ def run_chunk(
       state: donated.
       batches: stacked along a leading axis of `length`; or of 1, when every step reads the same data.
       num_steps: how many to run.
+      is_watched: the state's `watch` is shown the objective of every step.
 
     Returns:
       The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`; without
       the groups' own bounds.
     """
-    program = kept(step, "chunk", lambda step: step_jit(partial(_chunk, step), static_argnums=0, donate_argnums=2))
-    return program(length, key, state, batches, num_steps)
+    program = kept(step, "chunk", lambda step: step_jit(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2))
+    return program(length, key, state, batches, num_steps, is_watched)
 
 
 def _chunk(
@@ -54,6 +58,7 @@ def _chunk(
     state: State,
     batches: Minibatch,
     num_steps: Int[Array, ""],
+    is_watched: bool,
 ) -> tuple[State, Info]:
     step: Any = step_of()
 
@@ -70,7 +75,19 @@ def _chunk(
 
     shapes = jax.eval_shape(one, state, jnp.int32(0))[1]
     infos = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), shapes)
-    return jax.lax.fori_loop(0, num_steps, body, (state, infos))
+    state, infos = jax.lax.fori_loop(0, num_steps, body, (state, infos))
+    return _watched(state, infos.elbo, num_steps) if is_watched else state, infos
+
+
+def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:
+    """With the objectives seen. (Not by the step: a second use of the objective inside it would compile to another
+    rounding of the one that is reported.)"""
+    see = observed if elbo.ndim == 1 else jax.vmap(observed)
+
+    def change(runs: State) -> State:
+        return runs._replace(watch=jax.lax.fori_loop(0, num_steps, lambda i, seen: see(seen, elbo[i]), runs.watch))
+
+    return in_runs(state, change)
 
 
 def runs_of_one_shape(batches: Iterable[Minibatch]) -> Iterator[list[Minibatch]]:

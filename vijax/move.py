@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from vijax import bad as bad_variable
 from vijax import safeguard, tree
 from vijax.batch import Minibatch
 from vijax.bound import reads_of, scaled_bound
@@ -40,6 +41,7 @@ class Moved(NamedTuple):
     retractions: Int[Array, ""]
     backtracks: Int[Array, ""]
     non_finite: Int[Array, ""]
+    bad_variable: Int[Array, ""]
 
 
 class Trial(NamedTuple):
@@ -60,11 +62,13 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     local = starts(spec, state.hyper, state.local, batch) if spec.warm_starts else state.local
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
     non_finite = none
+    bad: Any = bad_variable.NONE
     for block in _blocks(spec, posterior):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = scaled_bound(spec, state, batch._replace(local=local), spec.axis.key(key_local))
         message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta, reads, spec.axis)
         non_finite = non_finite + tree.count_non_finite(message.natural)
+        bad = bad_variable.first_of(bad, message.natural, list(posterior))
         if spec.num_parts is not None:
             excess = tree.subtract(posterior.only(block), prior.only(block))
             parts, message = _of_all_parts(spec, state, batch, parts, posterior, excess, message)
@@ -92,7 +96,9 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     retractions, backtracks = (functools.reduce(jnp.add, [b[i] for b in blocks]) for i in (0, 1))
     used = functools.reduce(jnp.minimum, [b[2] for b in blocks])
     after = safeguard.next_rho(rule, used, backtracks) if isinstance(rule, backtracking) else used
-    return Moved(posterior, memory, local, parts, messages[0], used, after, retractions, backtracks, non_finite)
+    return Moved(
+        posterior, memory, local, parts, messages[0], used, after, retractions, backtracks, non_finite, jnp.asarray(bad)
+    )
 
 
 def _of_all_parts(

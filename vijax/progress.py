@@ -1,4 +1,4 @@
-"""What a running fit tells: documents per second, ELBO per word, held-out score, time to go; at a fixed cadence."""
+"""What a running fit tells: documents per second, ELBO per word, what it may still gain, held-out score, time to go."""
 
 from __future__ import annotations
 
@@ -95,6 +95,8 @@ class Printer:
         parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{_rate(self._last, mark):,.0f} {self._unit}/s"]
         elbo = elbo_per_datum(seen)
         parts.append(f"ELBO/{self._per} {np.mean(elbo):.3f}")
+        if seen.gain is not None and np.isfinite(seen.gain):
+            parts.append(f"still to gain {seen.gain:.1e}")
         score = self._score()
         if score is not None:
             parts.append(f"held-out {score.mean:.3f} ± {score.standard_error:.3f}")

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
 from vijax.compiler import kept
+from vijax.stopping import Watch
 
 WINDOW = 10
 """The objective, an estimate where batches are parts of the data, is averaged over the last so many steps."""
@@ -36,9 +37,19 @@ class Many(NamedTuple):
         return jnp.min(self.states.bad_steps)
 
     @property
-    def checked(self) -> Float[Array, "restarts 2"]:
+    def checked(self) -> Float[Array, "restarts 3"]:
         """The objectives by which convergence is judged: that of every run."""
         return self.states.checked
+
+    @property
+    def watch(self) -> Watch:
+        """Where they are noisy, their averages."""
+        return self.states.watch
+
+
+def in_runs(state: Any, change: Callable[[State], State]) -> Any:
+    """A state with a change made to it, or to the stacked states of its runs."""
+    return state._replace(states=change(state.states)) if isinstance(state, Many) else change(state)
 
 
 def many(alg: Algorithm, restarts: int) -> Algorithm:

@@ -13,6 +13,7 @@ from jaxtyping import Float, PRNGKeyArray, PyTree
 from vijax import describe, keys
 from vijax import draws as draws_of
 from vijax.algorithm import Algorithm
+from vijax.bad import named
 from vijax.batch import Minibatch
 from vijax.checks import require, require_integers
 from vijax.families import Family, Point, Product
@@ -58,8 +59,13 @@ class Fit(NamedTuple):
         """The status, and how many steps were skipped, if any were; of `vijax.auto` and `vijax.dadvi` how it ended."""
         if self.report is not None:
             return self.report.ended
-        skipped = skipped_text(self.num_skipped, int(self.state.step))
+        skipped = skipped_text(self.num_skipped, int(self.state.step), self.skipped_of)
         return f"{self.status} ({skipped})" if skipped else str(self.status)
+
+    @property
+    def skipped_of(self) -> list[str]:
+        """Globals whose gradient was not finite where steps were skipped."""
+        return named(self.trace["bad_variable"], list(self.posterior)) if "bad_variable" in self.trace else []
 
     @property
     def average(self) -> Product:

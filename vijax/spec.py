@@ -6,11 +6,13 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax import describe
 from vijax.axis import Axis
+from vijax.estep import EStep
 from vijax.estimand import Estimand
 from vijax.estimator import Estimator, Reads, at_point
 from vijax.estimator.joint import NOTHING
@@ -52,6 +54,13 @@ class Spec(NamedTuple):
     def is_point(self, name: str) -> bool:
         """Whether of a global only a point is found."""
         return self.estimand.of(name).is_point
+
+    @property
+    def draws(self) -> bool:
+        """Whether the objective has noise of its own, on the same data too: that of draws."""
+        names = list(jax.eval_shape(self.model.prior, dict(self.model.hyper)))
+        drawn = any(estimator.draws for estimator in self.estimators(names).values())
+        return drawn or (isinstance(self.estep, EStep) and self.estep.draws)
 
     def prior(self, hyper: Hyper) -> Product:
         """Towards which a step pulls."""

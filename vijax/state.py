@@ -6,16 +6,12 @@ import enum
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from vijax.checks import require
 from vijax.families import Product
 from vijax.model import Hyper
-
-CHECK_EVERY = 50
-"""Convergence is judged by the objective at steps that are multiples of this: a matter of the step's number alone, so
-that it depends neither on where a run was cut into chunks nor on where it was stopped and resumed."""
+from vijax.stopping import Watch, watch
 
 
 class Result(enum.IntEnum):
@@ -43,8 +39,9 @@ class State(NamedTuple):
       step: t, counted from 0.
       bad_steps: steps skipped in a row.
       num_skipped: steps skipped since step 0.
-      checked: the objective at the last two steps that are multiples of `CHECK_EVERY`, the latest last; NaN before.
-        `vijax.fit` fills it in.
+      checked: the objective at the last three steps that are multiples of `vijax.stopping.CHECK_EVERY`, the latest
+        last; NaN before. `vijax.fit` fills it in, and
+      watch: averages of a noisy objective (`vijax.stopping`), where it is to stop by them.
     """
 
     posterior: Product
@@ -59,7 +56,8 @@ class State(NamedTuple):
     step: Int[Array, ""]
     bad_steps: Int[Array, ""]
     num_skipped: Int[Array, ""]
-    checked: Float[Array, 2]
+    checked: Float[Array, 3]
+    watch: Watch
 
 
 class Info(NamedTuple):
@@ -82,6 +80,8 @@ class Info(NamedTuple):
         hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
       bad_group: the first group of the batch whose bound is not finite, by its place in the batch, or its site where
         the batch says which it is; -1 if there is none, or the batch is of documents.
+      bad_variable: the first global, by its place among the posterior's names, whose message is not finite; -1 if there
+        is none.
       result: a `Result` code.
       num_words: tokens in the batch, of models of documents.
       left_out: the share of them that a first round gave to topics which the step then left out
@@ -98,16 +98,17 @@ class Info(NamedTuple):
     backtracks: Int[Array, ""]
     non_finite: Int[Array, ""]
     bad_group: Int[Array, ""]
+    bad_variable: Int[Array, ""]
     result: Int[Array, ""]
     num_words: Float[Array, ""] | None = None
     left_out: Float[Array, ""] | None = None
 
 
 # --- counting ---------------------------------------------------------------------------------------------------
-def fresh_counts(dtype: Any) -> dict[str, Array]:
+def fresh_counts(dtype: Any) -> dict[str, Any]:
     """What a state counts, at step 0."""
     zeros = {name: jnp.zeros((), jnp.int32) for name in ("step", "bad_steps", "num_skipped")}
-    return {**zeros, "checked": jnp.full(2, jnp.nan, dtype)}
+    return {**zeros, "checked": jnp.full(3, jnp.nan, dtype), "watch": watch(dtype=dtype)}
 
 
 def counted(ok: Bool[Array, ""], old: Any, new: Any) -> Any:
@@ -117,22 +118,6 @@ def counted(ok: Bool[Array, ""], old: Any, new: Any) -> Any:
         bad_steps=jnp.where(ok, 0, old.bad_steps + 1),
         num_skipped=old.num_skipped + jnp.where(ok, 0, 1),
     )
-
-
-def recorded(state: Any, elbo: Float[np.ndarray, steps * restarts], done: int) -> Any:
-    """A state at step `done`, with the last steps' objectives at which convergence is judged in `checked`. (Not by the
-    step: a second use of the objective inside it would compile to another rounding of the one that is reported.)
-
-    >>> class Counts(NamedTuple):
-    ...     checked: Any
-    >>> recorded(Counts(np.array([-9.0, -5.0], np.float32)), np.arange(20.0), 110).checked.tolist()
-    [-5.0, 9.0]
-    """
-    steps = done - len(elbo) + 1 + np.arange(len(elbo))
-    due, old = elbo[steps % CHECK_EVERY == 0], np.asarray(state.checked)
-    if not len(due):
-        return state
-    return state._replace(checked=jnp.asarray(np.concatenate([old.T, due])[-2:].T.astype(old.dtype)))
 
 
 def check_state(key: Any, state: Any, kind: type) -> None:

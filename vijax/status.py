@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -10,7 +11,7 @@ class Status(enum.StrEnum):
     """Why a fit stopped."""
 
     FINISHED = "finished: all steps were run"
-    CONVERGED = "converged: the objective changed by less than tol"
+    CONVERGED = "converged: what the objective still gains is below tol"
     STOPPED = "stopped by a callback"
     INTERRUPTED = "interrupted; go on with vijax.fit(..., state=fit.state)"
     DIVERGED = (
@@ -39,10 +40,13 @@ class DivergedError(ArithmeticError):
         self.fit = fit
 
 
-def skipped_text(num_skipped: int, num_steps: int) -> str:
-    """How many steps were skipped, in words; empty where none were.
+def skipped_text(num_skipped: int, num_steps: int, names: Sequence[str] = ()) -> str:
+    """How many steps were skipped, in words, and for which globals; empty where none were.
 
     >>> skipped_text(3, 125)
     '3 of 125 steps were not finite and were skipped'
+    >>> skipped_text(1, 9, ["rate", "scale"])
+    '1 of 9 steps were not finite and were skipped, in gradients of rate and scale'
     """
-    return f"{num_skipped} of {num_steps} steps were not finite and were skipped" if num_skipped else ""
+    of = f", in gradients of {' and '.join(names)}" if names else ""
+    return f"{num_skipped} of {num_steps} steps were not finite and were skipped{of}" if num_skipped else ""

@@ -15,7 +15,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, PyTree
 
 from vijax import constrain
 from vijax.checks import require
@@ -149,6 +150,13 @@ class Variables:
         return [
             name if size == 1 else f"{name}[{i}]" for name, size in zip(names, sizes, strict=True) for i in range(size)
         ]
+
+    def names_at(self, chosen: Bool[np.ndarray, " D"]) -> list[str]:
+        """Variables of which any coordinate is chosen."""
+        paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(range(len(self.leaves))))
+        sizes = np.cumsum([0, *(math.prod(leaf.free_shape) for leaf in self.leaves)])
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+        return [name for i, name in enumerate(names) if np.any(chosen[sizes[i] : sizes[i + 1]])]
 
     def _split(self, x: Array) -> list[Array]:
         parts, start = [], 0

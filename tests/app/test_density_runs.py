@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ pytest.importorskip("matplotlib")
 
 from vijax.app.config import load_config
 from vijax.app.typed_toml import ConfigError
+from vijax.automatic.target import Target
 from vijax.cli import main
 
 FILE = """
@@ -253,3 +255,89 @@ def test_loading_executes_nothing_unless_it_is_asked_to(run, monkeypatch, tmp_pa
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path))  # on another machine
     with pytest.raises(ConfigError, match="that you have not named in a `vijax fit` on this machine"):
         vi.load(run, allow_code=True)
+
+
+def funnel(folder):
+    """A density whose fit takes more than one set of draws."""
+    text = """
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+
+import vijax as vi
+
+
+def model(data):
+    inside = lambda v: norm.logpdf(v["x"], 0, jnp.exp(0.5 * v["s"])).sum()
+    return vi.density({"s": vi.free(), "x": vi.free(3)}, lambda v: norm.logpdf(v["s"], 0, 0.7) + inside(v))
+"""
+    (folder / "funnel.py").write_text(f"{text}\n# {folder}\n")
+    (folder / "funnel.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "funnel.py"\n')
+    return folder / "funnel.toml"
+
+
+@pytest.mark.parametrize("name", ["auto", "dadvi"])
+def test_a_run_that_is_stopped_goes_on_to_the_same_end(name, tmp_path, monkeypatch, capsys):
+    config = funnel(tmp_path)
+    fit = lambda out: main(["fit", str(config), "--out", str(tmp_path / out), "--set", f"algorithm.name={name}"])
+    assert fit("whole") == 0
+    with monkeypatch.context() as patch:
+        presses(patch, after=200)
+        assert fit("part") == 130
+    printed = capsys.readouterr().out
+    assert "Stopped early, by Ctrl-C" in printed
+    assert f"vijax resume {tmp_path / 'part'}" in printed
+    assert json.loads((tmp_path / "part" / "result.json").read_text())["status"].startswith("interrupted")
+    assert main(["summary", str(tmp_path / "part")]) == 0
+    assert (tmp_path / "part" / "stage").is_dir()
+    calls = counted(monkeypatch)
+    assert main(["resume", str(tmp_path / "part")]) == 0
+    assert not (tmp_path / "part" / "stage").exists()
+    again = sum(calls)
+    calls.clear()
+    assert fit("another") == 0
+    assert again < sum(calls)  # its searches are not repeated
+    one, other = (np.load(tmp_path / out / "posterior.npz") for out in ("whole", "part"))
+    for key in one.files:
+        np.testing.assert_array_equal(one[key], other[key])
+    assert main(["resume", str(tmp_path / "part")]) == 0
+
+
+def presses(patch, after):
+    """Ctrl-C after so many gradients."""
+    plain = Target.slopes
+
+    def slopes(self, x):
+        before, found = self.num_gradients, plain(self, x)
+        if before < after <= self.num_gradients:
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    patch.setattr(Target, "slopes", slopes)
+
+
+def counted(patch):
+    """How many points are asked for at each call."""
+    calls, plain = [], Target.slopes
+    patch.setattr(Target, "slopes", lambda self, x: (calls.append(len(x)), plain(self, x))[1])
+    return calls
+
+
+def test_a_fit_that_must_not_be_used_has_an_exit_code_of_its_own(tmp_path, capsys):
+    """Nothing depends on one variable: the density is improper."""
+    text = """
+import vijax as vi
+
+
+def model(data):
+    return vi.density({"x": vi.free(), "y": vi.free()}, lambda v: -0.5 * v["x"] ** 2)
+"""
+    (tmp_path / "bad.py").write_text(f"{text}\n# {tmp_path}\n")
+    (tmp_path / "bad.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "bad.py"\n')
+    out = tmp_path / "run"
+    assert main(["fit", str(tmp_path / "bad.toml"), "--out", str(out)]) == 4
+    printed = capsys.readouterr().out
+    assert "The density is improper" in printed
+    assert "Do not use this fit: the verdict above says why." in printed
+    assert (out / "report.html").is_file()
+    assert (out / "posterior.npz").is_file()
+    assert main(["resume", str(out)]) == 4  # it has ended, as it did

@@ -213,3 +213,22 @@ def test_multilevel_logistic_regression_against_nuts_and_gibbs():
     # Mean field shrinks a little too much: by less than three tenths of a posterior deviation here.
     spread = np.asarray(chains.locals["coefficients"][..., 0]).std((0, 1))
     assert np.all(np.abs(q - b) < 0.3 * spread)
+
+
+def test_a_log_density_is_sampled_too():
+    """Against the posterior of a normal mean with known noise; values are in their supports."""
+    y = jnp.array([1.0, 2.0, 4.0, 5.0])
+    logp = jax.scipy.stats.norm.logpdf
+    model = vi.density(
+        {"m": vi.free(), "s": vi.free(support="positive")},
+        log_prior=lambda v: logp(v["m"], 0, 10.0) - v["s"],
+        log_lik=lambda v, y: logp(y, v["m"], 1.0),
+    )
+    chains = vi.reference.nuts(model, y, key=jax.random.key(0), num_samples=1000, warmup=300)
+    assert chains.globals["m"].shape == (4, 1000)
+    assert float(chains.globals["m"].mean()) == pytest.approx(12 / 4.01, abs=0.05)
+    assert float(chains.globals["m"].std()) == pytest.approx(4.01**-0.5, rel=0.1)
+    assert float(chains.globals["s"].mean()) == pytest.approx(1.0, abs=0.1)
+    assert np.all(np.asarray(chains.globals["s"]) > 0)
+    with pytest.raises(ValueError, match="sampled: expected none: a density has no locals"):
+        vi.reference.nuts(model, y, key=jax.random.key(0), num_samples=10, sampled=["z"])

@@ -1,4 +1,5 @@
-"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`: no steps between which they could be stopped."""
+"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`. Stopped by Ctrl-C, they leave their stage in the
+run's folder (`vijax.automatic.stage`), from which they go on."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from vijax.algorithm import Algorithm
 from vijax.app.options import settings_taken
 from vijax.app.typed_toml import ConfigError, Entry
 from vijax.auto import auto
+from vijax.automatic.stage import Stage
 from vijax.dadvi import dadvi
 from vijax.fit import Progress
 from vijax.result import Fit
@@ -45,9 +47,15 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def fitted(
-    config: Any, algorithm: Algorithm, data: Any, key: PRNGKeyArray, callbacks: tuple[Callable[[Any], Any], ...]
+    config: Any,
+    algorithm: Algorithm,
+    data: Any,
+    key: PRNGKeyArray,
+    callbacks: tuple[Callable[[Any], Any], ...],
+    stage: Stage | None,
 ) -> Fit:
-    """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun again, it is the same.
+    """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun again, or gone on with
+    from its stage, it is the same.
 
     Its steps are those of its trace, which the state counts as such.
     """
@@ -55,7 +63,7 @@ def fitted(
     if config.fit.batch_size is not None:
         more["batch_size"] = config.fit.batch_size
     began = time.perf_counter()
-    fit = METHODS[config.algorithm.name](algorithm.spec.model, data, key=key, **more)
+    fit = METHODS[config.algorithm.name](algorithm.spec.model, data, key=key, stage=stage, **more)
     if not len(fit.trace["step"]):  # at its end from the start
         fit = fit._replace(trace={"step": np.zeros(1, int), "elbo": np.array([fit.elbo.value])})
     steps = len(fit.trace["step"])

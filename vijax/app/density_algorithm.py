@@ -13,6 +13,7 @@ from vijax.algorithm import Algorithm
 from vijax.app.options import Chooser, Option
 from vijax.app.typed_toml import POSITIVE, ConfigError, at_least, setting
 from vijax.auto import MOST_FULL
+from vijax.automatic.low_rank import rank_of
 from vijax.guides import Guide
 from vijax.models.density import Density
 from vijax.objective import renyi
@@ -48,7 +49,9 @@ def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
 def _ends_full(model: Density, **choices: Any) -> Algorithm:
     """The algorithm of the fits that `vijax.auto` returns: its state is what a checkpoint holds."""
     del choices
-    return _framed(model, guides.full_rank() if model.variables.dim <= MOST_FULL else guides.mean_field())
+    if model.variables.dim <= MOST_FULL:
+        return _framed(model, guides.full_rank())
+    return _framed(model, guides.mean_field(), rank_of(model.variables.dim))
 
 
 def _ends_diagonal(model: Density, **choices: Any) -> Algorithm:
@@ -57,8 +60,8 @@ def _ends_diagonal(model: Density, **choices: Any) -> Algorithm:
     return _framed(model, guides.mean_field())
 
 
-def _framed(model: Density, guide: Guide) -> Algorithm:
-    return free_algorithms.ngvi(model.with_guide(guide, is_framed=True))
+def _framed(model: Density, guide: Guide, directions: int = 0) -> Algorithm:
+    return free_algorithms.ngvi(model.with_guide(guide, is_framed=True, num_directions=directions))
 
 
 @dataclasses.dataclass(frozen=True)

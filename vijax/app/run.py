@@ -36,6 +36,7 @@ from vijax.app.results import forget_results, write_results
 from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
 from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
 from vijax.app.sections import DocumentData
+from vijax.app.stage_files import keep_stage, read_stage
 from vijax.app.tables import held_out_entries
 from vijax.app.topics import without_excerpts
 from vijax.app.typed_toml import flatten
@@ -54,13 +55,14 @@ MOST_STEPS = 2**31 - 1
 
 
 class Outcome(NamedTuple):
-    """How a sitting ended: the folder, why it stopped, the last held-out score (None if nothing was held out), and how
-    many steps were skipped, in words (empty if none were)."""
+    """How a sitting ended: the folder, why it stopped, the last held-out score (None if nothing was held out), how many
+    steps were skipped, in words (empty if none were), and whether the verdict allows its use."""
 
     folder: Path
     status: Status
     score: Any
     skipped: str = ""
+    usable: bool = True
 
 
 class StoppedError(KeyboardInterrupt):
@@ -136,8 +138,8 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
             say(f"{folder} has {'ended' if is_at_once(config) else 'converged'}{more}")
             write_pages(folder)
             skipped = skipped_text(ended.get("skipped", 0), ended["step"])
-            return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped)
-        found = None if is_at_once(config) else found  # it begins again, and comes to the same
+            return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped, ended["usable"])
+        found = None if is_at_once(config) else found  # it goes on from its last stage, or begins again
         forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
@@ -168,7 +170,8 @@ def _telling(folder: Path) -> Iterator[None]:
 def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
     """Whether the run has stopped by itself, and would again: no step is left to take."""
     same = found.config.get("fit.convergence") == config.fit.convergence and ended["step"] == found.step
-    return same and (ended["status"] == str(Status.CONVERGED) or is_at_once(config))
+    by_itself = ended["status"] != str(Status.INTERRUPTED) if is_at_once(config) else False
+    return same and (ended["status"] == str(Status.CONVERGED) or by_itself)
 
 
 def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
@@ -258,7 +261,9 @@ def _sit(
         warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
         if is_at_once(config):
             with announced(say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"):
-                result = fitted(config, algorithm, arranged, key, (recorder,))
+                stage = read_stage(folder, config, algorithm, say)
+                result = fitted(config, algorithm, arranged, key, (recorder,), stage)
+                keep_stage(folder, config, result)
         else:
             with printer.announcing():
                 result = fit(
@@ -288,7 +293,8 @@ def _sit(
     if fault is not None:
         raise fault
     skipped = skipped_text(result.num_skipped, int(result.state.step))
-    return Outcome(folder, result.status, recorder.latest_score, skipped)
+    usable = result.report is None or result.report.usable
+    return Outcome(folder, result.status, recorder.latest_score, skipped, usable)
 
 
 def _evaluate_every(config: Config, data: Data) -> int:

@@ -21,7 +21,8 @@ from vijax.result import Fit
 
 
 def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: Any, seconds: float) -> None:
-    """Writes posterior.npz, and result.json: status, steps, seconds, score, and the blocks of the page."""
+    """Writes posterior.npz, and result.json: status, steps, seconds, score, whether the verdict allows its use, and the
+    blocks of the page."""
     arrays = posterior_arrays(result.state)
     write_atomically(folder / "posterior.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
     write_json(
@@ -30,6 +31,7 @@ def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: A
             "status": str(result.status),
             "step": int(result.state.step),
             "skipped": result.num_skipped,
+            "usable": result.report is None or result.report.usable,
             "seconds": round(seconds, 2),
             "score": None if score is None else [_finite(score.mean), _finite(score.standard_error)],
             "score_text": None if score is None else str(score),
@@ -47,7 +49,7 @@ def end_of(folder: Path) -> dict[str, Any] | None:
     path = folder / "result.json"
     if not path.is_file():
         return None
-    found = {"skipped": 0} | read_json(path)
+    found = {"skipped": 0, "usable": True} | read_json(path)
     try:
         return {name: read(found[name]) for name, read in END.items()}
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -78,6 +80,7 @@ END: dict[str, Callable[[Any], Any]] = {
     "status": str,
     "step": int,
     "skipped": int,
+    "usable": bool,
     "seconds": _seconds,
     "score": _score,
     "score_text": lambda value: None if value is None else str(value),

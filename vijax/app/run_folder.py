@@ -7,6 +7,7 @@ RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
 RUN/columns.json    names, classes, scales (tables)  RUN/report.html     all of it on one page
 RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
 RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
+RUN/stage/          of auto and dadvi, stopped: what to go on from
 
 and, of a run that has ended, what the model says of each of its own documents, rows or nodes, held-out ones too:
 RUN/doc_topics.csv (and RUN/excerpts.json, how they begin), RUN/transformed.csv or RUN/nodes.csv, of up to 100,000 of
@@ -78,9 +79,11 @@ def check_same_data(folder: Path, config: Config, data: Data) -> None:
         )
 
 
-def latest_checkpoint(folder: Path, config: Config, like: Any, say: Say) -> checkpoint.Checkpoint | None:
+def latest_checkpoint(
+    folder: Path, config: Config, like: Any, say: Say, name: str = "checkpoints"
+) -> checkpoint.Checkpoint | None:
     """The newest whole checkpoint, of a state of the shapes of `like`; None if the run was killed before its first."""
-    if not checkpoint.checkpoint_files(folder / "checkpoints"):
+    if not checkpoint.checkpoint_files(folder / name):
         return None
 
     def check(before: Mapping[str, Any]) -> None:
@@ -88,11 +91,11 @@ def latest_checkpoint(folder: Path, config: Config, like: Any, say: Say) -> chec
         if differing:
             listed = "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items())
             raise ConfigError(
-                f"{folder / 'checkpoints'}: written under other settings: {listed}. Put them back in "
+                f"{folder / name}: written under other settings: {listed}. Put them back in "
                 f"{folder / 'config.toml'}, or start again: vijax fit"
             )
 
-    return checkpoint.latest(folder / "checkpoints", like, lambda message: say(f"Warning: {message}"), check)
+    return checkpoint.latest(folder / name, like, lambda message: say(f"Warning: {message}"), check)
 
 
 def write_json(path: Path, value: Any) -> None:

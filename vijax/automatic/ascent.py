@@ -6,7 +6,7 @@ of the density. SciPy's would be called once a point.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -40,12 +40,21 @@ class Mode(NamedTuple):
     sds: Float[np.ndarray, " D"]
 
 
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
 def modes(
-    target: HasSlopes, starts: Float[np.ndarray, "starts D"], max_steps: int = 200, enough: float = ENOUGH
+    target: HasSlopes,
+    starts: Float[np.ndarray, "starts D"],
+    max_steps: int = 200,
+    enough: float = ENOUGH,
+    stopped: Callable[[], bool] = never,
 ) -> list[Mode]:
     """Where the searches from these starts end, best first; those that began where the density is zero are left out.
-    A search ends where it promises less than `enough` nats."""
-    searches = {i: _search(x, max_steps, enough) for i, x in enumerate(starts)}
+    A search ends where it promises less than `enough` nats, or when it is `stopped`."""
+    searches = {i: _search(x, max_steps, enough, stopped) for i, x in enumerate(starts)}
     points = {i: next(search) for i, search in searches.items()}
     found = []
     while points:
@@ -60,14 +69,14 @@ def modes(
     return sorted(found, key=lambda mode: -mode.value)
 
 
-def _search(x: np.ndarray, max_steps: int, enough: float) -> Asks:
+def _search(x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]) -> Asks:
     """One search, upwards."""
     value, slope = yield x
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(max_steps if np.isfinite(value) else 0):
         direction = _applied(pairs, slope)
         promised = slope @ direction
-        if promised < 2 * enough and pairs:
+        if (promised < 2 * enough and pairs) or stopped():
             break
         size = 1.0 if pairs else min(1.0, 1.0 / max(float(np.linalg.norm(slope)), 1e-30))
         for _ in range(30):

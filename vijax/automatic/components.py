@@ -38,6 +38,11 @@ class Mixture(NamedTuple):
         return True
 
     @property
+    def num_directions(self) -> int:
+        """None beside the covariances."""
+        return 0
+
+    @property
     def mean(self) -> Float[np.ndarray, " D"]:
         """E_q[x]."""
         return self.weights @ np.stack([part.mean for part in self.parts])

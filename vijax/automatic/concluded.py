@@ -15,7 +15,7 @@ from vijax.automatic.components import Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import RIVAL, of_mixture, verdict
+from vijax.automatic.verdict import RIVAL, is_usable, of_mixture, verdict
 from vijax.families import Product
 from vijax.free_algorithms import advi, ngvi
 from vijax.guides import Z
@@ -45,9 +45,25 @@ def report(
     draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
     ratios = target.values(draws) - log_q
     zero, gap, khat = distance(ratios)
+    q = q._replace(ended=_ended(q, ratios, target.epsilon))
     shown = _shown(model, normal or q, places, elbos)
     words = verdict(q, gap, khat, _shown(model, q, places, elbos), zero)
-    return Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
+    said = Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
+    return said._replace(usable=is_usable(q, zero))
+
+
+def _ended(q: Gaussian | Mixture, log_ratios: np.ndarray, epsilon: float) -> Ended:
+    """As q says; unbounded where a search that has found no end has come to densities that no precision tells apart."""
+    known = log_ratios[np.isfinite(log_ratios)]
+    lost = len(known) > 0 and float(known.mean()) * epsilon > LOST
+    wide = isinstance(q, Gaussian) and not q.is_full and q.ended is Ended.UNSOLVED and float(q.scale.max()) > WIDE
+    no_end = q.ended in (Ended.SPENT, Ended.LIMITED, Ended.UNSOLVED)
+    return Ended.UNBOUNDED if wide or (lost and no_end) else q.ended
+
+
+LOST, WIDE = 100.0, 1e9
+"""Nats to which a log density above zero is rounded, from which on it counts as growing without limit; and the standard
+deviation of a free coordinate, where no optimum was found."""
 
 
 def distance(log_ratios: Float[np.ndarray, " draws"]) -> tuple[float, float, float]:
@@ -119,7 +135,9 @@ def _distance(dim: int) -> float:
 def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
     guide = guides.full_rank() if q.is_full else guides.mean_field()
-    return _begun(ngvi(model.with_guide(guide, is_framed=True)), q, q, report, key)
+    directions = 0 if q.stretch is None else len(q.stretch)
+    framed = model.with_guide(guide, is_framed=True, num_directions=directions)
+    return _begun(ngvi(framed), q, q, report, key)
 
 
 def as_mixture(model: Density, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
@@ -134,5 +152,8 @@ def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Repor
     key_init, _, _ = keys.of_run(key)
     state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame()})
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
-    status = Status.CONVERGED if q.ended is Ended.CONVERGED else Status.FINISHED
+    status = STATUS.get(q.ended, Status.FINISHED)
     return Fit(alg, state, trace, status, report)
+
+
+STATUS = {Ended.CONVERGED: Status.CONVERGED, Ended.INTERRUPTED: Status.INTERRUPTED}

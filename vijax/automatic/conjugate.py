@@ -51,10 +51,16 @@ def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int 
     return _reported(done, f"Ten passes in batches of {BATCH}: whether more would help was not judged. {INDEPENDENT}")
 
 
-GO_ON = (
-    "Not converged: the bound still rose at the end. Go on with vijax.fit(fit.alg, data, key=key, state=fit.state, "
-    "num_epochs=...), counted from the first."
-)
+MORE = "Go on with vijax.fit(fit.alg, data, key=key, state=fit.state, num_epochs=...), counted from the first."
+
+
+def end_in_words(done: Fit, settled: str, is_settled: bool) -> str:
+    """How a fit ended, in a sentence; `settled` where the bound rose no more."""
+    if done.status is Status.INTERRUPTED:
+        return f"Stopped early, by Ctrl-C. {MORE}"
+    return settled if is_settled else f"Not converged: the bound still rose at the end. {MORE}"
+
+
 ONE_START = "Its steps never lower the bound, from one start. Leave it out."
 INDEPENDENT = "Variables are independent under q: its sds are too small where they are correlated."
 
@@ -83,7 +89,7 @@ def _reported(done: Fit, words: str) -> Fit:
         float(bounds[-1] if exact else tail.mean()), 0.0 if exact else float(tail.std() / np.sqrt(len(tail)))
     )
     settled = done.status is Status.CONVERGED or _is_flat(bounds)
-    said = ["Converged." if settled else GO_ON]
+    said = [end_in_words(done, "Converged.", settled)]
     if done.num_skipped:
         said.append(f"{skipped_text(done.num_skipped, int(done.state.step))}.")
     said += [*_of_starts(done.trace.get("restart_elbo")), words]

@@ -10,6 +10,7 @@ So it is an optimiser that is repeatable to the bit, with a stopping rule in the
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
 
-from vijax.automatic.ascent import Mode
+from vijax.automatic.ascent import Mode, never
 from vijax.automatic.target import Target
 from vijax.estimator.least_squares import regression
 from vijax.models.density import Frame
@@ -44,6 +45,7 @@ class Ended(enum.StrEnum):
     UNBOUNDED = "unbounded"
     UNSOLVED = "stopped before an optimum"
     TOO_FEW = "fitted to too few draws"
+    INTERRUPTED = "stopped early"
 
 
 class Gaussian(NamedTuple):
@@ -56,6 +58,8 @@ class Gaussian(NamedTuple):
       ended: why the fit stopped.
       trace: ELBO after each step taken.
       error: of the means by the noise of the draws, in posterior standard deviations, the worst.
+      directions: of many variables (`vijax.automatic.low_rank`), orthonormal columns, those of a stretch of 1 zero,
+      stretch: and how much wider q is along each, in units of `scale`; None of others.
     """
 
     mean: Float[np.ndarray, " D"]
@@ -64,6 +68,8 @@ class Gaussian(NamedTuple):
     ended: Ended = Ended.SPENT
     trace: tuple[float, ...] = ()
     error: float = 0.0
+    directions: Float[np.ndarray, "D r"] | None = None
+    stretch: Float[np.ndarray, " r"] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -72,7 +78,18 @@ class Gaussian(NamedTuple):
 
     def at(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
         """Draws, from standard normal noise."""
-        return self.mean + (noise @ self.scale.T if self.is_full else noise * self.scale)
+        return self.mean + (noise @ self.scale.T if self.is_full else self.stretched(noise) * self.scale)
+
+    def stretched(self, x: Float[np.ndarray, "*shape D"], power: float = 1.0) -> Float[np.ndarray, "*shape D"]:
+        """Vectors made longer along the directions, by a power of the stretch."""
+        if self.directions is None or self.stretch is None:
+            return x
+        return x + ((x @ self.directions) * (self.stretch**power - 1)) @ self.directions.T
+
+    @property
+    def num_directions(self) -> int:
+        """Directions along which it is not as wide as its `scale` says."""
+        return 0 if self.stretch is None else int((self.stretch != 1).sum())
 
     def drawn(self, size: int, seed: Any) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
         """Draws, as `noise_of` makes them, and log q there."""
@@ -82,17 +99,23 @@ class Gaussian(NamedTuple):
     def frame(self) -> Frame:
         """In which it is N(0, I)."""
         dtype = jnp.result_type(float)
-        return Frame(jnp.asarray(self.mean, dtype), jnp.asarray(self.scale, dtype))
+        more = {name: getattr(self, name) for name in ("directions", "stretch") if getattr(self, name) is not None}
+        own = {"shift": self.mean, "scale": self.scale, **more}
+        return Frame(**{name: jnp.asarray(part, dtype) for name, part in own.items()})
 
     def entropy(self) -> float:
         """In nats."""
         scales = np.diag(self.scale) if self.is_full else self.scale
-        return float(np.log(scales).sum() + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
+        more = 0.0 if self.stretch is None else np.log(self.stretch).sum()
+        return float(np.log(scales).sum() + more + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
 
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
         """Squared, from the mean, in standard deviations."""
         gap = x - self.mean
-        whitened = linalg.solve_triangular(self.scale, gap, lower=True) if self.is_full else gap / self.scale
+        full = self.is_full
+        whitened = (
+            linalg.solve_triangular(self.scale, gap, lower=True) if full else self.stretched(gap / self.scale, -1.0)
+        )
         return float(whitened @ whitened)
 
 
@@ -176,27 +199,79 @@ def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float, r
     return Step(q._replace(mean=q.mean + q.scale @ shift, scale=scale), nats, rho == asked)
 
 
+class Sitting(NamedTuple):
+    """Where a fit stands when it takes new draws: what it goes on from.
+
+    Attributes:
+      mean: of the normal,
+      scale: its scale,
+      elbo: and its ELBO on the draws before.
+      size: how many draws there are now.
+      level: how often there were more of the fixed ones.
+      averaged: of how many sets, the fixed one among them, messages are averaged so far; 0 while draws are fixed.
+      doubt: nats that the noise of the fixed draws made of a step, where they are averaged.
+      error: the same of the means, in standard deviations.
+      wide: the largest standard deviations of the first normal, by which an improper density is known.
+      origin: and its mean.
+    """
+
+    mean: Float[np.ndarray, " D"]
+    scale: Float[np.ndarray, "D D"]
+    elbo: float
+    size: int
+    level: int
+    averaged: int
+    doubt: float
+    error: float
+    wide: Float[np.ndarray, " D"]
+    origin: Float[np.ndarray, " D"]
+
+    @classmethod
+    def begin(cls, start: Gaussian) -> Sitting:
+        """At the first draws."""
+        dim, wide = len(start.mean), np.sqrt((start.scale**2).sum(1))
+        return cls(start.mean, start.scale, start.elbo, max(32, 4 * dim), 0, 0, 0.0, 0.0, wide, start.mean)
+
+    @property
+    def q(self) -> Gaussian:
+        """The normal."""
+        return Gaussian(self.mean, self.scale, self.elbo)
+
+
+def ignored(sitting: Sitting) -> None:
+    """Nobody goes on."""
+
+
 def fit(
     target: Target,
-    start: Gaussian,
+    begin: Sitting,
     seed: int,
     max_draws: int,
     max_gradients: int,
+    stopped: Callable[[], bool] = never,
+    note: Callable[[Sitting], None] = ignored,
 ) -> Gaussian:
     """The normal nearest to the target, by the ELBO.
 
     Args:
       target: the density.
-      start: where to begin.
+      begin: where to begin.
       seed: of the draws.
       max_draws: fixed draws are never more.
       max_gradients: no step is taken, and no set of draws begun, that would need more, those of the target so far
         included.
+      stopped: asked before each step; where it says so the fit ends as it stands.
+      note: told where to go on, at each new set of draws.
     """
-    dim, level, radius, refused = len(start.mean), 0, 1.0, 0
-    noise = noise_of(max(32, 4 * dim), dim, [seed, level])
-    now, trace = evaluate(target, start, noise), []
+    if begin.averaged:
+        return _polished(target, begin, [seed, begin.level], max_gradients, stopped, note)
+    dim, radius, refused = len(begin.mean), 1.0, 0
+    noise = noise_of(begin.size, dim, [seed, begin.level])
+    now = evaluate(target, begin.q, noise)
+    trace: list[float] = []
     while True:
+        if stopped():
+            return now.at._replace(elbo=now.elbo, ended=Ended.INTERRUPTED, trace=tuple(trace))
         slope, curvature, sds = _regressed(noise, now.scores)
         doubt = 0.5 * float((sds**2).sum()) * (1 + dim / 2)  # nats that noise alone makes of a step
         trial = step(now.at, slope, curvature, radius)
@@ -209,7 +284,7 @@ def fit(
                 radius = min(2 * radius, WIDEST) if not trial.is_whole or trial.nats > 0.25 * radius else radius
                 now, refused = then, 0
                 trace.append(now.elbo)
-                if _unbounded(now.at, start):
+                if _unbounded(now.at, begin):
                     return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
                 continue
             refused, radius = refused + 1, trial.nats / 4
@@ -224,26 +299,40 @@ def fit(
             return done._replace(ended=Ended.LIMITED if trial.nats < doubt else Ended.SPENT)
         more = min(4 * len(noise), max_draws)
         if doubt < NEAR or more <= len(noise) or target.num_gradients + FEWEST_STEPS * more > max_gradients:
-            return _polished(target, done, doubt, sds, len(noise), [seed, level], max_gradients)
-        level, radius, refused = level + 1, 1.0, 0
-        noise = noise_of(more, dim, [seed, level])
+            here = begin._replace(mean=done.mean, scale=done.scale, elbo=done.elbo, size=len(noise))
+            polish = here._replace(averaged=1, doubt=doubt, error=float(sds.max()))
+            polished = _polished(target, polish, [seed, begin.level], max_gradients, stopped, note)
+            return polished._replace(trace=done.trace)
+        begin = begin._replace(mean=now.at.mean, scale=now.at.scale, elbo=now.elbo, size=more, level=begin.level + 1)
+        note(begin)
+        radius, refused = 1.0, 0
+        noise = noise_of(more, dim, [seed, begin.level])
         now = evaluate(target, now.at, noise)
 
 
 def _polished(
-    target: Target, q: Gaussian, doubt: float, sds: np.ndarray, size: int, seed: list[int], max_gradients: int
+    target: Target,
+    begin: Sitting,
+    seed: list[int],
+    max_gradients: int,
+    stopped: Callable[[], bool],
+    note: Callable[[Sitting], None],
 ) -> Gaussian:
     """The running mean of messages on draws that are fresh at every step, the fixed ones before counted as the first:
     their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t)."""
-    for count in range(2, MOST_POLISHED):
-        if target.num_gradients + size > max_gradients:
+    q = begin.q._replace(error=float(begin.error / np.sqrt(begin.averaged)))
+    for count in range(begin.averaged + 1, MOST_POLISHED):
+        if stopped():
+            return q._replace(ended=Ended.INTERRUPTED)
+        if target.num_gradients + begin.size > max_gradients:
             return q._replace(ended=Ended.LIMITED)
-        noise = noise_of(size, len(q.mean), [*seed, count])
+        noise = noise_of(begin.size, len(q.mean), [*seed, count])
         now = evaluate(target, q, noise)
         slope, curvature, _ = _regressed(noise, now.scores)
         moved = step(q, slope, curvature, NEAR, rho=1 / count)
-        q = moved.to._replace(elbo=q.elbo + (now.elbo - q.elbo) / count, error=float(sds.max() / np.sqrt(count)))
-        if doubt / count < NATS and sds.max() < SDS * np.sqrt(count):
+        q = moved.to._replace(elbo=q.elbo + (now.elbo - q.elbo) / count, error=float(begin.error / np.sqrt(count)))
+        note(begin._replace(mean=q.mean, scale=q.scale, elbo=q.elbo, averaged=count))
+        if begin.doubt / count < NATS and begin.error < SDS * np.sqrt(count):
             return q._replace(ended=Ended.CONVERGED)
     return q._replace(ended=Ended.LIMITED)
 
@@ -256,8 +345,8 @@ def _regressed(noise: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.nd
     return slope, curvature, np.sqrt((left**2).sum(0) / max(count - dim - 1, 1) / count)
 
 
-def _unbounded(q: Gaussian, start: Gaussian) -> bool:
+def _unbounded(q: Gaussian, begin: Sitting) -> bool:
     """A variance, or a distance gone, beyond all scales of the start: the density is improper."""
-    far = np.abs(q.mean - start.mean) / np.maximum(np.sqrt((start.scale**2).sum(1)), 1e-12)
-    wide = np.sqrt((q.scale**2).sum(1)) / np.maximum(np.sqrt((start.scale**2).sum(1)), 1e-12)
+    scales = np.maximum(begin.wide, 1e-12)
+    far, wide = np.abs(q.mean - begin.origin) / scales, np.sqrt((q.scale**2).sum(1)) / scales
     return bool(max(far.max(), wide.max()) > 1e6)

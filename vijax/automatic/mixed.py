@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from vijax.algorithms import svi
-from vijax.automatic.conjugate import GO_ON
+from vijax.automatic.conjugate import end_in_words
 from vijax.automatic.report import Estimate, Report
 from vijax.fit import fit
 from vijax.loader import as_loader
@@ -60,7 +60,7 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
 def _reported(done: Fit, starts: int) -> Fit:
     bounds = done.trace["elbo"]
     settled = _is_settled(bounds)
-    said = ["The bound rises no more." if settled else GO_ON]
+    said = [end_in_words(done, "The bound rises no more.", settled)]
     if done.num_skipped:
         said.append(f"{skipped_text(done.num_skipped, int(done.state.step))}.")
     if starts > 1:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg
 
+from vijax.automatic.ascent import never
 from vijax.automatic.on_draws import OnDraws
 
 MOST_DENSE = 200
@@ -78,11 +79,16 @@ class Top(NamedTuple):
     promised: float
 
 
-def climbed(objective: OnDraws, point: Float[np.ndarray, " 2D"], max_steps: int = 10) -> Top:
-    """The top near a point, by Newton's steps, halved where they would lead down, until only rounding is left."""
+def climbed(
+    objective: OnDraws, point: Float[np.ndarray, " 2D"], max_steps: int = 10, stopped: Callable[[], bool] = never
+) -> Top:
+    """The top near a point, by Newton's steps, halved where they would lead down, until only rounding is left, or it is
+    `stopped`."""
     (value,), (slope,) = objective.slopes(point[None])
     promised = np.inf
     for _ in range(max_steps):
+        if stopped():
+            break
         try:
             step = solver(objective, point)(slope)
         except NotATop:

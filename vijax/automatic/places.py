@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from vijax.automatic.ascent import Mode, modes
+from vijax.automatic.ascent import Mode, modes, never
+from vijax.automatic.refused import check_slopes
 from vijax.automatic.target import Target
 from vijax.checks import require
 
 
-def places(target: Target, seed: int, num_starts: int) -> list[tuple[Mode, int]]:
-    """Modes, best first, with the number of searches that ended there.
+def places(target: Target, seed: int, num_starts: int, stopped: Callable[[], bool] = never) -> list[tuple[Mode, int]]:
+    """Modes, best first, with the number of searches that ended there, or were `stopped` there.
 
     Raises:
-      ValueError: the density is finite at no start.
+      ValueError: the density is finite at no start, or has no gradient.
     """
-    found = modes(target, np.random.default_rng(seed).uniform(-2, 2, (num_starts, target.dim)))
+    starts = np.random.default_rng(seed).uniform(-2, 2, (num_starts, target.dim))
+    check_slopes(target, target.variables, starts)
+    found = modes(target, starts, stopped=stopped)
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
     require(bool(found), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
     return _distinct(found)

@@ -57,6 +57,9 @@ class Report(NamedTuple):
         round; None where nothing else was tried.
       zero: share of the draws of q where the density is zero (or no number): then the bound is minus infinity, and gap
         and khat are of the other draws.
+      stage: of a fit that Ctrl-C stopped, what `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on from;
+        None where it has not come far enough, or has ended.
+      usable: false where the verdict says "Do not use this fit".
     """
 
     elbo: Estimate
@@ -71,3 +74,5 @@ class Report(NamedTuple):
     noise: Float[np.ndarray, "fixed D"] = np.zeros((0, 0))
     zero: float = 0.0
     other: Estimate | None = None
+    stage: Any = None
+    usable: bool = True

@@ -12,6 +12,8 @@ Draws of the latest steps serve all components, each with the weight N_k(x) / (d
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 from scipy import special
@@ -63,7 +65,14 @@ def fewest_gradients(dim: int) -> int:
     return 4 * WINDOW * draws_of_each(dim)
 
 
-def fit(target: Target, start: Gaussian, rivals: list[Gaussian], seed: int, max_gradients: int) -> Mixture:
+def fit(
+    target: Target,
+    start: Gaussian,
+    rivals: list[Gaussian],
+    seed: int,
+    max_gradients: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Mixture:
     """The mixture nearest to the target, by the ELBO. At most half of the gradients go while components are added.
 
     Args:
@@ -72,9 +81,10 @@ def fit(target: Target, start: Gaussian, rivals: list[Gaussian], seed: int, max_
       rivals: normals at other modes.
       seed: of the draws.
       max_gradients: of the target in all, those so far included.
+      stopped: whether to end now, asked before each step.
     """
     parts = (start, *rivals[: MOST_PARTS - 1])
-    walk = _Walk(target, Mixture(np.full(len(parts), 1 / len(parts)), parts), seed, max_gradients)
+    walk = _Walk(target, Mixture(np.full(len(parts), 1 / len(parts)), parts), seed, max_gradients, stopped)
     left = (max_gradients - target.num_gradients) // 2 // draws_of_each(target.dim)
     most, pause = _plan(len(parts), left)
     walk.look()
@@ -109,7 +119,8 @@ class _Walk:
       q: the mixture.
     """
 
-    def __init__(self, target: Target, q: Mixture, seed: int, max_gradients: int):
+    def __init__(self, target: Target, q: Mixture, seed: int, max_gradients: int, stopped: Callable[[], bool]):
+        self._stopped = stopped
         self.q, self._target, self._seed, self._most = q, target, seed, max_gradients
         self._size = draws_of_each(target.dim)
         self._steps: list[Evaluated] = []
@@ -126,7 +137,7 @@ class _Walk:
 
     def step(self, rho: float) -> bool:
         """Moves every component and weight, as the draws say; False where no gradients are left."""
-        if not self.look():
+        if self._stopped() or not self.look():
             return False
         bank = Bank.of(self._steps)
         shares = special.softmax(self.q.log_densities(bank.x) - bank.log_prob, 1)

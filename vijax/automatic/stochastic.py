@@ -27,6 +27,7 @@ from vijax.fit import Progress, fit
 from vijax.free_algorithms import ngvi
 from vijax.guides import Z
 from vijax.models.density import Density
+from vijax.status import Status
 
 LARGE = 50_000
 """Groups from which on minibatches are taken unasked."""
@@ -81,6 +82,7 @@ def fit_all(model: Density, data: PyTree, start: Gaussian, batch_size: int, key:
     q: Any = done.posterior[Z]
     mean, cov = np.asarray(q.mean(), np.float64), np.asarray(q.cov, np.float64)
     ended = Ended.CONVERGED if watch.settled else Ended.PASSES
+    ended = Ended.INTERRUPTED if done.status is Status.INTERRUPTED else ended
     moved = Gaussian(start.mean + start.scale @ mean, start.scale @ np.linalg.cholesky(cov), np.nan, ended)
     return moved._replace(trace=tuple(float(x) for x in done.trace["elbo"]))
 

@@ -24,13 +24,14 @@ class Target:
 
     Attributes:
       dim: D.
+      variables: whose coordinates they are.
       groups: the data, groups leading.
       num_gradients: points at which a gradient was evaluated so far.
       epsilon: relative rounding of its values.
     """
 
     def __init__(self, model: Density, data: PyTree, scale: float = 1.0):
-        self.dim = model.variables.dim
+        self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
         self.groups = jax.tree.map(jnp.asarray, data)
@@ -55,9 +56,14 @@ class Target:
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points D"]]:
         """Values and gradients. What is not finite is -inf, with a gradient of zero."""
         self.num_gradients += len(x)
-        values, slopes = self._over(_slopes, x)
+        values, slopes = self.asked(x)
         bad = ~(np.isfinite(values) & np.isfinite(slopes).all(1))
         return np.where(bad, -np.inf, values), np.where(bad[:, None], 0.0, slopes)
+
+    def asked(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients as they come, not counted."""
+        values, slopes = self._over(_slopes, x)
+        return values, slopes
 
     def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """Values alone; what is no number, or +inf, counts as -inf."""

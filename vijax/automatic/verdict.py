@@ -51,8 +51,14 @@ def verdict(q: Gaussian | Mixture, gap: float, khat: float, modes: Sequence[Plac
             return said[0]
     said += [*_of_shape(gap, khat, q), *_of_rivals(modes)]
     if not q.is_full and gap < FAR:
-        said.append("Variables are independent under q: its sds are too small where they are correlated.")
+        but = f", but along {q.num_directions} directions," if q.num_directions else ""
+        said.append(f"Variables are independent under q{but}: its sds are too small where they are correlated.")
     return " ".join(said)
+
+
+def is_usable(q: Gaussian | Mixture, zero: float) -> bool:
+    """Whether a verdict does not begin with "Do not use this fit"."""
+    return q.ended is not Ended.UNBOUNDED and zero <= RARE
 
 
 ENDS = {
@@ -71,6 +77,7 @@ ENDS = {
         "Its fixed draws were too few: the bound on them is far above that on fresh ones, and its sds may be off by "
         "half. Raise num_draws, above the number of variables if need be."
     ),
+    Ended.INTERRUPTED: "Stopped early, by Ctrl-C: this is the best q found so far.",
     Ended.UNBOUNDED: (
         "Do not use this fit: the bound grows without limit as q gets wider. The density is improper. Give every "
         "variable a proper prior."
@@ -104,6 +111,10 @@ def _of_shape(gap: float, khat: float, q: Gaussian | Mixture) -> list[str]:
         typical = f"{np.sqrt(2 * gap / len(q.mean)):.2f} sd"
         worst = "some tenths of one at worst"
         said = [f"q is near the posterior {judged}: means are right to {typical} over all variables, to {worst}."]
+    elif q.num_directions:
+        remedy = "Write the density in other coordinates, or use a sampler."
+        form = f"A normal with {q.num_directions} directions of dependence"
+        said = [f"{form} does not describe the posterior {judged}: sds, and perhaps means, are wrong. {remedy}"]
     elif not q.is_full:
         remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
         said = [f"Independent normals do not describe the posterior {judged}: sds are too small. {remedy}"]

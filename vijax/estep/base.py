@@ -40,10 +40,12 @@ class EStep:
       is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not
         say so is taken for one whose bound is of something else, as a sampler's is.
       goes_on: it climbs to a fixed point, and can begin at locals that were found before.
+      draws: its bound is of draws, and so is noisy.
     """
 
     is_ascent: ClassVar[bool] = False
     goes_on: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
 
 
 class MixedMembership(EStep, abc.ABC):

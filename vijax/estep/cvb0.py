@@ -20,6 +20,7 @@ class CVB0(MixedMembership):
     """Zeroth-order collapsed variational Bayes; see `cvb0`."""
 
     goes_on: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     max_iters: int
     tol: float
 

@@ -28,6 +28,7 @@ class MeanField(MixedMembership, OfConditionals):
 
     is_ascent: ClassVar[bool] = True
     goes_on: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     max_iters: int
     tol: float
 

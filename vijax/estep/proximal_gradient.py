@@ -44,6 +44,7 @@ class ProximalGradient(LogisticNormalEStep):
     """Proximal-gradient steps; see `proximal_gradient`."""
 
     goes_on: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     expectation: VectorExpectation
     covariance: str
     step_size: float

@@ -42,11 +42,13 @@ class Estimator(abc.ABC):
       takes the largest for all of them.
     quasi: whether its draws are quasi-random: evenly spread among those of a step (`vijax.families.quasi`).
     differentiates: whether the gradient of the bound is read; otherwise the bound need have none.
+    draws: whether the bound is evaluated at draws, and so is noisy.
     """
 
     num_samples: int = 1
     quasi: bool = False
     differentiates: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
 
     @abc.abstractmethod
     def place(

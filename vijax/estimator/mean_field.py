@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ class mean_field(Estimator):
         nothing but the present batch's change is noise (the stochastic average gradient of Le Roux et al. 2012, whose
         memory the natural parameters are), and it vanishes at the optimum.
     """
+
+    draws: ClassVar[bool] = False
 
     memory: bool = False
 
@@ -58,6 +60,8 @@ def _counted(reads: Reads, messages: PyTree) -> PyTree:
 @dataclasses.dataclass(frozen=True)
 class at_point(Estimator):
     """grad_s l at the point that is sought: what every estimator comes to for a global of which only a point is."""
+
+    draws: ClassVar[bool] = False
 
     estimand: Estimand
 

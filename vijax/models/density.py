@@ -37,20 +37,28 @@ class Frame(NamedTuple):
 
     Attributes:
       shift: (D,).
-      scale: lower triangle (D, D), or standard deviations (D,).
+      scale: lower triangle (D, D), or standard deviations (D,);
+      directions: beside these, orthonormal columns (D, r), along which z is
+      stretch: times as long, (r,), before it is scaled; None for none.
     """
 
     shift: Float[Array | np.ndarray, " D"]
     scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
+    directions: Float[Array | np.ndarray, "D r"] | None = None
+    stretch: Float[Array | np.ndarray, " r"] | None = None
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """x."""
+        if self.directions is not None and self.stretch is not None:
+            along = jnp.asarray(self.directions)
+            z = z + along @ ((z @ along) * (jnp.asarray(self.stretch) - 1))
         return jnp.asarray(self.shift) + (self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z)
 
     def log_det(self) -> Float[Array, ""]:
         """log |d x / d z|."""
         scales = self.scale if jnp.ndim(self.scale) == 1 else jnp.diagonal(self.scale)
-        return jnp.sum(jnp.log(jnp.abs(scales)))
+        more = 0.0 if self.stretch is None else jnp.sum(jnp.log(self.stretch))
+        return jnp.sum(jnp.log(jnp.abs(scales))) + more
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -64,6 +72,7 @@ class Density(Model):
       is_whole: the data are one group, whatever they are.
       guide: the family of q.
       is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
+      num_directions: of that frame, beside standard deviations.
       derived: values -> further values by name, for draws; None where there are none.
     """
 
@@ -73,6 +82,7 @@ class Density(Model):
     is_whole: bool
     guide: Guide
     is_framed: bool = False
+    num_directions: int = 0
     derived: Callable[[Values], Mapping[str, Any]] | None = None
 
     def values_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
@@ -93,12 +103,12 @@ class Density(Model):
         name = "log_density" if self.is_whole else "log_lik"
         return jax.vmap(lambda group: _scalar(lik(values, group), name))(data)
 
-    def with_guide(self, guide: Guide, is_framed: bool | None = None) -> Density:
+    def with_guide(self, guide: Guide, is_framed: bool | None = None, num_directions: int = 0) -> Density:
         """The same density, for q of another family; and in a frame, which the state of a fit carries, or not."""
         framed = self.is_framed if is_framed is None else is_framed
-        if guide == self.guide and framed == self.is_framed:
+        if guide == self.guide and framed == self.is_framed and num_directions == self.num_directions:
             return self
-        return by_value.of(self, _Guided(self, guide, framed)).model
+        return by_value.of(self, _Guided(self, guide, framed, num_directions)).model
 
 
 def frame_of(hyper: Hyper) -> Frame | None:
@@ -119,12 +129,14 @@ class _Guided:
     density: Density
     guide: Guide
     is_framed: bool
+    num_directions: int
     model: Density = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        density, guide, framed = self.density, self.guide, self.is_framed
-        model = _bound_to(dataclasses.replace(density, guide=guide, is_framed=framed))
-        object.__setattr__(self, "model", by_value.remade_by(model, Density.with_guide, density, guide, framed))
+        density, guide, framed, count = self.density, self.guide, self.is_framed, self.num_directions
+        model = _bound_to(dataclasses.replace(density, guide=guide, is_framed=framed, num_directions=count))
+        remade = by_value.remade_by(model, Density.with_guide, density, guide, framed, count)
+        object.__setattr__(self, "model", remade)
 
 
 @by_value.by_value
@@ -235,7 +247,7 @@ def _bound_to(density: Density) -> Density:
 
     return dataclasses.replace(
         density,
-        hyper={"frame": _no_frame(density.guide, dim)} if density.is_framed else {},
+        hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
         constraints={"frame": constrain.real()} if density.is_framed else None,
         prior=lambda hyper: start(jnp.zeros(dim, dtype), 1.0),
         local_elbo=local_elbo,
@@ -258,9 +270,12 @@ def _scorer(density: Density) -> Callable[..., Any]:
     return score
 
 
-def _no_frame(guide: Guide, dim: int) -> Frame:
+def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
     """The one that changes nothing, of the shapes that fit the guide."""
     dtype = jnp.result_type(float)
+    if num_directions:
+        along = np.zeros((dim, num_directions), dtype), np.ones(num_directions, dtype)
+        return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along)
     return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide.is_correlated else np.ones(dim, dtype))
 
 
@@ -275,6 +290,8 @@ def _values(density: Density, hyper: Hyper, z: Float[Array, "draws D"]) -> dict[
 # --- what is refused --------------------------------------------------------------------------------------------
 def _scalar(x: Any, argument: str) -> Float[Array, ""]:
     """What a density returned, checked."""
+    remedy = "Let the function return its value."
+    require(x is not None, argument, "one number", "None", remedy)
     shape, dtype = jnp.shape(x), jnp.result_type(x)
     require(shape == (), argument, "one number", f"an array of shape {shape}", "Sum over its terms: jnp.sum(...).")
     real = jnp.issubdtype(dtype, jnp.floating)
@@ -289,8 +306,19 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     try:
         jax.eval_shape(lambda x: _scalar(log_prior(variables.values(x)[0]), argument), x)
-    except KeyError as error:
-        require(False, argument, f"a function of the variables {variables.names}", f"one that reads {error}")
+    except (KeyError, AttributeError) as error:
+        _say_what_is_read(argument, variables, error)
+
+
+def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> None:
+    """ValueError at a name that is no variable, or read as v.name; other errors are the user's own."""
+    expected = f"a function of the variables {variables.names}"
+    if isinstance(error, KeyError):
+        require(False, argument, expected, f"one that reads {error}")
+    if "'dict' object" not in str(error):
+        raise error
+    name = str(error).rpartition(" ")[2].strip("'")
+    require(False, argument, expected, f"one that reads .{name}", f"Values have names: v[{name!r}], not v.{name}.")
 
 
 def _check_derived(variables: Variables, derived: Callable | None) -> None:
@@ -317,8 +345,8 @@ def _check_data(density: Density, data: PyTree) -> None:
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
         at = np.asarray(program(starts, groups))
-    except KeyError as error:
-        require(False, "log_lik", f"a function of the variables {density.variables.names}", f"one that reads {error}")
+    except (KeyError, AttributeError) as error:
+        _say_what_is_read("log_lik", density.variables, error)
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
     require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)
 

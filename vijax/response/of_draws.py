@@ -41,6 +41,7 @@ def of_draws(
     q: Any = fit.posterior[Z]
     remedy = "A full covariance is q's own: fit.sample, or fit.posterior['free'].cov."
     require(isinstance(q, Normal), "fit", "one with the guide vijax.guides.mean_field()", type(q).__name__, remedy)
+    _check_frame(frame_of(fit.state.hyper))
     noise = _noise(fit, q, key, num_draws)
     objective = OnDraws(Target.of(model, data), noise)
     start = _free(q, frame_of(fit.state.hyper))
@@ -58,6 +59,13 @@ def of_draws(
     except NotATop as error:
         require(False, "fit", "one at a maximum of its bound", f"one at which it is none: {error}", remedy)
     return covariances(means, pushed @ solved.T)
+
+
+def _check_frame(frame: Frame | None) -> None:
+    """Raises ValueError where q has directions of dependence: what is corrected are independent normals."""
+    directed = frame is not None and frame.stretch is not None and bool(np.any(np.asarray(frame.stretch) != 1))
+    remedy = "Fit with vijax.dadvi(model, data, key=key); or draw from this one, which has covariances: fit.sample."
+    require(not directed, "fit", "one of independent normals", "one with directions of dependence", remedy)
 
 
 def _free(q: Normal, frame: Frame | None) -> Float[np.ndarray, " 2D"]:
