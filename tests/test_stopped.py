@@ -24,7 +24,7 @@ def log_density(v):
 
 MODEL = vi.density({"s": vi.free(), "x": vi.free(3)}, log_density)
 METHODS = {
-    "auto": lambda **more: vi.auto(MODEL, key=KEY, **more),
+    "auto": lambda **more: vi.auto(MODEL, key=KEY, richer=False, **more),
     "independent": lambda **more: vi.auto(MODEL, key=KEY, **more),
     "dadvi": lambda **more: vi.dadvi(MODEL, key=KEY, **more),
 }
@@ -79,6 +79,19 @@ def test_what_was_found_is_kept_and_gone_on_with(method, share, monkeypatch, cap
     same(again, whole)
     assert again.report.stage is None
     assert gradients(again) == gradients(whole)
+
+
+def test_a_mixture_is_fitted_anew(monkeypatch):
+    """Ctrl-C amid it leaves the normal; going on comes to the mixture."""
+    make = lambda **more: vi.auto(MODEL, key=KEY, max_gradients=4000, **more)
+    whole = make()
+    assert "mixture" in whole.verdict
+    with monkeypatch.context() as patch:
+        pressed(patch, gradients(whole) - 200)
+        part = make()
+    assert part.status is vi.Status.INTERRUPTED
+    assert part.alg.spec.name == "ngvi"
+    same(make(stage=part.report.stage), whole)
 
 
 def test_it_may_be_stopped_again_and_again(monkeypatch):

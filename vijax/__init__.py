@@ -57,7 +57,7 @@ from vijax.families import (
     implicit,
 )
 from vijax.fit import Progress, fit
-from vijax.free_algorithms import advi, aevb, bbvi, ngvi
+from vijax.free_algorithms import advi, aevb, bam, bbvi, ngvi
 from vijax.linear_response import linear_response
 from vijax.load import load
 from vijax.model import LocalElbo, Model, model
@@ -112,6 +112,7 @@ __all__ = [
     "aevb",
     "at",
     "auto",
+    "bam",
     "bbvi",
     "cavi",
     "checkpoint",

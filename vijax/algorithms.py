@@ -9,6 +9,7 @@
 | `svi` | distribution | mean field | Robbins-Monro | minibatches |
 | `ssvi_a` | distribution | at a draw, V = I | Robbins-Monro | minibatches |
 | `ssvi` | distribution | at a draw, V (damped) | Robbins-Monro | minibatches |
+| `bam` | distribution of free variables | batch and match of scores | by odds | any density |
 | `ngvi` | distribution of free variables | least squares of scores | Robbins-Monro, at most a nat | any |
 | `advi` | distribution of free variables | reparameterised | an optax optimiser's | any |
 | `bbvi` | distribution of free variables | score function | an optax optimiser's | any |

@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from vijax import keys
 from vijax.automatic import gaussian, low_rank, stochastic
 from vijax.automatic.ascent import Mode
-from vijax.automatic.concluded import as_fit, report
+from vijax.automatic.chosen import of_normal, reported
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, Sitting
@@ -49,15 +49,18 @@ def auto(
     max_draws: int | None = None,
     max_gradients: int | None = None,
     batch_size: int | None = None,
+    richer: bool | None = None,
     stage: Stage | None = None,
 ) -> Fit:
     """Fits a model with no choice to make, and says whether to trust the result.
 
     Of a log density (`vijax.density`): from several starts side by side to the best mode; a normal with full covariance
     by natural gradients from least squares of scores, in a trust region, on fixed draws of which there are more when
-    their noise is all that is left; beyond 300 variables independent normals, with up to 32 directions of dependence
-    beside them where the bound is higher so. Of a model in conjugate form: coordinate ascent from several starts where
-    the data are small (5,000 groups, 200 documents), else incremental or stochastic steps. Of an energy with free
+    their noise is all that is left. Where the posterior is not normal, a mixture of up to eight normals is fitted too,
+    each within a trust region of its own, and kept where its bound is higher beyond doubt. Beyond 300 variables
+    independent normals, with up to 32 directions of dependence beside them where the bound is higher so. Of a model in
+    conjugate form: coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else
+    incremental or stochastic steps. Of an energy with free
     variables: stochastic steps until the bound rises no more.
 
     Args:
@@ -70,9 +73,13 @@ def auto(
         "limited by the noise of its draws".
       max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
         count, are not cut short; nor are ten first steps of independent normals, nor passes over minibatches. None is
-        3,000, or 40 a variable of a full covariance where that is more.
+        3,000, or 40 a variable of a full covariance where that is more, and what `richer` says for a mixture.
       batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
         at a fit to a sample. None does so from 50,000 groups on.
+      richer: of a log density: whether to fit a mixture too, in up to 1,000 gradients a variable more (10,000 for fewer
+        than ten variables). None does so where the normal is 0.05 nats or more from the posterior, or the starts found
+        other modes of similar weight, for up to 50 variables; False never; True always. `fit.verdict` says what was
+        kept, `fit.report.other` is the bound of what was not.
       stage: of a fit that Ctrl-C stopped, with the same model, data, key and arguments (`fit.report.stage`): goes on
         from there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor
         what was done before the last draws were taken; independent normals and passes over minibatches begin anew. In
@@ -99,24 +106,29 @@ def auto(
     check_key(key)
     _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
     if not isinstance(model, Density):
-        given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "stage": stage}
-        _check_conjugate(model, **given)
+        given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
+        _check_conjugate(model, **given, stage=stage)
         of = of_mixed if model.free else of_conjugate
         return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
     size = _batch_size(model, batch_size, target.num_groups, target.dim)
+    _check_richer(richer, target.dim, size)
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
+        if target.dim > MOST_FULL:
+            q, found, elbos = _many_variables(target, watcher, seed, num_starts, budget)
+            return reported(model, target, q, found, elbos, watcher, key)
         if size is None:
-            return _fitted(model, target, watcher, key, seed, num_starts, max_draws, budget)
+            q, found, elbos = _gaussian(target, watcher, seed, num_starts, max_draws, budget)
+            return of_normal(model, target, q, found, elbos, watcher, key, max_gradients, richer)
         sample = stochastic.sample_of(target.groups, target.dim, seed)
         q, found, elbos = _gaussian(Target(model, *sample), watcher, seed, num_starts, max_draws, budget)
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
             q = stochastic.fit_all(model, target.groups, q, size, key)
-        return _reported(model, target, q, found, elbos, watcher, seed, key)
+        return reported(model, target, q, found, elbos, watcher, key)
 
 
 def _check_integers(**given: tuple[int | None, int]) -> None:
@@ -154,37 +166,20 @@ def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) ->
     return stochastic.BATCH if num_groups >= stochastic.LARGE and dim <= MOST_FULL else None
 
 
-def _fitted(
-    model: Density,
-    target: Target,
-    watcher: Watcher,
-    key: PRNGKeyArray,
-    seed: int,
-    num_starts: int,
-    max_draws: int,
-    budget: int,
-) -> Fit:
-    fit = _gaussian if target.dim <= MOST_FULL else _many_variables
-    q, found, elbos = fit(target, watcher, seed, num_starts, max_draws, budget)
-    return _reported(model, target, q, found, elbos, watcher, seed, key)
+def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:
+    """Raises ValueError on what is no choice, and where a mixture is asked for that cannot be."""
+    require(richer is None or isinstance(richer, bool), "richer", "True, False or None", repr(richer))
+    remedy = "Use vijax.advi(model, guide=vijax.guides.mixture(components))."
+    require(not richer or dim <= MOST_FULL, "richer", f"False beyond {MOST_FULL} variables", richer, remedy)
+    require(not richer or batch_size is None, "richer", "False where minibatches are taken", richer, remedy)
 
 
 Fitted = tuple[Gaussian, list[tuple[Mode, int]], list[float | None]]
 """A normal, the modes that were found, and their rough bounds."""
 
 
-def _reported(
-    model: Density, target: Target, q: Gaussian, found: Any, elbos: Any, watcher: Watcher, seed: int, key: Any
-) -> Fit:
-    said = report(model, target, q, found, elbos, seed)
-    return as_fit(model, q, said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None), key)
-
-
-def _many_variables(
-    target: Target, watcher: Watcher, seed: int, num_starts: int, max_draws: int, budget: int
-) -> Fitted:
+def _many_variables(target: Target, watcher: Watcher, seed: int, num_starts: int, budget: int) -> Fitted:
     """Independent normals, or with directions of dependence where these gain."""
-    del max_draws
     found = watcher.searched(target, lambda: places(target, seed, num_starts, watcher.stopped), num_starts)
     return low_rank.fit(target, found[0][0], seed, budget, watcher.stopped), found, unjudged(found)
 
@@ -197,6 +192,7 @@ def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_
         if watcher.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found, elbos
         watcher.stage = stage_of(found, elbos, num_starts, Sitting.begin(start), target.num_gradients)
+    watcher.begun = watcher.stage
     found, elbos = watcher.stage.found()
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting

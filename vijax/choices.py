@@ -12,7 +12,7 @@ from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient, Structured
 from vijax.estimand import Estimand, free_form
-from vijax.estimator import least_squares, mean_field, reparameterised, score_function, weighted
+from vijax.estimator import batch_and_match, least_squares, mean_field, reparameterised, score_function, weighted
 from vijax.families.domain import is_proper
 from vijax.model import Model
 from vijax.per_variable import PerVariable
@@ -111,18 +111,22 @@ def _of_no_exponential_family(
         remedy = f"A {type(q).__name__} is no exponential family: vijax.advi fits it, by pathwise gradients."
         estimator, update = estimators.of(name), updates.of(name)
         if name not in dict(estimators.named) and estimator == mean_field():
-            estimators = estimators.replaced(name, estimator := reparameterised())
+            estimators = estimators.replaced(name, estimator := reparameterised(sticking=not q.closed_entropy))
         if name not in dict(updates.named) and update == kl():
             updates = updates.replaced(name, update := descend())
         expected = f"vijax.estimator.reparameterised() or weighted() for {name!r}"
         require(isinstance(estimator, reparameterised | weighted), "estimator", expected, repr(estimator), remedy)
+        through = q.closed_entropy or isinstance(estimator, weighted) or estimator.sticking
+        expected = f"sticking=True for {name!r}"
+        entropy = f"The entropy of a {type(q).__name__} has no closed form, but is in the gradients of its draws."
+        require(through, "estimator", expected, repr(estimator), entropy)
         expected = f"vijax.update.descend(optimizer) for {name!r}"
         moves = update.update if isinstance(update, within) else update
         require(isinstance(moves, descend), "update", expected, repr(update), remedy)
     return estimators, updates
 
 
-SERVE_FREE = (least_squares, reparameterised, score_function, weighted)
+SERVE_FREE = (batch_and_match, least_squares, reparameterised, score_function, weighted)
 """Estimators that evaluate a bound at draws and assume nothing of it."""
 
 

@@ -109,6 +109,28 @@ class robbins_monro:
 
 
 @dataclasses.dataclass(frozen=True)
+class by_odds:
+    """rho_t = l / (1 + l) with l = first / (t + 1): of `vijax.bam`, whose weights l are (Cai et al. 2024, section 5).
+
+    Args:
+      first: l at the first step, a positive number.
+
+    >>> [round(float(by_odds(3.0)(t)), 2) for t in (0, 2)]
+    [0.75, 0.5]
+    """
+
+    first: float
+
+    def __post_init__(self) -> None:
+        require_positive(first=self.first)
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """rho_t."""
+        _, t = on_host(t)
+        return self.first / (self.first + 1 + _real(t))
+
+
+@dataclasses.dataclass(frozen=True)
 class hold_then_decay:
     """rho_t = rho for t < hold, then rho (t - hold + 1)^-kappa: SSVI-A on full data wants large first steps.
 

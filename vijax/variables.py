@@ -8,6 +8,7 @@ coordinates with the log determinant of that map (Kucukelbir et al. 2017, sectio
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -109,6 +110,14 @@ class Variables:
     def names(self) -> list[str]:
         """Of the variables."""
         return list(self.structure.unflatten(self.leaves))
+
+    @property
+    def places(self) -> dict[str, list[int]]:
+        """The coordinates of each variable, by its name."""
+        sizes = self.structure.unflatten([math.prod(leaf.free_shape) for leaf in self.leaves])
+        totals = {name: sum(jax.tree.leaves(size)) for name, size in sizes.items()}
+        ends = dict(zip(totals, itertools.accumulate(totals.values()), strict=True))
+        return {name: list(range(end - totals[name], end)) for name, end in ends.items()}
 
     def values(self, x: Float[Array, " D"]) -> tuple[dict[str, Any], Float[Array, ""]]:
         """The values at coordinates, and the log determinant of the map there."""

@@ -3,6 +3,7 @@ run's folder (`vijax.automatic.stage`), from which they go on."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +22,8 @@ from vijax.dadvi import dadvi
 from vijax.fit import Progress
 from vijax.result import Fit
 
-METHODS: dict[str, Callable[..., Fit]] = {"auto": auto, "dadvi": dadvi}
+METHODS: dict[str, Callable[..., Fit]] = {"auto": functools.partial(auto, richer=False), "dadvi": dadvi}
+"""What a run keeps is one normal: how many a mixture has is known only when it is fitted."""
 
 
 def is_at_once(config: Any) -> bool:

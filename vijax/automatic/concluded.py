@@ -10,13 +10,15 @@ from scipy import special
 
 from vijax import guides, keys
 from vijax.algorithm import Algorithm, State
-from vijax.automatic import gaussian
 from vijax.automatic.ascent import Mode
+from vijax.automatic.components import Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import is_usable, verdict
-from vijax.free_algorithms import ngvi
+from vijax.automatic.verdict import RIVAL, is_usable, of_mixture, verdict
+from vijax.families import Product
+from vijax.free_algorithms import advi, ngvi
+from vijax.guides import Z
 from vijax.models.density import Density
 from vijax.result import Fit
 from vijax.status import Status
@@ -24,34 +26,37 @@ from vijax.trust import psis
 
 CHECKS, SCRAMBLES = 1024, 8
 """Fresh draws on which a fit is judged, and of how many independent scrambles of a Sobol sequence they are."""
+WORTH = 0.01
+"""Nats that a mixture must gain at least to be kept."""
 
 
 def report(
     model: Density,
     target: Target,
-    q: Gaussian,
+    q: Gaussian | Mixture,
     places: list[tuple[Mode, int]],
     elbos: list[float | None],
     seed: int,
+    normal: Gaussian | None = None,
 ) -> Report:
-    """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs."""
-    noise = np.concatenate([gaussian.noise_of(CHECKS // SCRAMBLES, target.dim, [seed, 7, i]) for i in range(SCRAMBLES)])
-    draws = q.at(noise)
-    log_q = 0.5 * (target.dim - (noise**2).sum(1)) - q.entropy()
+    """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs; of a
+    mixture `normal` is that from which it began, and tells which places are one."""
+    parts = [q.drawn(CHECKS // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
+    draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
     ratios = target.values(draws) - log_q
     zero, gap, khat = distance(ratios)
     q = q._replace(ended=_ended(q, ratios, target.epsilon))
-    shown = _shown(model, q, places, elbos)
-    words = verdict(q, gap, khat, shown, zero)
+    shown = _shown(model, normal or q, places, elbos)
+    words = verdict(q, gap, khat, _shown(model, q, places, elbos), zero)
     said = Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
     return said._replace(usable=is_usable(q, zero))
 
 
-def _ended(q: Gaussian, log_ratios: np.ndarray, epsilon: float) -> Ended:
+def _ended(q: Gaussian | Mixture, log_ratios: np.ndarray, epsilon: float) -> Ended:
     """As q says; unbounded where a search that has found no end has come to densities that no precision tells apart."""
     known = log_ratios[np.isfinite(log_ratios)]
     lost = len(known) > 0 and float(known.mean()) * epsilon > LOST
-    wide = not q.is_full and q.ended is Ended.UNSOLVED and float(q.scale.max()) > WIDE
+    wide = isinstance(q, Gaussian) and not q.is_full and q.ended is Ended.UNSOLVED and float(q.scale.max()) > WIDE
     no_end = q.ended in (Ended.SPENT, Ended.LIMITED, Ended.UNSOLVED)
     return Ended.UNBOUNDED if wide or (lost and no_end) else q.ended
 
@@ -85,9 +90,32 @@ def judged_again(said: Report, q: Gaussian) -> Report:
     return said._replace(ended=str(q.ended), verdict=verdict(q, said.gap, said.khat, said.modes, said.zero))
 
 
-def _shown(model: Density, q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Place]:
+def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
+    """Whether a mixture is to be kept, for its bound is higher beyond doubt; and the report on what is."""
+    more = mixed.elbo.value - normal.elbo.value
+    error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
+    better = more > max(WORTH, 2 * error)
+    kept, other = (mixed, normal) if better else (normal, mixed)
+    words = of_mixture(better, parts, more, error, kept.verdict)
+    return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
+
+
+def rivals(q: Gaussian, places: list[tuple[Mode, int]], elbos: list[float | None]) -> list[Mode]:
+    """Other modes of a weight like that of the best, away from q."""
+    judged = [(mode, elbo) for (mode, _), elbo in zip(places, elbos, strict=True) if elbo is not None]
+    best = max((elbo for _, elbo in judged), default=0.0)
+    return [mode for mode, elbo in judged if elbo > best - RIVAL and not _is_inside(q, mode)]
+
+
+def _is_inside(q: Gaussian | Mixture, mode: Mode) -> bool:
+    return q.distance(mode.x) < _distance(len(mode.x))
+
+
+def _shown(
+    model: Density, q: Gaussian | Mixture, places: list[tuple[Mode, int]], elbos: list[float | None]
+) -> list[Place]:
     """The modes as places; those that lie where q does are one, however far their searches got."""
-    inside = lambda mode: q.distance(mode.x) < _distance(len(mode.x))
+    inside = lambda mode: _is_inside(q, mode)
     at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
     known = list(zip(places, elbos, strict=True))
     own = [((mode, n), elbo) for (mode, n), elbo in known if inside(mode)]
@@ -108,9 +136,21 @@ def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fi
     """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
     guide = guides.full_rank() if q.is_full else guides.mean_field()
     directions = 0 if q.stretch is None else len(q.stretch)
-    alg: Algorithm = ngvi(model.with_guide(guide, is_framed=True, num_directions=directions))
+    framed = model.with_guide(guide, is_framed=True, num_directions=directions)
+    return _begun(ngvi(framed), q, q, report, key)
+
+
+def as_mixture(model: Density, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """As a fit by pathwise gradients, in the frame of a normal."""
+    guide = guides.mixture(len(q.parts))
+    fit = _begun(advi(model.with_guide(guide, is_framed=True), guide=guide), q, normal, report, key)
+    return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
+
+
+def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """The fit at N(0, I) of a frame."""
     key_init, _, _ = keys.of_run(key)
-    state: State = alg.init(key_init)._replace(hyper={"frame": q.frame()})
+    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame()})
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
     status = STATUS.get(q.ended, Status.FINISHED)
     return Fit(alg, state, trace, status, report)

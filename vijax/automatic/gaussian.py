@@ -91,6 +91,11 @@ class Gaussian(NamedTuple):
         """Directions along which it is not as wide as its `scale` says."""
         return 0 if self.stretch is None else int((self.stretch != 1).sum())
 
+    def drawn(self, size: int, seed: Any) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
+        """Draws, as `noise_of` makes them, and log q there."""
+        noise = noise_of(size, len(self.mean), seed)
+        return self.at(noise), 0.5 * (len(self.mean) - (noise**2).sum(1)) - self.entropy()
+
     def frame(self) -> Frame:
         """In which it is N(0, I)."""
         dtype = jnp.result_type(float)

@@ -53,6 +53,8 @@ class Report(NamedTuple):
       log_ratios: log p - log q at draws, which weight them.
       coordinates: those draws, in free coordinates.
       noise: of the fixed draws of `vijax.dadvi`.
+      other: bound of what was fitted too and not kept: of the best normal where q is a mixture, and the other way
+        round; None where nothing else was tried.
       zero: share of the draws of q where the density is zero (or no number): then the bound is minus infinity, and gap
         and khat are of the other draws.
       stage: of a fit that Ctrl-C stopped, what `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on from;
@@ -71,5 +73,6 @@ class Report(NamedTuple):
     coordinates: Float[np.ndarray, "draws D"] = np.zeros((0, 0))
     noise: Float[np.ndarray, "fixed D"] = np.zeros((0, 0))
     zero: float = 0.0
+    other: Estimate | None = None
     stage: Any = None
     usable: bool = True

@@ -75,10 +75,11 @@ class Watcher:
 
     Attributes:
       stage: None before the searches have ended.
+      begun: the stage at which the fit of one normal began, in this call.
     """
 
     def __init__(self, asked: threading.Event, stage: Stage | None):
-        self._asked, self.stage = asked, stage
+        self._asked, self.stage, self.begun = asked, stage, stage
 
     def stopped(self) -> bool:
         """Whether to stop."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vijax.automatic.components import Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Place
 
@@ -13,7 +14,21 @@ RIVAL = 5.0
 """Nats below the best within which another mode holds a share of the posterior."""
 
 
-def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place], zero: float = 0.0) -> str:
+def of_mixture(is_kept: bool, parts: int, more: float, error: float, words: str) -> str:
+    """A verdict, with what a mixture of normals made of the bound.
+
+    >>> of_mixture(True, 8, 0.2, 0.01, "Converged.")
+    'Converged. Kept is a mixture of 8 normals: its bound is 0.20 ± 0.01 nats above that of one normal.'
+    >>> of_mixture(False, 8, 0.0, 0.02, "Converged.")
+    'Converged. A mixture of 8 normals was tried and not kept: its bound is not higher (by 0.00 ± 0.02 nats).'
+    """
+    gained = f"{more:.2f} ± {error:.2f} nats"
+    if is_kept:
+        return f"{words} Kept is a mixture of {parts} normals: its bound is {gained} above that of one normal."
+    return f"{words} A mixture of {parts} normals was tried and not kept: its bound is not higher (by {gained})."
+
+
+def verdict(q: Gaussian | Mixture, gap: float, khat: float, modes: Sequence[Place], zero: float = 0.0) -> str:
     """A few sentences: how it ended, how near q is to the posterior, whether there were other modes.
 
     Args:
@@ -41,7 +56,7 @@ def verdict(q: Gaussian, gap: float, khat: float, modes: Sequence[Place], zero: 
     return " ".join(said)
 
 
-def is_usable(q: Gaussian, zero: float) -> bool:
+def is_usable(q: Gaussian | Mixture, zero: float) -> bool:
     """Whether a verdict does not begin with "Do not use this fit"."""
     return q.ended is not Ended.UNBOUNDED and zero <= RARE
 
@@ -87,7 +102,7 @@ CLOSE, FAR = 0.05, 0.3
 """Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
 
 
-def _of_shape(gap: float, khat: float, q: Gaussian) -> list[str]:
+def _of_shape(gap: float, khat: float, q: Gaussian | Mixture) -> list[str]:
     """How far q is from the posterior by the importance ratios, and what their tail adds."""
     judged = f"(at least {max(gap, 0.0):.2f} nats from it, k-hat {khat:.2f})"
     if gap < CLOSE:

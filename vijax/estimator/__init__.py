@@ -1,6 +1,7 @@
 """How the message grad_mu E_q[l] of a global is estimated: one estimator a class."""
 
 from vijax.estimator.base import Estimator, Reads
+from vijax.estimator.batch_and_match import batch_and_match
 from vijax.estimator.least_squares import least_squares
 from vijax.estimator.mean_field import at_point, mean_field
 from vijax.estimator.monte_carlo import reparameterised, score_function
@@ -11,6 +12,7 @@ __all__ = [
     "Estimator",
     "Reads",
     "at_point",
+    "batch_and_match",
     "least_squares",
     "mean_field",
     "reparameterised",

@@ -40,11 +40,13 @@ class Estimator(abc.ABC):
     """Attributes:
     num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
       takes the largest for all of them.
+    quasi: whether its draws are quasi-random: evenly spread among those of a step (`vijax.families.quasi`).
     differentiates: whether the gradient of the bound is read; otherwise the bound need have none.
     draws: whether the bound is evaluated at draws, and so is noisy.
     """
 
     num_samples: int = 1
+    quasi: bool = False
     differentiates: ClassVar[bool] = True
     draws: ClassVar[bool] = True
 
@@ -60,6 +62,12 @@ class Estimator(abc.ABC):
           prior: towards which the step pulls.
           rho: size of the step, at most 1.
         """
+
+    def place_at(
+        self, noise: Float[Array, " noise"], q: Family, prior: Family
+    ) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """As `place`, of the draw that this noise makes; of estimators that take quasi-random draws."""
+        raise NotImplementedError(f"{type(self).__name__} takes no quasi-random draws.")
 
     def read(self, q: Any, prior: Any, reads: Reads) -> tuple[PyTree, Callable[[Any], PyTree]]:
         """As `place`, for a global of which the batch reads some entries.

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.axis import Axis
 from vijax.estimator.base import Estimator, Reads
-from vijax.families import Product
+from vijax.families import Product, quasi
 
 Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
 """(stats, theta) -> the scaled local bound, and what the model said beside it."""
@@ -62,8 +62,10 @@ def estimate(
     """
     moving = [name for name in names if estimators[name].differentiates]
 
-    def one(key: PRNGKeyArray) -> tuple[dict[str, PyTree], Message]:
-        placed = place(estimators, key, q, prior, rho, reads)
+    count = num_draws(estimators)
+
+    def one(key: PRNGKeyArray, index: Array) -> tuple[dict[str, PyTree], Message]:
+        placed = place(estimators, key, q, prior, rho, reads, point=Point(together, index, count))
         stats = {name: s for name, (s, _) in placed.items()}
         at = lambda part, theta: bound({**stats, **part}, theta)
         part = {name: stats[name] for name in moving}
@@ -73,11 +75,12 @@ def estimate(
         grad = {**grad, **own}
         return {name: placed[name][1](grad.get(name)) for name in names}, Message(None, value, aux, slope)
 
-    if (count := num_draws(estimators)) == 1:
-        said, message = one(key)
+    together = jax.random.fold_in(key, count)
+    if count == 1:
+        said, message = one(key, jnp.int32(0))
         said, values = jax.tree.map(lambda x: x[None], said), message.value[None]
     else:
-        said, messages = jax.vmap(one)(jax.random.split(key, count))
+        said, messages = jax.vmap(one)(jax.random.split(key, count), jnp.arange(count))
         message, values = _averaged(messages), messages.value
     natural = {name: estimators[name].message(q[name], said[name], values) for name in names}
     return message._replace(natural=q.only(names).replace(natural))
@@ -96,13 +99,16 @@ def value(
 ) -> Float[Array, ""]:
     """The bound alone, where `estimate` with the same key evaluates it: at the same draws' noise."""
 
-    def one(key: PRNGKeyArray) -> Float[Array, ""]:
-        placed = place(estimators, key, q, prior, rho, reads)
+    count = num_draws(estimators)
+
+    def one(key: PRNGKeyArray, index: Array) -> Float[Array, ""]:
+        placed = place(estimators, key, q, prior, rho, reads, point=Point(together, index, count))
         return axis.total(bound({name: s for name, (s, _) in placed.items()}, theta)[0])
 
-    if (count := num_draws(estimators)) == 1:
-        return one(key)
-    return jnp.mean(jax.vmap(one)(jax.random.split(key, count)))
+    together = jax.random.fold_in(key, count)
+    if count == 1:
+        return one(key, jnp.int32(0))
+    return jnp.mean(jax.vmap(one)(jax.random.split(key, count), jnp.arange(count)))
 
 
 def place(
@@ -112,16 +118,37 @@ def place(
     prior: Product,
     rho: Array,
     reads: Mapping[str, Reads] = NOTHING,
+    *,
+    point: Point,
 ) -> dict[str, tuple[PyTree, Callable[[Any], PyTree]]]:
     """Where each global stands in one draw, independent of the others."""
     keys = dict(zip(q, jax.random.split(key, len(q)), strict=True))
+    shifts = dict(zip(q, jax.random.split(point.key, len(q)), strict=True))
 
     def one(name: str) -> tuple[PyTree, Callable[[Any], PyTree]]:
         if name in reads:
             return estimators[name].read(q[name], prior[name], reads[name])
+        if estimators[name].quasi:
+            size, dtype = q[name].noise_size, jnp.result_type(jax.tree.leaves(q[name])[0])
+            noise = quasi.normal_at(shifts[name], point.number, point.total, size, dtype)
+            return estimators[name].place_at(noise, q[name], prior[name])
         return estimators[name].place(keys[name], q[name], prior[name], rho)
 
     return {name: one(name) for name in q}
+
+
+class Point(NamedTuple):
+    """Which of the draws of a step one is: quasi-random ones belong together.
+
+    Attributes:
+      key: common to all of them.
+      number: of this one, from zero.
+      total: how many there are.
+    """
+
+    key: PRNGKeyArray
+    number: Int[Array, ""]
+    total: int
 
 
 def num_draws(estimators: Mapping[str, Estimator]) -> int:

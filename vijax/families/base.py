@@ -81,6 +81,10 @@ class Family(abc.ABC):
     """Whether the leaves are natural parameters; one whose leaves are not is moved by an optimiser alone
     (`stationary`)."""
 
+    closed_entropy: ClassVar[bool] = True
+    """Whether the entropy has a closed form; where it has none it is in the gradients of draws alone
+    (`vijax.families.by_draws`)."""
+
     # --- what a family must say -------------------------------------------------------------------------------
     @abc.abstractmethod
     def log_normalizer(self) -> Float[Array, "*batch"]:
@@ -280,8 +284,29 @@ class Family(abc.ABC):
                 f"{type(self).__name__} is discrete: its draws have no derivative in the natural parameters, so "
                 "structured SVI (message V eta) does not apply; use ssvi_a or svi for this variable."
             )
-        draw = lambda naturals: self.with_naturals(naturals).sample_stats(key)
-        t, pullback = jax.vjp(draw, tree.parameters(self))
+        return self._pathwise(lambda q: q.sample_stats(key))
+
+    @property
+    def noise_size(self) -> int:
+        """How many standard normal numbers `from_noise` makes a draw of.
+
+        Raises:
+          ValueError: a family whose draws are made of no normal noise."""
+        raise ValueError(
+            f"quasi: expected a normal global, or a mixture or flow of such, got a {type(self).__name__}. Leave quasi "
+            "out for it, such as by estimator={'free': vijax.estimator.reparameterised(8, quasi=True)}."
+        )
+
+    def from_noise(self, noise: Float[Array, " noise"]) -> Any:
+        """The draw that this noise makes, pathwise differentiable; of independent standard normals a draw of q."""
+        raise NotImplementedError(f"{type(self).__name__} has no from_noise.")
+
+    def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[Statistics, Callable[[Statistics], Self]]:
+        """As `pathwise_sample`, of the draw `from_noise(noise)`."""
+        return self._pathwise(lambda q: q.stats(q.from_noise(noise)))
+
+    def _pathwise(self, draw: Callable[[Self], Statistics]) -> tuple[Statistics, Callable[[Statistics], Self]]:
+        t, pullback = jax.vjp(lambda naturals: draw(self.with_naturals(naturals)), tree.parameters(self))
         return t, lambda eta: self.fisher_solve(self.as_stats(pullback(self.as_stats(eta))[0]))
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from vijax.families.base import Family
 
@@ -69,9 +69,9 @@ class ByOptimiser(Family):
         """Minus the gradient of the entropy: the message at which the ELBO is level."""
         return jax.tree.map(jnp.negative, jax.grad(lambda q: q.entropy())(self))
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Value, Callable[[Value], Self]]:
+    def _pathwise(self, draw: Callable[[Self], Any]) -> tuple[Value, Callable[[Value], Self]]:
         """A draw, and (slope there) -> gradient in the parameters."""
-        x, pull = jax.vjp(lambda q: q.sample(key), self)
+        x, pull = jax.vjp(lambda q: draw(q).value, self)
         return Value(x), lambda eta: pull(eta.value)[0]
 
 

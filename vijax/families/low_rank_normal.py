@@ -52,6 +52,16 @@ class LowRankNormal(ByOptimiser):
         f = jax.random.normal(shared, (*shape, rank), self.center.dtype)
         return self.center + jnp.exp(self.log_sd) * e + f @ self.factor.T
 
+    @property
+    def noise_size(self) -> int:
+        """Those of the columns of U first, on which most depends, and one a coordinate."""
+        return self.factor.size // self.center.size + self.center.size
+
+    def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
+        """mean + U f + s e."""
+        f, e = jnp.split(noise, [self.factor.shape[1]])
+        return self.center + self.factor @ f + jnp.exp(self.log_sd) * e
+
     def entropy(self) -> Float[Array, ""]:
         """D log(2 pi e) / 2 + log |Sigma| / 2."""
         half_log_det = jnp.sum(self.log_sd) + jnp.sum(jnp.log(jnp.diagonal(self._core())))

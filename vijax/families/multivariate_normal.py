@@ -132,6 +132,17 @@ class MultivariateNormal(Family):
         draws = self._mean(factor)[..., None] + solve(factor, noise, trans=1)
         return jnp.moveaxis(draws, -1, 0).reshape(shape + self.precision_times_mean.shape)
 
+    @property
+    def noise_size(self) -> int:
+        """One a coordinate."""
+        return math.prod(self.precision_times_mean.shape)
+
+    def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, "*batch D"]:
+        """m + L'^-1 e."""
+        factor = self._cholesky()
+        e = jnp.reshape(noise, (*self.precision_times_mean.shape, 1))
+        return self._mean(factor) + solve(factor, e, trans=1)[..., 0]
+
     def mean(self) -> Float[Array, "*batch D"]:
         """E_q[x]."""
         return self._mean(self._cholesky())

@@ -76,6 +76,15 @@ class Normal(Family):
         noise = jax.random.normal(key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean))
         return self.mean() + jnp.sqrt(self.variance()) * noise
 
+    @property
+    def noise_size(self) -> int:
+        """One a number."""
+        return math.prod(self.batch_shape)
+
+    def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, "*batch"]:
+        """m + sqrt(v) e."""
+        return self.mean() + jnp.sqrt(self.variance()) * jnp.reshape(noise, self.batch_shape)
+
     def mean(self) -> Float[Array, "*batch"]:
         """E_q[x]."""
         return self.precision_times_mean * self.variance()

@@ -59,6 +59,15 @@ class TriangularNormal(ByOptimiser):
         noise = jax.random.normal(key, (*shape, self.center.size), self.center.dtype)
         return self.center + noise @ self.factor.T
 
+    @property
+    def noise_size(self) -> int:
+        """D."""
+        return self.center.size
+
+    def from_noise(self, noise: Float[Array, " D"]) -> Float[Array, " D"]:
+        """mean + L e."""
+        return self.center + self.factor @ noise
+
     def entropy(self) -> Float[Array, ""]:
         """D log(2 pi e) / 2 + sum log L_ii."""
         return 0.5 * self.center.size * (1 + math.log(2 * math.pi)) + jnp.trace(self.triangle)

@@ -47,6 +47,39 @@ class NormalLaw(Law):
 
 
 @law
+class NormalMixtureLaw(Law):
+    """Mixture of normals; components are the last axis of all three."""
+
+    weights: Float[Array, "*batch K"]
+    location: Float[Array, "*batch K"]
+    scale: Float[Array, "*batch K"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """Of the means."""
+        return jnp.sum(self.weights * self.location, -1)
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """Within and between."""
+        gap = self.location - self.mean()[..., None]
+        return jnp.sum(self.weights * (self.scale**2 + gap**2), -1)
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """Of the distribution functions."""
+        each = NormalLaw(self.location, self.scale).cdf(jnp.asarray(x)[..., None])
+        return jnp.sum(self.weights * each, -1)
+
+    def _quantile(self, p: Any) -> Array:
+        """By halving the range of the components' own quantiles."""
+        each = NormalLaw(self.location, self.scale)._quantile(jnp.asarray(p)[..., None])
+        low, high = jnp.min(each, -1), jnp.max(each, -1)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = self.cdf(middle) < p
+            low, high = jnp.where(below, middle, low), jnp.where(below, high, middle)
+        return 0.5 * (low + high)
+
+
+@law
 class GammaLaw(Law):
     """Gamma of this shape a and rate b."""
 

@@ -223,7 +223,8 @@ def _unbound(**fields: Any) -> Density:
 def _bound_to(density: Density) -> Density:
     """With the functions that an algorithm reads, of these very fields."""
     dtype = jnp.result_type(float)
-    start = lambda mean, sd: Product({Z: density.guide.at(mean, sd)})
+    guide = density.guide.over(density.variables.places)
+    start = lambda mean, sd: Product({Z: guide.at(mean, sd)})
     dim = density.variables.dim
 
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
@@ -275,7 +276,7 @@ def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
     if num_directions:
         along = np.zeros((dim, num_directions), dtype), np.ones(num_directions, dtype)
         return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along)
-    return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide == full_rank() else np.ones(dim, dtype))
+    return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide.is_correlated else np.ones(dim, dtype))
 
 
 def _values(density: Density, hyper: Hyper, z: Float[Array, "draws D"]) -> dict[str, Any]:

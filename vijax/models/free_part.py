@@ -36,7 +36,8 @@ class FreePart:
     def family(self, key: PRNGKeyArray | None = None) -> Family:
         """Where q starts; without a key at zero."""
         mean = jnp.zeros(self.variables.dim, jnp.result_type(float))
-        return self.guide.at(mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START)
+        guide = self.guide.over(self.variables.places)
+        return guide.at(mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START)
 
     def read(self, stats: Mapping[str, Any]) -> dict[str, Any]:
         """Statistics of the conjugate variables, and values of the free ones, by name."""

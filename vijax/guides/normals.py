@@ -1,33 +1,18 @@
-"""Guides: the densities that free variables are fitted with, in free coordinates.
-
-A guide names a family. `mean_field` and `full_rank` are exponential families, so that every estimator and update of the
-engine serves them, natural gradients above all. `triangular` (the densities of `full_rank`, by mean and triangle) and
-`low_rank` are none, and an optimiser moves them (`vijax.advi`).
-"""
+"""Guides of one normal: independent coordinates, any covariance, one of low rank."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax.checks import require, require_integers
-from vijax.families import Family, MultivariateNormal, Normal
+from vijax.families import MultivariateNormal, Normal
 from vijax.families.low_rank_normal import LowRankNormal
 from vijax.families.triangular_normal import TriangularNormal
-
-Z = "free"
-"""The name of the free coordinates among the globals."""
-
-
-class Guide(abc.ABC):
-    """A family of densities of a vector."""
-
-    @abc.abstractmethod
-    def at(self, mean: Float[Array, " D"], sd: float) -> Family:
-        """The member of independent coordinates with this mean and standard deviation."""
+from vijax.guides.base import Guide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +29,16 @@ class mean_field(Guide):
 class full_rank(Guide):
     """A multivariate normal with any covariance: D (D + 3) / 2 numbers, D^3 operations a step."""
 
+    is_correlated: ClassVar[bool] = True
+
     def at(self, mean: Float[Array, " D"], sd: float) -> MultivariateNormal:
         """See `Guide`."""
         precision = jnp.eye(mean.shape[0], dtype=mean.dtype) / sd**2
         return MultivariateNormal(precision @ mean, -0.5 * precision)
+
+    def for_optimisers(self) -> Guide:
+        """By mean and triangle."""
+        return triangular()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,134 @@
+"""A mixture of normals on the host, in float64: draws, density and scores."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy import linalg, special
+
+from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.families.normal_mixture import NormalMixture
+
+
+class Mixture(NamedTuple):
+    """sum_k w_k N_k.
+
+    Attributes:
+      weights: w, (K,).
+      parts: the normals.
+      elbo: on the draws of the fit.
+      ended: why the fit stopped.
+      trace: ELBO after each step taken.
+      error: of the means; not known, zero.
+    """
+
+    weights: Float[np.ndarray, " K"]
+    parts: tuple[Gaussian, ...]
+    elbo: float = -np.inf
+    ended: Ended = Ended.SPENT
+    trace: tuple[float, ...] = ()
+    error: float = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Covariances are."""
+        return True
+
+    @property
+    def num_directions(self) -> int:
+        """None beside the covariances."""
+        return 0
+
+    @property
+    def mean(self) -> Float[np.ndarray, " D"]:
+        """E_q[x]."""
+        return self.weights @ np.stack([part.mean for part in self.parts])
+
+    def drawn(self, size: int, seed: Any) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
+        """Draws, and log q there. The shares of the components are as exact as whole numbers can be."""
+        rng = np.random.default_rng(seed)
+        places = (np.arange(size) + rng.uniform()) / size
+        counts = np.bincount(np.searchsorted(np.cumsum(self.weights)[:-1], places), minlength=len(self.parts))
+        dim = len(self.parts[0].mean)
+        each = [part.at(rng.normal(size=(n, dim))) for part, n in zip(self.parts, counts, strict=True)]
+        x = rng.permutation(np.concatenate(each))
+        return x, self.log_prob(x)
+
+    def log_densities(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "K points"]:
+        """log N_k(x)."""
+        return np.stack([log_density(part, whitened(part, x)) for part in self.parts])
+
+    def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
+        """log q(x)."""
+        return special.logsumexp(self.log_densities(x), 0, b=self.weights[:, None])
+
+    def scores(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
+        """Gradient of log q."""
+        shares = special.softmax(self.log_densities(x) + np.log(self.weights)[:, None], 0)
+        of_each = [-np.linalg.solve(p.scale.T, whitened(p, x).T).T for p in self.parts]
+        return sum(share[:, None] * score for share, score in zip(shares, of_each, strict=True))
+
+    def distance(self, x: Float[np.ndarray, " D"]) -> float:
+        """Squared, from the mean of the nearest component, in its standard deviations."""
+        return min(part.distance(x) for part in self.parts)
+
+    def within(self, frame: Gaussian) -> NormalMixture:
+        """In coordinates in which `frame` is N(0, I)."""
+        inside = lambda x: linalg.solve_triangular(frame.scale, x, lower=True)
+        factors = np.stack([inside(part.scale) for part in self.parts])
+        scales = np.diagonal(factors, axis1=1, axis2=2)
+        triangles = np.tril(factors, -1) / scales[..., None] + np.stack([np.diag(np.log(s)) for s in scales])
+        centers = np.stack([inside(part.mean - frame.mean) for part in self.parts])
+        as_floats = (jnp.asarray(a, jnp.result_type(float)) for a in (np.log(self.weights), centers, triangles))
+        return NormalMixture(*as_floats)
+
+
+def whitened(part: Gaussian, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
+    """L^-1 (x - m)."""
+    return np.linalg.solve(part.scale, (x - part.mean).T).T  # SciPy's for triangles costs more before it begins
+
+
+def log_density(part: Gaussian, noise: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
+    """log N at m + L noise."""
+    return 0.5 * (noise.shape[1] - (noise**2).sum(1)) - part.entropy()
+
+
+class Evaluated(NamedTuple):
+    """Draws of all components alike, and log p with its gradient there.
+
+    Attributes:
+      x: the draws.
+      values: log p, -inf where it is zero.
+      slopes: its gradients, zero there.
+      parts: the components that they are of.
+    """
+
+    x: Float[np.ndarray, "draws D"]
+    values: Float[np.ndarray, " draws"]
+    slopes: Float[np.ndarray, "draws D"]
+    parts: tuple[Gaussian, ...]
+
+
+class Bank(NamedTuple):
+    """The draws of the latest steps, as draws of the mixture of all their components.
+
+    Attributes:
+      x, values, slopes: see `Evaluated`.
+      log_prob: of that mixture.
+    """
+
+    x: Float[np.ndarray, "draws D"]
+    values: Float[np.ndarray, " draws"]
+    slopes: Float[np.ndarray, "draws D"]
+    log_prob: Float[np.ndarray, " draws"]
+
+    @classmethod
+    def of(cls, steps: list[Evaluated]) -> Bank:
+        """The draws of some steps, together (Veach and Guibas 1995: the balance heuristic)."""
+        x, values, slopes = (np.concatenate([step[i] for step in steps]) for i in range(3))
+        parts = tuple(part for step in steps for part in step.parts)
+        shares = np.concatenate([np.full(len(s.parts), len(s.x) / len(s.parts) / len(x)) for s in steps])
+        return cls(x, values, slopes, Mixture(shares, parts).log_prob(x))
