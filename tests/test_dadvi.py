@@ -135,5 +135,5 @@ def test_too_few_draws_are_told():
 
 def test_an_improper_density_is_not_converged():
     fit = vi.dadvi(vi.density({"x": vi.free()}, lambda v: 0.0 * v["x"]), key=KEY)
-    assert fit.verdict.startswith("Not converged")
+    assert fit.verdict.startswith("Do not use this fit: the bound grows without limit")
     assert fit.status is not vi.Status.CONVERGED
