@@ -96,3 +96,9 @@ def test_other_globals_are_refused():
     alg = vi.svi(coin, estimator=vi.estimator.reparameterised(4, quasi=True), num_groups=4.0)
     with pytest.raises(ValueError, match=r"quasi: expected a normal global, .* got a Beta"):
         alg.step(KEY, alg.init(KEY), np.ones(4, np.float32))
+
+
+@pytest.mark.parametrize("estimator", [vi.estimator.reparameterised, vi.estimator.least_squares])
+def test_it_is_asked_for_by_a_bool(estimator):
+    with pytest.raises(ValueError, match=r"quasi: expected True or False, got 'sobol'"):
+        estimator(8, quasi="sobol")

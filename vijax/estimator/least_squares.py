@@ -39,7 +39,7 @@ class least_squares(Estimator):
       quasi: draws that are evenly spread, as of `vijax.estimator.reparameterised`.
 
     Raises:
-      ValueError: fewer than two draws; a global of another family.
+      ValueError: fewer than two draws, `quasi` that is no bool; a global of another family.
     """
 
     num_samples: int = 32
@@ -47,6 +47,7 @@ class least_squares(Estimator):
 
     def __post_init__(self) -> None:
         require_integers(2, num_samples=self.num_samples)
+        require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))
 
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]

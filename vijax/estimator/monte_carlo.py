@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.checks import require_integers
+from vijax.checks import require, require_integers
 from vijax.estimator.base import Estimator
 from vijax.families import Family
 
@@ -37,7 +37,7 @@ class reparameterised(Estimator):
         bounds in few dimensions and with draws a power of two. Of normal globals, mixtures and flows.
 
     Raises:
-      ValueError: no draw; when used, `quasi` of a global of another family.
+      ValueError: no draw, `quasi` that is no bool; when used, `quasi` of a global of another family.
     """
 
     num_samples: int = 8
@@ -46,6 +46,7 @@ class reparameterised(Estimator):
 
     def __post_init__(self) -> None:
         require_integers(num_samples=self.num_samples)
+        require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))
 
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
