@@ -71,21 +71,18 @@ def sum_over_rows(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _sum_over_rows(fn, at_once, table, shared, groups, key):
-    if at_once is not None:
-        return _forward(fn, at_once, table, shared, groups, key)[0]
-
-    def add_chunk(total, chunk, key):
-        value, aux = fn(_rows(table, chunk.words), shared, chunk, key)
-        return total + value, aux
-
-    return _scan_groups(add_chunk, jnp.zeros((), table.dtype), groups, key)
+    return _either(at_once, lambda found: found[0], partial(_values, fn), table, shared, groups, key)
 
 
 def _forward(fn, at_once, table, shared, groups, key):
-    by_chunk = partial(_by_chunk, fn)
+    return _either(at_once, lambda found: found, partial(_by_chunk, fn), table, shared, groups, key)
+
+
+def _either(at_once, wanted, by_chunk, table, shared, groups, key):
+    """What is wanted of `at_once`, where it can be used; else `by_chunk`."""
     if at_once is None or not _of_one_type(table, shared, groups):
         return by_chunk(table, shared, groups, key)
-    of_kernel = lambda table, shared, groups, key: at_once(table, shared, groups)
+    of_kernel = lambda table, shared, groups, key: wanted(at_once(table, shared, groups))
     return native.on_cpu(of_kernel, by_chunk, table, shared, groups, key)
 
 
@@ -93,6 +90,14 @@ def _of_one_type(table, *others):
     """Whether all numbers are of the table's type, and kernels know that."""
     types = {x.dtype for x in map(jnp.asarray, jax.tree.leaves(others)) if jnp.issubdtype(x.dtype, jnp.floating)}
     return table.dtype in (np.float32, np.float64) and types <= {table.dtype}
+
+
+def _values(fn, table, shared, groups, key):
+    def add_chunk(total, chunk, key):
+        value, aux = fn(_rows(table, chunk.words), shared, chunk, key)
+        return total + value, aux
+
+    return _scan_groups(add_chunk, jnp.zeros((), table.dtype), groups, key)
 
 
 def _by_chunk(fn, table, shared, groups, key):
