@@ -118,6 +118,26 @@ def test_steps_of_several_tables():
 
 
 @compiled
+@pytest.mark.parametrize("word", [3, -1])
+def test_words_outside_of_the_table_are_refused(word):
+    """A kernel would write into what is not its own. Slots without tokens may hold anything."""
+    model = vi.models.lda(2, 3)
+
+    def bound(word, count):
+        docs = vi.Documents(jnp.array([[0, word]]), jnp.array([[1.0, count]]), jnp.ones(1), 3)
+        stats = {"topics": Dirichlet.Stats(jnp.zeros((2, 3)))}
+        return model.local_elbo(model.hyper, stats, vi.Minibatch((docs,), 1.0), KEY, model.estep).total
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match=f"words: expected ids from 0 to 2, got {word}"):
+        jax.block_until_ready(bound(word, 2.0))
+    assert jnp.isfinite(bound(word, 0.0))
+    table, totals = jnp.ones((3, 2)), jnp.ones(2)
+    docs = vi.Documents(jnp.array([[0, word]]), jnp.ones((1, 2)), jnp.ones(1), 3)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=f"words: expected ids from 0 to 2, got {word}"):
+        jax.block_until_ready(active_topics.choose({"alpha": 0.1}, table, totals, docs, 1))
+
+
+@compiled
 @pytest.mark.parametrize("x64", [False, True])
 def test_topics_are_chosen_as_xla_does(monkeypatch, levels, x64):
     """The same ones, the largest first; and the same share left."""

@@ -60,8 +60,7 @@ def auto(
     each within a trust region of its own, and kept where its bound is higher beyond doubt. Beyond 300 variables
     independent normals, with up to 32 directions of dependence beside them where the bound is higher so. Of a model in
     conjugate form: coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else
-    incremental or stochastic steps. Of an energy with free
-    variables: stochastic steps until the bound rises no more.
+    incremental or stochastic steps. Of an energy with free variables: stochastic steps until the bound rises no more.
 
     Args:
       model: any `vijax.Model` without networks.

@@ -127,7 +127,7 @@ def fit(
         sums of many terms round. On minibatches, or with draws: at 95 % what as many steps more as the last half of the
         run would bring, by averages over passes, after 16, 24, 32, 48, ... of them (`vijax.stopping`, which says how
         often it errs; passes of fewer than 10 steps count together, longer ones than 200 in parts). Where the noise of
-        these averages is far above `tol` it runs on to its last step. 1e-3 to 1e-4 suit most minibatches.
+        these averages is far above `tol` it runs on to its last step. 1e-3 suits most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
       throw: raise `DivergedError` where a fit diverged or most of its steps were skipped; otherwise `fit.status` tells.
 

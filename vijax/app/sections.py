@@ -233,7 +233,7 @@ class FitConfig:
     restarts: int = setting(1, "runs from different starts, side by side, of which the best is kept", at_least(1))
     convergence: float | None = setting(
         None,
-        "stop when the bound still gains less, relatively: 1e-6 or more on all data, 1e-4 or more on minibatches",
+        "stop when the bound still gains less, relatively: 1e-6 or more on all data, 1e-3 on minibatches",
         POSITIVE,
     )
     evaluate_every: int | None = setting(

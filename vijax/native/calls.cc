@@ -1,5 +1,6 @@
 // The kernels as XLA calls them.
 #include <cstring>
+#include <string>
 
 #include "kernels.h"
 #include "xla/ffi/api/ffi.h"
@@ -62,12 +63,25 @@ ffi::Error mean_field(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buf
   return ffi::Error::Success();
 }
 
+// An error at a word that is no row of the table: a kernel would read, and write, what is not its own.
+template <ffi::DataType D>
+ffi::Error check_words(ffi::Buffer<ffi::S32>& words, ffi::Buffer<D>& counts, int64_t rows) {
+  for (size_t i = 0; i < words.element_count(); ++i) {
+    const int32_t id = words.typed_data()[i];
+    if (counts.typed_data()[i] != 0 && (id < 0 || id >= rows))
+      return ffi::Error::InvalidArgument("words: expected ids from 0 to " + std::to_string(rows - 1) + ", got " +
+                                         std::to_string(id) + ". Give the model the vocabulary of its data.");
+  }
+  return ffi::Error::Success();
+}
+
 // `gradient` is the same buffer as `before`.
 template <ffi::DataType D, auto STEP>
 ffi::Error step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts, ffi::Buffer<D> weights,
                 ffi::Buffer<D> alpha, ffi::Buffer<D> start, ffi::Buffer<D> before, int64_t max_iters, double tol,
                 ffi::ResultBuffer<D> gamma, ffi::ResultBuffer<D> bound, ffi::ResultBuffer<D> gradient) {
   using T = Number<D>;
+  if (ffi::Error error = check_words<D>(words, counts, table.dimensions()[0]); error.failure()) return error;
   const Sizes size = {words.dimensions()[0], words.dimensions()[1], table.dimensions()[1]};
   if (gradient->typed_data() != before.typed_data())
     std::memcpy(gradient->typed_data(), before.typed_data(), before.element_count() * sizeof(T));
@@ -93,6 +107,7 @@ ffi::Error gibbs(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D
 template <ffi::DataType D>
 ffi::Error choose(ffi::Buffer<D> table, ffi::Buffer<D> totals, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts,
                   ffi::Buffer<D> alpha, ffi::ResultBuffer<ffi::S32> topics, ffi::ResultBuffer<D> left) {
+  if (ffi::Error error = check_words<D>(words, counts, table.dimensions()[0]); error.failure()) return error;
   auto docs = words.dimensions();
   choosing<Number<D>>()({docs[0], docs[1], table.dimensions()[1]}, table.typed_data(), totals.typed_data(),
                         words.typed_data(), counts.typed_data(), alpha.typed_data()[0], topics->dimensions()[1],

@@ -98,6 +98,7 @@ class CVB0 {
     for (int64_t v = 0; v < vectors_; ++v) counts[v] += alpha[v];
     scratch_.give(1, gamma, topics_);
   }
+  const Rows<T>* responsibilities() const { return &own; }
   Rows<T> own;
 
  private:
@@ -217,6 +218,8 @@ class MeanField {
     }
     scratch_.give(1, gamma, topics_);
   }
+  // The optimal ones, which are never formed.
+  const Rows<T>* responsibilities() const { return nullptr; }
 
  private:
   Settings settings_;
@@ -282,34 +285,18 @@ class Bound {
   Rows<T> scratch_;
 };
 
-template <class T>
-void cvb0_step(Documents<T> in, const T* weights, const T* start, Settings settings, T* gamma, T* bound, T* gradient) {
+template <class T, class Climb>
+void step(Documents<T> in, const T* weights, const T* start, Settings settings, T* gamma, T* bound, T* gradient) {
   const int64_t topics = in.size.topics;
   Words<T> words(in.size.slots, num_vectors<T>(topics));
-  CVB0<T> climb(in.size, in.alpha, settings);
+  Climb climb(in.size, in.alpha, settings);
   Bound<T> bounded(topics);
   for (int64_t d = 0; d < in.size.docs; ++d) {
     T* own = gamma + d * topics;
     words.read(in, d);
     __builtin_memcpy(own, start + d * topics, topics * sizeof(T));
     climb(words, own);
-    bound[d] = bounded(words, own, weights[d], &climb.own, gradient);
-  }
-}
-
-template <class T>
-void mean_field_step(Documents<T> in, const T* weights, const T* start, Settings settings, T* gamma, T* bound,
-                     T* gradient) {
-  const int64_t topics = in.size.topics;
-  Words<T> words(in.size.slots, num_vectors<T>(topics));
-  MeanField<T> climb(in.size, in.alpha, settings);
-  Bound<T> bounded(topics);
-  for (int64_t d = 0; d < in.size.docs; ++d) {
-    T* own = gamma + d * topics;
-    words.read(in, d);
-    __builtin_memcpy(own, start + d * topics, topics * sizeof(T));
-    climb(words, own);
-    bound[d] = bounded(words, own, weights[d], nullptr, gradient);
+    bound[d] = bounded(words, own, weights[d], climb.responsibilities(), gradient);
   }
 }
 
@@ -476,8 +463,11 @@ void gibbs(Documents<T> in, const uint32_t* seed, int64_t max_tokens, int64_t bu
 
 }  // namespace
 
-const Kernels<float> floats = {cvb0<float>, mean_field<float>, gibbs<float>, cvb0_step<float>, mean_field_step<float>};
-const Kernels<double> doubles = {cvb0<double>, mean_field<double>, gibbs<double>, cvb0_step<double>,
-                                 mean_field_step<double>};
+template <class T>
+constexpr Kernels<T> all() {
+  return {cvb0<T>, mean_field<T>, gibbs<T>, step<T, CVB0<T>>, step<T, MeanField<T>>};
+}
+const Kernels<float> floats = all<float>();
+const Kernels<double> doubles = all<double>();
 
 }  // namespace LEVEL
