@@ -163,7 +163,7 @@ def test_a_drip_ends(get):
 
 
 def test_an_endless_body_ends_and_leaves_nothing(get, tmp_path):
-    with pytest.raises(DataError, match=r"a file of at most 1 MB, got 1\.0\d MB or more.*VIJAX_DOWNLOAD_GB"):
+    with pytest.raises(DataError, match=r"a file of at most 1 MB, got 1(\.0\d)? MB or more.*VIJAX_DOWNLOAD_GB"):
         get(endless(0.0, b"x" * 50_000))
     assert [path.suffix for path in (tmp_path / "downloads").iterdir()] == [".lock"]
 
