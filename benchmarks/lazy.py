@@ -70,6 +70,7 @@ def main() -> None:
     p.add_argument("--documents", type=int, default=12_800)
     p.add_argument("--rows", nargs="+", default=["ssvi_a", "svi"])
     p.add_argument("--active", type=int, help="topics of a document at most, as a third way")
+    p.add_argument("--left-out", type=float, default=0.0, help="of its words, by which it may use fewer")
     a = p.parse_args()
     print(f"K = {a.topics}, batches of {a.batch}; documents per CPU second\n")
     print("| V | row | dense | lazy | active topics | dense : lazy : active |\n|---|---|---|---|---|---|")
@@ -96,7 +97,7 @@ def ways(a: argparse.Namespace, row: str, vocab_size: int) -> dict[str, Any]:
     if vocab_size * a.topics > DENSE_BELOW:
         del made["dense"]
     if a.active is not None:
-        made["active"] = make(model, lazy=True, active_topics=a.active)
+        made["active"] = make(model, lazy=True, active_topics=a.active, left_out=a.left_out)
     return made
 
 

@@ -9,6 +9,7 @@ from scipy import stats
 import vijax as vi
 from tests.test_lazy import COUNTS, HALF, KEY, K, V, lda, run
 from vijax import lazy, tree
+from vijax.chunks import split_chunks
 from vijax.families import Dirichlet
 from vijax.families.by_pair import DirichletOfPairs, distinct
 from vijax.families.by_word import DirichletByWord
@@ -104,23 +105,36 @@ def test_all_topics_are_the_dense_step(name, eta):
     np.testing.assert_allclose(held.trace["left_out"], 0.0, atol=1e-12)
 
 
-def test_the_bound_is_that_of_locals_without_the_other_topics():
-    """By the definition: all K topics, gamma = alpha and no word in those left out."""
+@pytest.mark.parametrize("choice", [{"active_topics": 2}, {"active_topics": K, "left_out": 0.25}], ids=["two", "few"])
+@pytest.mark.parametrize("name", list(ESTEPS))
+def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name, choice):
+    """By the definition: all K topics, gamma = alpha and no word in those left out. In chunks that do not come out
+    even."""
+    monkeypatch.setattr(active_topics, "split_chunks", lambda x, size: split_chunks(x, 2))
     with jax.enable_x64(True):
-        alg = vi.svi(lda(), lazy=True, active_topics=2)
-        state = alg.init(KEY)
+        alg = vi.svi(lda(estep=ESTEPS[name]()), lazy=True, **choice)
+        state = run(vi.svi(lda(), lazy=True), 30).state
         seen = jax.jit(lambda state: lazy.of_batch(alg.spec, state, SEEN))(state)
         log_beta = state.posterior["topics"].expected_stats().log
         point = {"topics": seen.state.posterior["topics"].expected_stats()}
         bound = jax.jit(lambda hyper, at, batch: alg.spec.model.local_elbo(hyper, at, batch, KEY, alg.spec.estep))
         said = bound(seen.state.hyper, point, seen.batch)
+        if "left_out" in choice:
+            both = zip(BATCH.data, seen.batch.active, strict=True)
+            every = np.concatenate([np.asarray(active.used)[docs.weights > 0] for docs, active in both])
+            assert set(every.tolist()) == {1, 2}
+            np.testing.assert_allclose(said.active_topics, every.mean())
+        total = sum(docs.weights @ bounds for docs, bounds in zip(BATCH.data, said.per_group, strict=True))
+        np.testing.assert_allclose(said.total, total, rtol=1e-12)
         for docs, active, gammas, bounds in zip(BATCH.data, seen.batch.active, said.local, said.per_group, strict=True):
             for d in np.flatnonzero(docs.weights):
-                gamma = np.full(K, 0.1)
-                gamma[np.asarray(active.topics[d])] = gammas[d]
-                theta, prior = Dirichlet(jnp.asarray(gamma)), Dirichlet(jnp.full(K, 0.1))
-                log_theta = np.where(np.isin(np.arange(K), active.topics[d]), theta.expected_stats().log, -np.inf)
+                gamma, used = np.full(K, 0.1), int(active.used[d])
+                topics = np.asarray(active.topics[d])[:used]
+                gamma[topics] = gammas[d][:used]
+                np.testing.assert_allclose(gammas[d][used:], 0.1)
                 words = docs.words[d][docs.counts[d] > 0]
+                theta, prior = Dirichlet(jnp.asarray(gamma)), Dirichlet(jnp.full(K, 0.1))
+                log_theta = np.where(np.isin(np.arange(K), topics), theta.expected_stats().log, -np.inf)
                 mixed = jax.nn.logsumexp(log_theta[:, None] + log_beta[:, words], axis=0)
                 expected = docs.counts[d][docs.counts[d] > 0] @ mixed - theta.kl(prior)
                 np.testing.assert_allclose(bounds[d], expected, rtol=1e-9)
@@ -160,12 +174,17 @@ def test_topics_are_those_that_a_first_round_likes():
     totals = jnp.array([2.0, 1.0, 5.0, 3.0])
     table = jnp.asarray(np.eye(4)[:3] + 1e-3) * totals  # word i belongs to topic i
     docs = vi.Documents(jnp.array([[0, 2], [1, 0]]), jnp.array([[3.0, 1.0], [2.0, 0.0]]), jnp.ones(2), 4)
-    topics, left = active_topics.choose({"alpha": 0.1}, table, totals, docs, 2)
+    topics, used, left = active_topics.choose({"alpha": 0.1}, table, totals, docs, 2)
     assert set(np.asarray(topics[0]).tolist()) == {0, 2}
     assert int(topics[1, 0]) == 1
+    assert used.tolist() == [2, 2]
     assert float(jnp.max(left)) < 0.01
-    _, left = active_topics.choose({"alpha": 0.1}, table, totals, docs, 1)
+    left = active_topics.choose({"alpha": 0.1}, table, totals, docs, 1).left_out
     np.testing.assert_allclose(left, [0.25, 0.0], atol=0.02)
+    for share, wanted in ((0.02, [2, 1]), (0.3, [1, 1]), (1e-9, [4, 4])):
+        found = active_topics.choose({"alpha": 0.1}, table, totals, docs, 4, share)
+        assert found.used.tolist() == wanted
+        assert np.all(np.asarray(found.left_out) <= share + 1e-6)
 
 
 @pytest.mark.parametrize("active", [None, 2])
@@ -186,12 +205,13 @@ def test_the_penalty_adds_a_quarter_to_the_numbers_of_a_step(active):
 
 
 def test_it_goes_on_bit_for_bit():
-    alg = vi.ssvi_a(lda(), lazy=True, active_topics=2)
+    alg = vi.ssvi_a(lda(), lazy=True, active_topics=2, left_out=0.1)
     whole, half = run(alg, 12), run(alg, 5)
     on = run(alg, 12, state=half.state)
     for a, b in zip(jax.tree.leaves(on.state), jax.tree.leaves(whole.state), strict=True):
         np.testing.assert_array_equal(a, b)
     assert 0 < np.mean(whole.trace["left_out"]) < 0.3
+    assert 1 < np.mean(whole.trace["active_topics"]) < 2
     assert whole.transform(vi.data.Corpus.from_counts(COUNTS), key=KEY).shape == (40, K)
 
 
@@ -202,6 +222,9 @@ def test_it_goes_on_bit_for_bit():
         (lambda: vi.svi(lda(), lazy=True, active_topics=0), "active_topics: expected an integer >= 1"),
         (lambda: vi.svi(lda(alpha=[0.1, 0.2, 0.3]), lazy=True, active_topics=2), "one alpha for all topics"),
         (lambda: vi.svi(lda(), lazy=True, warm_starts=True, active_topics=2), "no warm_starts beside it"),
+        (lambda: vi.svi(lda(), lazy=True, active_topics=2, left_out=1.0), "left_out: expected a share of words"),
+        (lambda: vi.svi(lda(), lazy=True, left_out=0.1), "left_out: expected 0 without active_topics"),
+        (lambda: vi.svi(lda(), left_out=0.1), "left_out: expected 0 without active_topics"),
         (lambda: vi.svi(vi.models.ctm(3, V), lazy=True, active_topics=2), "expected vijax.models.lda"),
     ],
 )

@@ -185,11 +185,17 @@ def test_topics_are_chosen_as_xla_does(monkeypatch, levels, x64):
     """The same ones, the largest first; and the same share left."""
     rng = np.random.default_rng(0)
     with jax.enable_x64(x64):
-        for docs, slots, topics, most in ((3, 4, 1, 1), (5, 9, 40, 7), (6, 12, 33, 33)):
+        for docs, slots, topics, most, share in (
+            (3, 4, 1, 1, 0),
+            (5, 9, 40, 7, 0.1),
+            (5, 9, 40, 30, 0.2),
+            (6, 12, 33, 33, 0),
+        ):
             table = jnp.asarray(rng.gamma(0.3, size=(20, topics)) + 1e-3)
             counts = jnp.asarray(rng.poisson(1.0, (docs, slots)), table.dtype).at[0].set(0)
             words = jnp.asarray(rng.integers(20, size=(docs, slots)), jnp.int32)
-            given = {"alpha": 0.2}, table, 30 * jnp.sum(table, 0), vi.Documents(words, counts, jnp.ones(docs), 99), most
+            data = vi.Documents(words, counts, jnp.ones(docs), 99)
+            given = {"alpha": 0.2}, table, 30 * jnp.sum(table, 0), data, most, share
             monkeypatch.setenv(native.SWITCH, "0")
             theirs = active_topics.choose(*given)
             monkeypatch.setenv(native.SWITCH, "1")
@@ -197,7 +203,8 @@ def test_topics_are_chosen_as_xla_does(monkeypatch, levels, x64):
                 if levels(level) == level:
                     ours = active_topics.choose(*given)
                     np.testing.assert_array_equal(ours[0], theirs[0])
-                    np.testing.assert_allclose(ours[1], theirs[1], atol=1e-12 if x64 else 2e-6)
+                    np.testing.assert_array_equal(ours.used, theirs.used)
+                    np.testing.assert_allclose(ours.left_out, theirs.left_out, atol=1e-12 if x64 else 2e-6)
 
 
 @compiled

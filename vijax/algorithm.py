@@ -95,6 +95,7 @@ def compose(
     warm_starts: bool = False,
     lazy: bool = False,
     active_topics: int | None = None,
+    left_out: float = 0.0,
     axis: str | None = None,
     name: str = "compose",
     **unknown: Any,
@@ -139,6 +140,9 @@ def compose(
         those to which a first round at the mean topics gives most of its words. Draws and messages are then of the
         pairs of its words and these alone; the first round alone looks at all topics. Exact where it is K.
         `Info.left_out` says what share of the words that first round gave to other topics.
+      left_out: with `active_topics`, no document uses more topics than it takes to leave this share of its words to
+        others: 0.02 of a document with one clear topic is one topic. 0: all of `active_topics`. `Info.active_topics`
+        says how many topics documents used.
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
         key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
         gradients or messages, and counts over it. What it returns is the same on every device, but for
@@ -191,6 +195,7 @@ def compose(
         warm_starts=warm_starts,
         lazy=lazy,
         active_topics=active_topics,
+        left_out=left_out,
         axis=Axis(axis),
     )
     check_parts(spec)
@@ -354,4 +359,5 @@ def _info(moved: Moved, penalty: Array, non_finite: Array, ok: Array, bad_group:
         result=jnp.where(ok, Result.OK, Result.SKIPPED),
         num_words=said.num_words,
         left_out=said.left_out,
+        active_topics=said.active_topics,
     )

@@ -47,10 +47,12 @@ class Active(NamedTuple):
     Attributes:
       topics: which.
       places: of each slot, where its pairs (word, topic) are among those of the batch.
-      left_out: the share of a document's words that a first round gave to other topics.
+      used: how many of them, the first ones, a document may use.
+      left_out: the share of its words that a first round gave to other topics.
     """
 
     topics: Int[Array, "docs active"]
+    used: Int[Array, " docs"]
     places: Int[Array, "docs slots active"]
     left_out: Float[Array, " docs"]
 

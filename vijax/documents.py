@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.families import Dirichlet, Family
 
@@ -23,16 +23,16 @@ class OfDocuments(NamedTuple):
         its own words alone; and, of each, the hyperparameter that is its prior's concentration, a scalar or (V,). The
         model's prior of it is `word_prior`, and its bound reads statistics of any number of words, as `stats[name].log`
         (K, words) or `stats[name].by_word` (words, K). Needed for `compose(lazy=True)`.
-      choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L) -> L topics
-        of each document that it is likely to use, and the share of its words that others have; None of models whose
-        bound does not read `Minibatch.active`. With these the statistics of the one global by word are those of pairs
-        (`vijax.families.by_pair`).
+      choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be
+        left out) -> the topics that each document is likely to use (`vijax.models.active_topics.Chosen`); None of
+        models whose bound does not read `Minibatch.active`. With these the statistics of the one global by word are
+        those of pairs (`vijax.families.by_pair`).
     """
 
     vocab_size: int
     shares: Callable[[PyTree, PyTree, PRNGKeyArray], Float[Array, "docs K"]] | None = None
     by_word: Mapping[str, str] = types.MappingProxyType({})
-    choose: Callable[..., tuple[Int[Array, "docs active"], Float[Array, " docs"]]] | None = None
+    choose: Callable[..., Any] | None = None
 
 
 def word_prior(eta: Any, num_topics: int, vocab_size: int) -> Any:

@@ -78,18 +78,21 @@ def _of_pairs(spec: Spec, state: State, batch: Minibatch, most: int) -> Seen:
     assert spec.model.documents.choose is not None
     words, choose = _words(batch), spec.model.documents.choose
     table = q.of_words(words)
-    chosen = [choose(state.hyper, table, q.totals, docs, min(most, table.shape[1])) for docs in batch.data]
-    given = [_ids(docs, topics, table.shape) for docs, (topics, _) in zip(batch.data, chosen, strict=True)]
+    most = min(most, table.shape[1])
+    chosen = [choose(state.hyper, table, q.totals, docs, most, spec.left_out) for docs in batch.data]
+    given = [_ids(docs, found, table.shape) for docs, found in zip(batch.data, chosen, strict=True)]
     found = distinct(given, table.size, min(table.size, sum(ids.size for ids in given)))
     own, prior = q.pairs(words, found.ids)
-    active = tuple(Active(t, at, out) for (t, out), at in zip(chosen, found.places, strict=True))
+    active = tuple(Active(c.topics, c.used, at, c.left_out) for c, at in zip(chosen, found.places, strict=True))
     return Seen(_replaced(state, {name: own}, {eta: prior}), batch._replace(active=active), found.ids)
 
 
-def _ids(docs: Documents, topics: Int[Array, "docs active"], shape: tuple[int, int]) -> Int[Array, ...]:
-    """Of the pairs of each slot and active topic, among all of this shape; none of empty slots."""
-    ids = jnp.asarray(docs.words)[:, :, None] * shape[1] + topics[:, None, :]
-    return jnp.where(jnp.asarray(docs.counts)[:, :, None] > 0, ids, shape[0] * shape[1])
+def _ids(docs: Documents, chosen: Any, shape: tuple[int, int]) -> Int[Array, ...]:
+    """Of the pairs of each slot and topic that is used, among all of this shape; none of empty slots."""
+    ids = jnp.asarray(docs.words)[:, :, None] * shape[1] + chosen.topics[:, None, :]
+    used = jnp.arange(chosen.topics.shape[1]) < chosen.used[:, None]
+    real = (jnp.asarray(docs.counts) > 0)[:, :, None] & used[:, None, :]
+    return jnp.where(real, ids, shape[0] * shape[1])
 
 
 def _replaced(state: State, posterior: Mapping[str, Any], hyper: Hyper) -> State:
@@ -186,6 +189,7 @@ def check_lazy(spec: Spec) -> None:
     remedy = "Leave lazy out."
     if not spec.lazy:
         require(spec.active_topics is None, "active_topics", "none without lazy=True", spec.active_topics)
+        _check_active(spec)
         return
     expected = "a model of documents whose topics are Dirichlets over words: lda, ctm, simple_mixture"
     require(tables(spec), "lazy", expected, "another", remedy)
@@ -209,7 +213,10 @@ def check_lazy(spec: Spec) -> None:
 
 def _check_active(spec: Spec) -> None:
     """ValueError where documents cannot be held to some of the topics."""
+    require(0 <= spec.left_out < 1, "left_out", "a share of words, from 0 to below 1", spec.left_out)
     if spec.active_topics is None:
+        remedy = "Say active_topics too: no document uses more. Or leave left_out out."
+        require(spec.left_out == 0, "left_out", "0 without active_topics", spec.left_out, remedy)
         return
     require_integers(active_topics=spec.active_topics)
     documents = spec.model.documents

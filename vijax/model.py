@@ -48,6 +48,7 @@ class LocalElbo(NamedTuple):
       num_words: tokens in the minibatch, where the groups are documents.
       retractions: how often the E-step cut a step back to keep locals in their domain; None of those that never do.
       left_out: see `vijax.state.Info`.
+      active_topics: see `vijax.state.Info`.
     """
 
     total: Float[Array, ""]
@@ -57,6 +58,7 @@ class LocalElbo(NamedTuple):
     num_words: Float[Array, ""] | None = None
     retractions: Int[Array, ""] | None = None
     left_out: Float[Array, ""] | None = None
+    active_topics: Float[Array, ""] | None = None
 
 
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]

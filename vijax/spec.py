@@ -46,6 +46,7 @@ class Spec(NamedTuple):
     warm_starts: bool
     lazy: bool
     active_topics: int | None
+    left_out: float
     axis: Axis
 
     def __repr__(self) -> str:

@@ -86,6 +86,7 @@ class Info(NamedTuple):
       num_words: tokens in the batch, of models of documents.
       left_out: the share of them that a first round gave to topics which the step then left out
         (`compose(active_topics=...)`).
+      active_topics: how many topics documents were let use, on average.
     """
 
     elbo: Float[Array, ""]
@@ -102,6 +103,7 @@ class Info(NamedTuple):
     result: Int[Array, ""]
     num_words: Float[Array, ""] | None = None
     left_out: Float[Array, ""] | None = None
+    active_topics: Float[Array, ""] | None = None
 
 
 # --- counting ---------------------------------------------------------------------------------------------------

@@ -85,11 +85,13 @@ def test_settings_reach_what_they_are_of(tmp_path):
 
 
 def test_batches_by_default_suit_the_algorithm(tmp_path):
-    assert batch_size(schema("lda")(), 1000) == 256
-    assert batch_size(schema("lda")(), 100) == 100
-    assert batch_size(config(tmp_path, "algorithm.name=cavi"), 1000) is None
-    assert batch_size(config(tmp_path, "batch_size=7"), 1000) == 7
-    assert batch_size(config(tmp_path, "batch_size=7"), 5) == 5
+    many, some, few = (Data(Corpus.from_counts(np.full((n, 2), 10)), None) for n in (1000, 100, 5))
+    assert batch_size(schema("lda")(), many) == 256
+    assert batch_size(schema("lda")(), some) == 100
+    assert batch_size(config(tmp_path, "algorithm.name=cavi"), many) is None
+    assert batch_size(config(tmp_path, "algorithm.name=svi"), many) == 500  # half: of short documents it wants more
+    assert batch_size(config(tmp_path, "batch_size=7"), many) == 7
+    assert batch_size(config(tmp_path, "batch_size=7"), few) == 5
     assert note_of_batch_size(config(tmp_path, "batch_size=7"), 7) == ""
     assert "batch_size is 7, and there are 5 training documents" in note_of_batch_size(
         config(tmp_path, "batch_size=7"), 5

@@ -20,7 +20,7 @@ from vijax.app.listing import Data
 from vijax.app.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.options import chosen
 from vijax.app.sections import ProximalAlgorithm
-from vijax.loader import USUAL, CorpusLoader, as_loader
+from vijax.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.restarts import many
 
 WHOLE = ("em", "map", "cavi")
@@ -50,7 +50,7 @@ def settled(config: Config, data: Data) -> Config:
     algorithm: Any = config.algorithm
     if not config.listing.reads_documents or getattr(algorithm, "lazy", True) is not None:
         return config
-    size = batch_size(config, num_groups(config, data))
+    size = batch_size(config, data)
     lazy = algorithm.name in LAZY and size is not None and _by_word(config, data)
     if lazy and size is not None and getattr(algorithm, "active_topics", None) is None:
         loader = CorpusLoader(data.train, size, 0, by_word=data.train.vocab_size)
@@ -84,6 +84,8 @@ def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         arguments["lazy"] = True
     if getattr(config, "active_topics", None) is not None:
         arguments |= {"lazy": config.lazy is not False, "active_topics": config.active_topics}
+    if getattr(config, "left_out", None) is not None:
+        arguments["left_out"] = config.left_out
     return getattr(algorithms, config.name)(model, **arguments, **_own(config))
 
 
@@ -131,7 +133,7 @@ def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
     batch = None
     if state_needs_data(config, algorithm):
         arranged = config.listing.arrange(data.train, config.model)
-        size = batch_size(config, num_groups(config, data))
+        size = batch_size(config, data)
         batch = next(iter(as_loader(arranged, algorithm.spec.model, size, 0).batches(0, 1)))
     return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))
 
@@ -173,11 +175,16 @@ def note_of_batch_size(config: Config, total: int) -> str:
     return f"Note: fit.batch_size is {size}, and there are {total} training {unit}s: every step reads all of them."
 
 
-def batch_size(config: Config, total: int) -> int | None:
+def batch_size(config: Config, data: Data) -> int | None:
     """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of them where there are fewer,
     as `note_of_batch_size` says."""
+    total = num_groups(config, data)
     size = None if config.fit.batch_size is None else min(config.fit.batch_size, total)
     if size is not None:
         _check_decreasing(config, size, total)
         return size
-    return None if config.algorithm.name in FULL_DATA else min(USUAL, total)
+    if config.algorithm.name in FULL_DATA:
+        return None
+    if config.listing.reads_documents:
+        return usual_size(data.train, USUAL_WORDS if config.algorithm.name == "svi" else 0)
+    return min(USUAL, total)

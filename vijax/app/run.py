@@ -234,7 +234,7 @@ def _sit(
     """Fits from where the run stands to its end, or until it is stopped; then writes what it came to."""
     key, listing = jax.random.key(config.fit.seed), config.listing
     score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
-    size = batch_size(config, num_groups(config, data))
+    size = batch_size(config, data)
     note = note_of_batch_size(config, num_groups(config, data))
     if note:
         say(note)
@@ -304,9 +304,8 @@ def _evaluate_every(config: Config, data: Data) -> int:
 
 
 def _steps_per_epoch(config: Config, data: Data) -> int:
-    total = num_groups(config, data)
-    size = batch_size(config, total)
-    return 1 if size is None else max(1, -(-total // size))
+    size = batch_size(config, data)
+    return 1 if size is None else max(1, -(-num_groups(config, data) // size))
 
 
 def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception | None]:

@@ -176,6 +176,10 @@ LAZY: Any = (
     "svi, ssvi_a: steps that cost what the words of their batch do; unset: where a batch holds less than half of all",
 )
 ACTIVE: Any = ("lda by svi or ssvi_a: so many topics a document at a step, for many topics; unset: all", at_least(1))
+LEFT_OUT: Any = (
+    "with active_topics: no more of them than leave this share of a document's words to others",
+    between(0, 1),
+)
 WARM: Any = ("begin the E-step of each document (row, sequence) where it ended when it was last seen",)
 
 
@@ -189,6 +193,7 @@ class DocumentAlgorithm:
     warm_starts: bool = setting(False, *WARM)
     lazy: bool | None = setting(None, *LAZY)
     active_topics: int | None = setting(None, *ACTIVE)
+    left_out: float | None = setting(None, *LEFT_OUT)
     estep: DocumentEstep = section(DocumentEstep)
     step_size: StepSizeConfig = section(StepSizeConfig)
 
@@ -226,7 +231,10 @@ class FitConfig:
 
     num_epochs: int | float = setting(10, "passes over the training data", POSITIVE)
     batch_size: int | None = setting(
-        None, "documents (rows, sequences) per step; unset: 256, or all of them for em, map, cavi, pg_svi", at_least(1)
+        None,
+        "documents (rows, sequences) per step; unset: 256; documents by svi: 65,536 words, at most half of them, "
+        "at least 256; all of them for em, map, cavi, pg_svi",
+        at_least(1),
     )
     seed: int = setting(0, "seed of everything random: start, batches, draws", at_least(0))
     precision: Literal["float32", "float64"] = setting("float32", "of all numbers; Gaussian processes may need float64")

@@ -29,37 +29,59 @@ LOG_FLOOR = -69.0
 denormals, which slow every later product, never arise."""
 
 
+class Chosen(NamedTuple):
+    """Attributes:
+    topics: of each document, those that it uses most, the first first.
+    used: how many of them it is let use.
+    left_out: the share of its words that others have.
+    """
+
+    topics: Int[Array, "docs most"]
+    used: Int[Array, " docs"]
+    left_out: Float[Array, " docs"]
+
+
 def choose(
-    hyper: Hyper, table: Float[Array, "words topics"], totals: Float[Array, " topics"], docs: Documents, most: int
-) -> tuple[Int[Array, "docs active"], Float[Array, " docs"]]:
-    """The topics to which a round of mean field at the mean topics gives most of each document, and the share of its
-    words that it gives to others.
+    hyper: Hyper,
+    table: Float[Array, "words topics"],
+    totals: Float[Array, " topics"],
+    docs: Documents,
+    most: int,
+    may_miss: float = 0.0,
+) -> Chosen:
+    """The topics to which a round of mean field at the mean topics gives most of each document: `most` of them, or the
+    fewest that leave no more than a share `may_miss` of its words to others.
 
     The round begins at the words' own responsibilities. No draw is looked at.
     """
     dtype, num_docs = table.dtype, len(docs.counts)
     counts, alpha = jnp.asarray(docs.counts, dtype), jnp.reshape(hyper["alpha"], 1).astype(dtype)
-    results = jax.ShapeDtypeStruct((num_docs, most), jnp.int32), jax.ShapeDtypeStruct((num_docs,), dtype)
-    by_xla = functools.partial(_chosen, most)
-    topics, left = native.where_there_is(
-        "choose", results, by_xla, table, totals, jnp.asarray(docs.words), counts, alpha
-    )
-    return topics, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(counts, axis=1), 1)
+    ids = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((num_docs, most), (num_docs,))]
+    results = *ids, jax.ShapeDtypeStruct((num_docs,), dtype)
+    given = table, totals, jnp.asarray(docs.words), counts, alpha
+    by_xla = functools.partial(_chosen, most, may_miss)
+    topics, used, left = native.where_there_is("choose", results, by_xla, *given, may_miss=float(may_miss))
+    return Chosen(topics, used, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(counts, axis=1), 1))
 
 
-def _chosen(most: int, table: Array, totals: Array, words: Array, counts: Array, alpha: Array) -> tuple[Array, Array]:
-    """The topics of each document, and how much the others have."""
+def _chosen(
+    most: int, may_miss: float, table: Array, totals: Array, words: Array, counts: Array, alpha: Array
+) -> tuple[Array, Array, Array]:
+    """The topics of each document, how many it uses, and how much the others have."""
     means = table / totals
     shares = means / jnp.maximum(jnp.sum(means, axis=1, keepdims=True), jnp.finfo(means.dtype).tiny)
 
-    def some(chunk: tuple[Array, Array]) -> tuple[Array, Array]:
+    def some(chunk: tuple[Array, Array]) -> tuple[Array, Array, Array]:
         words, counts = chunk
         rows = shares.at[words].get(mode="promise_in_bounds")
         weights = alpha + jnp.einsum("dnk,dn->dk", rows, counts, precision="highest")
         level = jnp.maximum(jnp.einsum("dnk,dk->dn", rows, weights, precision="highest"), 1e-30)
         found = weights * jnp.einsum("dnk,dn->dk", rows, counts / level, precision="highest")
         kept, topics = jax.lax.top_k(found, most)
-        return topics, jnp.sum(found, axis=1) - jnp.sum(kept, axis=1)
+        sums, total = jnp.cumsum(kept, axis=1), jnp.sum(found, axis=1)
+        wanted = (1 - may_miss) * total if may_miss > 0 else jnp.inf
+        used = 1 + jnp.sum(sums[:, :-1] < jnp.expand_dims(wanted, -1), axis=1, dtype=jnp.int32)
+        return topics, used, total - jnp.take_along_axis(sums, used[:, None] - 1, axis=1)[:, 0]
 
     per_chunk = docs_per_chunk(words.shape[1], shares.shape[1], cache_bytes=2**18)
     found = jax.lax.map(some, split_chunks((words, counts), per_chunk))
@@ -67,10 +89,12 @@ def _chosen(most: int, table: Array, totals: Array, words: Array, counts: Array,
 
 
 class _Chunk(NamedTuple):
-    """Documents, and where the pairs of their slots are, in one pytree for `sum_over_rows`."""
+    """Documents, where the pairs of their slots are, and how many topics each uses, in one pytree for
+    `sum_over_rows`."""
 
     documents: Documents
     places: Int[Array, "docs slots active"]
+    used: Int[Array, " docs"]
 
     @property
     def words(self) -> Array:
@@ -88,7 +112,7 @@ def bound(
     if hasattr(estep, "tol"):  # of the mean over all topics, of which those left out do not change
         estep = dataclasses.replace(estep, tol=estep.tol * num_topics / most)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], most)
-    chunks = [split_chunks(_Chunk(d, a.places), size(d)) for d, a in zip(batch.data, active, strict=True)]
+    chunks = [split_chunks(_Chunk(d, a.places, a.used), size(d)) for d, a in zip(batch.data, active, strict=True)]
     total, aux = sum_over_rows(
         functools.partial(_chunk_bound, estep, num_topics), log_topics, jax.lax.stop_gradient(alpha), chunks, key
     )
@@ -101,13 +125,16 @@ def bound(
     per_group = tuple(jax.lax.stop_gradient(b - d) for b, d in zip(bounds, divergence, strict=True))
     num_words = sum(jnp.sum(docs.counts) for docs in batch.data)
     left = sum(jnp.vdot(jnp.sum(d.counts, axis=1), a.left_out) for d, a in zip(batch.data, active, strict=True))
+    used = sum(jnp.vdot(d.weights, a.used.astype(d.weights.dtype)) for d, a in zip(batch.data, active, strict=True))
+    num_groups = sum(jnp.sum(docs.weights) for docs in batch.data)
     return LocalElbo(
         total,
-        sum(jnp.sum(docs.weights) for docs in batch.data),  # type: ignore[arg-type]
+        num_groups,  # type: ignore[arg-type]
         per_group,
         gammas,
         num_words,  # type: ignore[arg-type]
         left_out=left / jnp.maximum(num_words, 1),
+        active_topics=used / jnp.maximum(num_groups, 1),
     )
 
 
@@ -116,8 +143,11 @@ def _chunk_bound(
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
     """Total expected log likelihood of a chunk of documents, differentiable in log rows; that and gamma of each."""
     docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(log_rows), jax.lax.stop_gradient(alpha)
-    best = jnp.max(fixed, axis=2)
-    likelihood = jnp.exp(jnp.maximum(fixed - best[:, :, None], LOG_FLOOR))
+    # A topic that is not used has likelihood zero: its gamma stays alpha, as those of all others are. (What fills up a
+    # chunk uses none.)
+    used = (jnp.arange(alpha.size) < jnp.maximum(chunk.used, 1)[:, None])[:, None, :]
+    best = jnp.max(fixed, axis=2, initial=-jnp.inf, where=used)
+    likelihood = jnp.where(used, jnp.exp(jnp.clip(fixed - best[:, :, None], LOG_FLOOR, 0.0)), 0.0)
     found = estep.mixed_membership(likelihood, docs.counts, alpha, key, docs.max_tokens)
     local = jax.lax.stop_gradient(found)
     rest = (num_topics - alpha.size) * alpha[0]

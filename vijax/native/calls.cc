@@ -111,12 +111,13 @@ ffi::Error gibbs(ffi::Buffer<D> likelihood, ffi::Buffer<D> counts, ffi::Buffer<D
 
 template <ffi::DataType D>
 ffi::Error choose(ffi::Buffer<D> table, ffi::Buffer<D> totals, ffi::Buffer<ffi::S32> words, ffi::Buffer<D> counts,
-                  ffi::Buffer<D> alpha, ffi::ResultBuffer<ffi::S32> topics, ffi::ResultBuffer<D> left) {
+                  ffi::Buffer<D> alpha, double may_miss, ffi::ResultBuffer<ffi::S32> topics,
+                  ffi::ResultBuffer<ffi::S32> used, ffi::ResultBuffer<D> left) {
   if (ffi::Error error = check_words<D>(words, counts, table.dimensions()[0]); error.failure()) return error;
   auto docs = words.dimensions();
   choosing<Number<D>>()({docs[0], docs[1], table.dimensions()[1]}, table.typed_data(), totals.typed_data(),
                         words.typed_data(), counts.typed_data(), alpha.typed_data()[0], topics->dimensions()[1],
-                        topics->typed_data(), left->typed_data());
+                        static_cast<Number<D>>(may_miss), topics->typed_data(), used->typed_data(), left->typed_data());
   return ffi::Error::Success();
 }
 
@@ -218,6 +219,8 @@ auto choice() {
       .template Arg<ffi::Buffer<ffi::S32>>()
       .template Arg<ffi::Buffer<D>>()
       .template Arg<ffi::Buffer<D>>()
+      .template Attr<double>("may_miss")
+      .template Ret<ffi::Buffer<ffi::S32>>()
       .template Ret<ffi::Buffer<ffi::S32>>()
       .template Ret<ffi::Buffer<D>>();
 }

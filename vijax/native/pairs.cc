@@ -7,9 +7,12 @@
 namespace LEVEL {
 namespace {
 
-// The places of the `most` largest of `count` numbers, the largest first, of equal ones the earlier; and their sum.
 template <class T>
-T largest(const T* x, int64_t count, int64_t most, T* kept, int32_t* places) {
+constexpr T INFINITE = static_cast<T>(__builtin_inf());
+
+// The places of the `most` largest of `count` numbers, the largest first, of equal ones the earlier.
+template <class T>
+void largest(const T* x, int64_t count, int64_t most, T* kept, int32_t* places) {
   int64_t found = 0;
   for (int64_t k = 0; k < count; ++k) {
     if (found == most && !(x[k] > kept[most - 1])) continue;
@@ -21,9 +24,17 @@ T largest(const T* x, int64_t count, int64_t most, T* kept, int32_t* places) {
     kept[at] = x[k];
     places[at] = static_cast<int32_t>(k);
   }
-  T total = 0;
-  for (int64_t i = 0; i < most; ++i) total += kept[i];
-  return total;
+}
+
+// How many of the first numbers it takes for their sum to come to `wanted`, one at least; all of them where it does not.
+// `rest` becomes `total` less that sum.
+template <class T>
+int32_t enough(const T* kept, int64_t most, T wanted, T total, T* rest) {
+  T sum = kept[0];
+  int64_t used = 1;
+  while (used < most && sum < wanted) sum += kept[used++];
+  *rest = total - sum;
+  return static_cast<int32_t>(used);
 }
 
 // A row becomes its numbers by those of `by`, in shares of their sum.
@@ -37,7 +48,7 @@ void share_out(Vector<T>* row, const Vector<T>* by, int64_t vectors) {
 
 template <class T>
 void choose(Sizes size, const T* table, const T* totals, const int32_t* words, const T* counts, T alpha, int64_t most,
-            int32_t* chosen, T* left) {
+            T may_miss, int32_t* chosen, int32_t* used, T* left) {
   const int64_t topics = size.topics, vectors = num_vectors<T>(topics);
   Rows<T> shares(size.slots, vectors), scratch(4, vectors);
   Vector<T> *inverse = scratch[0], *weights = scratch[1], *found = scratch[2];
@@ -64,7 +75,9 @@ void choose(Sizes size, const T* table, const T* totals, const int32_t* words, c
     }
     Vector<T> total = {};
     for (int64_t v = 0; v < vectors; ++v) total += found[v] *= weights[v];
-    left[d] = sum(total) - largest<T>(scratch.numbers(2), topics, most, scratch.numbers(3), chosen + d * most);
+    largest<T>(scratch.numbers(2), topics, most, scratch.numbers(3), chosen + d * most);
+    const T all = sum(total), wanted = may_miss > 0 ? (1 - may_miss) * all : INFINITE<T>;
+    used[d] = enough<T>(scratch.numbers(3), most, wanted, all, left + d);
   }
 }
 
