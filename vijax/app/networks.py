@@ -17,12 +17,13 @@ from vijax import estep, free_algorithms, models, objective
 from vijax.algorithm import Algorithm
 from vijax.app import views
 from vijax.app.blocks import Block, Images, Scatter, Table
+from vijax.app.drawing import of_rows
 from vijax.app.listing import Data, Seen
 from vijax.app.options import Chooser, Option, chosen
 from vijax.app.scores import RowScore
 from vijax.app.tables import TABLES, values
 from vijax.app.typed_toml import POSITIVE, Check, ConfigError, Entry, at_least, section, setting
-from vijax.app.units import units_of
+from vijax.app.units import log_scales, units_of
 from vijax.data.table import Table as Rows
 from vijax.models.autoencoder import Network
 from vijax.models.observed import Observed
@@ -248,13 +249,17 @@ def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=chosen(config.estep))
 
 
+DRAWING = of_rows(arrange, lambda settings: settings.observed.name == "gaussian")
+
+
 # --- the page --------------------------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
-    """A bound on log p of each held-out row, nearly that itself."""
+    """A bound on log p of each held-out row, nearly that itself, in the units of the data."""
     model: Any = seen.fit.alg.spec.model
     draws = seen.settings.test_draws
     bound = model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
-    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
+    scales = log_scales(seen.data.test) if DRAWING.is_scaled(seen.settings) else 0.0
+    return RowScore.of(np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws")
 
 
 def size_table(seen: Seen) -> Table:

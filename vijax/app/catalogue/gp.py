@@ -12,6 +12,7 @@ import numpy as np
 from vijax import models
 from vijax.app import predictors, views
 from vijax.app.blocks import Block, Lines, Scatter, Table
+from vijax.app.drawing import TARGETS
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import chosen
 from vijax.app.predictors import LikelihoodConfig, settled
@@ -136,4 +137,5 @@ LISTING = Listing(
     transform=predictors.transform,
     predicts="prediction",
     needs_rows=True,
+    drawing=TARGETS,
 )

@@ -147,4 +147,5 @@ LISTING = Listing(
     target=lambda settings: "real",
     transform=transform,
     predicts="component",
+    drawing=networks.DRAWING,
 )

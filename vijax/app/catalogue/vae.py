@@ -86,4 +86,5 @@ LISTING = Listing(
     networks.score,
     target=lambda settings: "real",
     transform=transform,
+    drawing=networks.DRAWING,
 )
