@@ -299,21 +299,27 @@ def images(seen: Seen, title: str, labels: Sequence[str], rows: Sequence[Any], n
     return Images(title, labels, shown, height, width, note)
 
 
-def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to show, the held-out ones where there are any, and their classes by the target column, if it has few."""
+def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Rows to show, the held-out ones where there are any, their classes by the target column, if it has few values,
+    and what these are."""
     part = seen.data.train if seen.data.test is None else seen.data.test
     x = arrange(part, seen.settings)
     rows = views.thinned(len(x))
     if part.y is None:
-        return x[rows], np.zeros(len(rows), int)
+        return x[rows], np.zeros(len(rows), int), []
     known, codes = np.unique(part.y, return_inverse=True)
-    return x[rows], codes[rows] if len(known) <= 20 else np.zeros(len(rows), int)
+    if len(known) > 20:
+        return x[rows], np.zeros(len(rows), int), []
+    return x[rows], codes[rows], [f"{value:g}" for value in known]
 
 
-def plane_of_latents(mean: np.ndarray, classes: np.ndarray, target: str | None) -> Scatter | None:
+def plane_of_latents(
+    mean: np.ndarray, classes: np.ndarray, target: str | None, of_classes: Sequence[str] = ()
+) -> Scatter | None:
     """Means of q(latent) in the plane; None of a line."""
     if mean.shape[1] < 2:
         return None
     colours = f", coloured by {target}" if target else ""
     names = [f"latent {i + 1}" for i in range(mean.shape[1])]
-    return views.scatter("Latents", mean, names, classes, note=f"The mean of each row's latents{colours}.")
+    note = f"The mean of each row's latents{colours}."
+    return views.scatter("Latents", mean, names, classes, note=note, names=of_classes)

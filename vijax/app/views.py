@@ -56,13 +56,15 @@ def scatter(
     classes: np.ndarray,
     gaussians: Sequence[tuple[int, Any, Any]] = (),
     note: str = "",
+    names: Sequence[str] = (),
 ) -> Scatter:
     """Rows by class, and the outlines of Gaussians (class, mean, covariance)."""
     plane, rows = Plane(x, columns), thinned(len(x))
     points = plane.points(x[rows])
     outlines = [(k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians]
+    found = np.asarray(classes)[rows]
     return Scatter(
-        title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], np.asarray(classes)[rows], outlines, note
+        title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], found, outlines, note, tuple(names)
     )
 
 

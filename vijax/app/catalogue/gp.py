@@ -112,7 +112,8 @@ def _plane(seen: Seen) -> Scatter:
     """Training rows by class; of two columns also the border between classes."""
     x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
     units = units_of(seen.data.train)
-    shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note="Training rows by class.")
+    note, names = "Training rows by class.", seen.data.train.classes or ()
+    shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note=note, names=names)
     if x.shape[1] != 2:
         return shown
     model: Any = seen.fit.alg.spec.model
