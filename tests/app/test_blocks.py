@@ -213,13 +213,13 @@ def test_states_stand_beside_their_sequence():
 
 def test_classes_have_a_legend_where_colours_tell_them_apart():
     x = [0.0, 1.0, 2.0]
-    named = blocks.Scatter("Points", "a", "b", x, x, [2, 0, 2], names=["<low>", "middle", "high"])
+    named = blocks.Scatter("Points", "a", "b", x, x, [2, 0, 2], names=["<low>", "central", "high"])
     drawn = charts.scatter(named)
     assert "&lt;low&gt;</text>" in drawn
     assert "high</text>" in drawn
-    assert "middle" not in drawn  # no point is of it
+    assert "central" not in drawn  # no point is of it
     assert [text.get_text() for text in figures.scatter(named).axes[0].get_legend().get_texts()] == ["<low>", "high"]
-    assert blocks.from_json(blocks.to_json([named]))[0].names == ["<low>", "middle", "high"]
+    assert blocks.from_json(blocks.to_json([named]))[0].names == ["<low>", "central", "high"]
     for classes in ([0, 0, 0], np.arange(11)):
         places = np.arange(len(classes), dtype=float)
         other = blocks.Scatter("Points", "a", "b", places, places, classes)
