@@ -29,6 +29,8 @@ def test_a_score_is_a_mean_with_its_error_over_rows_or_groups():
     np.testing.assert_allclose([rows.mean, rows.standard_error], [-3.0, np.std([1, 2, 6], ddof=1) / np.sqrt(3)])
     groups = RowScore.of([-10.0, -2.0], "step", sizes=[5, 1])
     np.testing.assert_allclose(groups.mean, -2.0)
+    alone = str(RowScore.of([-10.0], "step", "1 sequence", sizes=[5]))
+    assert alone == "-2.000 nats per step (5 steps; 1 sequence; all in one group, so that its error is not known)"
     assert "(6 steps)" in str(groups)
     assert "(2 entries)" in str(RowScore.of([-1.0, -1.0], "entry"))
 

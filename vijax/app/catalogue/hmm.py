@@ -16,7 +16,7 @@ from vijax.app.by_row import checked, in_blocks_of_sequences
 from vijax.app.drawing import SEQUENCES
 from vijax.app.emissions import EmissionConfig
 from vijax.app.listing import Data, Found, Seen, Tell
-from vijax.app.scores import RowScore
+from vijax.app.scores import RowScore, sequences
 from vijax.app.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
 from vijax.app.units import log_scales, units_of
@@ -52,7 +52,7 @@ def score(seen: Seen) -> RowScore:
     lengths = mask.sum(axis=1)
     found = seen.fit.score((y, mask), key=seen.key)
     logs = found.log_probs - by_sequence(seen.data.test, log_scales(seen.data.test))
-    return RowScore.of(logs, "step", f"{len(lengths)} sequences", lengths)
+    return RowScore.of(logs, "step", sequences(len(lengths)), lengths)
 
 
 likeliest_paths = jax.jit(jax.vmap(lambda z: z.mode()))

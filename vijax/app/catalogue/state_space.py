@@ -12,7 +12,7 @@ from vijax.app.blocks import Block, Heat, Lines, Table
 from vijax.app.by_row import checked, in_blocks_of_sequences
 from vijax.app.drawing import SEQUENCES
 from vijax.app.listing import Data, Found, Seen, Tell
-from vijax.app.scores import RowScore
+from vijax.app.scores import RowScore, sequences
 from vijax.app.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
 from vijax.app.units import log_scales, units_of
@@ -45,7 +45,7 @@ def score(seen: Seen) -> RowScore:
         return _score_entries(seen)
     found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
     logs = found.log_probs - by_sequence(seen.data.test, log_scales(seen.data.test))
-    return RowScore.of(logs, "step", f"{len(found.log_probs)} sequences", found.num_tokens)
+    return RowScore.of(logs, "step", sequences(len(found.log_probs)), found.num_tokens)
 
 
 def _score_entries(seen: Seen) -> RowScore:
@@ -55,7 +55,7 @@ def _score_entries(seen: Seen) -> RowScore:
     both, known = (seen.fit.score(padded_sequences(table), key=seen.key).log_probs for table in (whole, train))
     number = [int(np.isfinite(part).sum()) for part in test.sequences()]
     logs = both - known - by_sequence(test, log_scales(test))
-    return RowScore.of(logs, "entry", f"{len(number)} sequences", number)
+    return RowScore.of(logs, "entry", sequences(len(number)), number)
 
 
 def describe(seen: Seen) -> list[Block]:
