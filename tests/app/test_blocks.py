@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import math
 import re
 import urllib.parse
 from html.parser import HTMLParser
@@ -220,6 +221,8 @@ def test_classes_have_a_legend_where_colours_tell_them_apart():
     assert "central" not in drawn  # no point is of it
     assert [text.get_text() for text in figures.scatter(named).axes[0].get_legend().get_texts()] == ["<low>", "high"]
     assert blocks.from_json(blocks.to_json([named]))[0].names == ["<low>", "central", "high"]
+    outlined = blocks.Scatter("Points", "a", "b", x, x, [0, 0, 0], [(1, x, x)])
+    assert ">1</text>" in charts.scatter(outlined)  # a component without rows has an outline
     for classes in ([0, 0, 0], np.arange(11)):
         places = np.arange(len(classes), dtype=float)
         other = blocks.Scatter("Points", "a", "b", places, places, classes)
@@ -231,3 +234,12 @@ def test_a_legend_of_long_names_takes_as_many_lines_as_it_needs():
     drawn, height = svg.legend({k: f"a rather long name {k}" for k in range(6)}, svg.LEFT, 0.0)
     assert height == 3 * svg.LINE
     assert drawn.count('y="32.0" width') == 2
+
+
+def test_scores_without_an_error_are_points_without_a_band():
+    """Of a single held-out sequence the error is not known."""
+    drawn = svg.line_chart([svg.Series([1.0, 2.0], [-3.0, -2.0], [math.nan, math.inf], marks=True)], "pass", "score")
+    assert '<path class="band' not in drawn
+    assert drawn.count("<circle") == 2
+    assert "nan" not in drawn
+    assert "inf" not in drawn

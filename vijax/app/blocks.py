@@ -149,6 +149,11 @@ LONGEST_NAME = 60
 LARGEST_IMAGE = 4096
 
 
+def classes_of(block: Scatter) -> dict[int, str]:
+    """The legend of points and outlines."""
+    return legend_of([*block.classes, *(k for k, _, _ in block.outlines)], block.names)
+
+
 def file_name(block: Block) -> str:
     """What the file of a block is called, without its ending: its title in small letters.
 

@@ -104,7 +104,7 @@ def _extent(series: Sequence[Series]) -> list[float]:
     values: list[float] = []
     for s in series:
         y = np.asarray(s.y, float)
-        error = np.zeros_like(y) if s.error is None else np.asarray(s.error, float)
+        error = np.zeros_like(y) if s.error is None else np.nan_to_num(np.asarray(s.error, float), posinf=0.0)
         bounds = np.concatenate([y - error, y + error])
         bounds = bounds[np.isfinite(bounds)]
         if len(bounds):
@@ -185,6 +185,7 @@ def _thinned(series: Series, most: int = 600) -> list[int]:
 
 
 def _band(series: Series, keep: list[int], x: Axis, y: Axis, i: int) -> str:
+    keep = [j for j in keep if series.error is not None and math.isfinite(series.error[j])]
     if series.error is None or len(keep) < 2:
         return ""
     upper = [f"{x(series.x[j]):.1f},{y(series.y[j] + series.error[j]):.1f}" for j in keep]

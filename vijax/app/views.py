@@ -27,7 +27,7 @@ class Plane:
             signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
             self.directions = (signs[:, None] * rows)[:2].T
             shares = 100 * lengths[:2] ** 2 / max(float((lengths**2).sum()), 1e-300)
-            self.labels = tuple(f"component {i + 1} ({share:.0f} %)" for i, share in enumerate(shares))
+            self.labels = tuple(f"principal axis {i + 1} ({share:.0f} %)" for i, share in enumerate(shares))
 
     def points(self, x: np.ndarray) -> np.ndarray:
         """Rows in the plane, (N, 2)."""

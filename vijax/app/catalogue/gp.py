@@ -112,7 +112,7 @@ def _plane(seen: Seen) -> Scatter:
     """Training rows by class; of two columns also the border between classes."""
     x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
     units = units_of(seen.data.train)
-    note, names = "Training rows by class.", seen.data.train.classes or ()
+    note, names = "Training rows by class.", (*(seen.data.train.classes or ("0", "1")), "both as likely")
     shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note=note, names=names)
     if x.shape[1] != 2:
         return shown
