@@ -224,14 +224,16 @@ def test_state_space_forecasts_beyond_the_end():
     }
     fit = fitted(vi.models.linear_gaussian_state_space(1, 1), q)
     y = np.array([[[0.0], [2.0], [np.nan], [np.nan]]])
-    drawn = np.asarray(fit.predictive(KEY(1), NUM, (y, np.ones((1, 4), bool)), groups="same"))[:, 0, :, 0]
+    drawn = np.asarray(fit.predictive(KEY(1), NUM, (y, np.ones((1, 4), bool)), groups="same"))[:, 0, 2:, 0]
+    ahead = np.asarray(fit.forecast(KEY(2), NUM, (y[:, :2], np.ones((1, 2), bool)), 2))[:, 0, :, 0]
     mean, variance = 0.0, 1.0  # Kalman's filter
     for seen in (0.0, 2.0):
         gain = variance / (variance + 0.01)
         mean, variance = mean + gain * (seen - mean), (1 - gain) * variance
         mean, variance = 0.8 * mean, 0.64 * variance + 1.0
-    for t in (2, 3):
-        same_law(drawn[:, t], stats.norm(mean, np.sqrt(variance + 0.01)))
+    for h in (0, 1):
+        for draws in (drawn, ahead):
+            same_law(draws[:, h], stats.norm(mean, np.sqrt(variance + 0.01)))
         mean, variance = 0.8 * mean, 0.64 * variance + 1.0
 
 

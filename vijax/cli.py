@@ -1,4 +1,4 @@
-"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `shares`, `transform`, `evaluate`, `report`, ..."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `shares`, `transform`, `predict`, `report`, ..."""
 
 from __future__ import annotations
 
@@ -172,6 +172,45 @@ def transform(
     return 0
 
 
+def predict(
+    run: Path,
+    /,
+    *,
+    data: str | None = None,
+    rows: int | None = None,
+    steps: int | None = None,
+    draws: int = 1000,
+    each: bool = False,
+    level: float = 0.95,
+    out: Path | None = None,
+    seed: int = 0,
+    training: str | None = None,
+) -> int:
+    """Draws data that the model expects to see (the posterior predictive distribution), and prints means, standard
+    deviations and intervals of them, in the units of the data. Regressions draw the target of each row; other models
+    of tables draw all columns: of new rows (--rows), of the steps after each sequence (--steps: a forecast), or of the
+    same rows once more, where what is missing is filled in.
+
+    Args:
+      run: folder of a run on a table, finished or not.
+      data: the rows or sequences; all of the run's own if not given.
+      rows: so many new rows instead; of models of sequences, one new sequence of so many steps.
+      steps: so many steps after the end of each sequence.
+      draws: how many.
+      each: give the draws one by one, not means and intervals.
+      level: probability of the intervals.
+      out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
+      seed: of the draws.
+      training: as of `vijax transform`.
+    """
+    from vijax.app.predict_run import Asked, predict_run
+    from vijax.app.run import say_to_stderr
+
+    asked = Asked(data, rows, steps, draws, each, level, seed)
+    print(predict_run(run, asked, out, training, say_to_stderr))
+    return 0
+
+
 def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
     """Scores a run on other data: how well the first half of each document predicts the other half (document
     completion); of other models the log predictive density.
@@ -256,6 +295,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "summary": summary,
     "topics": topics,
     "transform": transform,
+    "predict": predict,
     "shares": shares,
     "evaluate": evaluate,
     "report": report,

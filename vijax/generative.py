@@ -40,6 +40,8 @@ class Generative:
       found: (statistics of the globals, locals as the E-step found them) -> families of the locals, by name.
       globals: (hyper, posterior, layout) -> what is drawn of the globals, families by name; the layout is then said by
         these. None: the posterior.
+      ahead: (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the locals of so
+        many steps after the last one of each sequence, and the layout of these steps. None of models without time.
     """
 
     layout: Callable[[Any], PyTree]
@@ -48,6 +50,7 @@ class Generative:
     observed: Callable[[PyTree, PyTree], PyTree] = _as_floats
     found: Callable[[Any, Any], Any] = _unchanged
     globals: Callable[[Any, Any, PyTree], Mapping[str, Any]] | None = None
+    ahead: Callable[[Any, Values, Values, PyTree, int, PRNGKeyArray], tuple[Values, PyTree]] | None = None
 
 
 def is_size(like: Any) -> bool:

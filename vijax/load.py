@@ -25,7 +25,8 @@ def load(run: str | Path, *, training: str | None = None, allow_code: bool = Fal
 
     Returns:
       A `vijax.app.loaded.Run`: `run.fit`, `run.transform(new)`, `run.predict(new)`, `run.score(new)`,
-      `run.topics()`, `run.sample(key, n)`, `run.predictive(key, n, like)`, `run.vocabulary`, `run.columns`.
+      `run.topics()`, `run.sample(key, n)`, `run.predictive(key, n, like)`, `run.forecast(key, n, num_steps)`,
+      `run.vocabulary`, `run.columns`.
 
     Raises:
       ConfigError: not a run folder, nothing was saved yet, code that is not allowed, training data that are needed

@@ -16,7 +16,7 @@ from vijax.batch import Minibatch
 from vijax.checks import require, require_integers
 from vijax.compiler import kept, numbers_in, step_jit
 from vijax.families.base import as_array
-from vijax.generative import Generative
+from vijax.generative import Generative, is_size, is_sizes
 from vijax.inferred import inferred
 from vijax.memory import total_memory
 from vijax.model import Hyper, LocalElbo, Model
@@ -41,8 +41,10 @@ def drawn(
     groups: Groups = "new",
     read: Read = whole,
     given: Any = None,
+    ahead: int = 0,
 ) -> Any:
-    """What `read` keeps of data drawn from a fit, draws leading; by default the data. See `Fit.predictive`."""
+    """What `read` keeps of data drawn from a fit, draws leading; by default the data. See `Fit.predictive`, and
+    `Fit.forecast` of the steps `ahead`."""
     require_integers(num_draws=num_draws)
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
     model, state = fit.alg.spec.model, fit.state
@@ -54,9 +56,20 @@ def drawn(
     q, posterior = how.globals, fit.posterior
     laws, sizes = (posterior, layout) if q is None else (q(state.hyper, posterior, layout), None)
     arguments = (state.hyper, laws, sizes, local, given, key_draws)
-    program = kept(model, ("predictive", read), lambda of: step_jit(_bind(of, read), static_argnums=(0, 1)))
+    make = lambda of: step_jit(_bind(of, read, ahead), static_argnums=(0, 1))
+    program = kept(model, ("predictive", read, ahead), make)
     _check_memory(jax.eval_shape(lambda *a: program(points, 1, *a), *arguments), num_draws)
     return program(points, num_draws, *arguments)
+
+
+def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> Any:
+    """Draws of what follows sequences. See `Fit.forecast`."""
+    require_integers(num_steps=num_steps)
+    remedy = "Of rows and documents nothing follows: Fit.predictive draws new ones."
+    is_of_time = generative_of(fit.alg.spec.model).ahead is not None
+    require(is_of_time, "forecast", "a model of sequences (hmm, factorial_hmm, state space)", "another", remedy)
+    require(not is_size(data) and not is_sizes(data), "data", "sequences (y, mask)", data, "See vijax.models.pad.")
+    return drawn(fit, key, num_draws, data, "same", ahead=num_steps)
 
 
 def generative_of(model: Model) -> Generative:
@@ -77,7 +90,7 @@ def observed(fit: Any, data: Any) -> PyTree:
     return how.observed(how.layout(data), data)
 
 
-def _bind(of: weakref.ref[Model], read: Read) -> Callable[..., Any]:
+def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
     def draw(
         points: tuple[str, ...],
         num_draws: int,
@@ -94,8 +107,11 @@ def _bind(of: weakref.ref[Model], read: Read) -> Callable[..., Any]:
         def one(key: PRNGKeyArray) -> Any:
             key_globals, key_locals, key_data = jax.random.split(key, 3)
             values = _values(model, hyper, laws, points, key_globals)
-            inside = _locals(how, hyper, values, layout, local, key_locals)
-            return read(how.data(hyper, values, inside, layout, key_data), values, given)
+            inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
+            if ahead:
+                go_on: Any = how.ahead
+                inside, where = go_on(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
+            return read(how.data(hyper, values, inside, where, key_data), values, given)
 
         sizes = [numbers_in(jax.eval_shape(one, key)), numbers_in(layout, local)]
         return _map(one, jax.random.split(key, num_draws), AT_ONCE // max(*sizes, 1))

@@ -155,8 +155,7 @@ class Fit(NamedTuple):
           What is random of the data, draws leading: of rows (num_draws, N, D), of regressions the responses, of
           sequences (num_draws, N, T, D), of groups (num_draws, J, n), NaN where padding says that there is nothing; of
           documents tables of counts, (num_draws, documents, words), of graphs (num_draws, graphs, N, N); of models of
-          your own what `sample` returns. Missing entries are drawn too: under "same" steps of NaN after the end of a
-          state-space sequence are forecasts.
+          your own what `sample` returns. Missing entries are drawn too. What follows sequences: `forecast`.
 
         Raises:
           ValueError: no draw is asked for; `like` that is neither data nor sizes; draws that do not fit in memory; a
@@ -171,6 +170,39 @@ class Fit(NamedTuple):
         from vijax.predictive import drawn
 
         return drawn(self, key, num_draws, like, groups)
+
+    def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
+        """Draws of what follows sequences: the predictive distribution of the next observations of each.
+
+        For each draw, globals are drawn from their posterior (of points, the point), the state at the end of a sequence
+        from q given the sequence, then state after state and observation after observation.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          data: sequences (y, mask), as `vijax.fit` takes them; seen in training or not. One of no steps is begun anew.
+          num_steps: how many observations of each.
+
+        Returns:
+          (num_draws, N, num_steps, D). Means, quantiles and shares of them are forecasts with their uncertainty:
+          `jnp.quantile(draws, jnp.array([0.05, 0.95]), axis=0)`. Counts with totals (`emission.categorical`) have the
+          total of the last step.
+
+        Raises:
+          ValueError: a model that is not of sequences; `data` that are none; draws that do not fit in memory.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> y = jnp.tile(jnp.array([[0.0], [9.0]]), (20, 1))  # it alternates, and ends at 9
+        >>> data = vi.models.pad([y])
+        >>> model = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), data, num_steps=20, key=jax.random.key(0))
+        >>> draws = fit.forecast(jax.random.key(1), 100, data, num_steps=3)
+        >>> draws.shape, jnp.median(draws, axis=0).round(-1).ravel().tolist()
+        ((100, 1, 3, 1), [0.0, 10.0, 0.0])
+        """
+        from vijax.predictive import forecast
+
+        return forecast(self, key, num_draws, data, num_steps)
 
     def predictive_interval(
         self,

@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import math
 import re
 import urllib.parse
 from html.parser import HTMLParser
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from vijax.app import blocks, charts, figures
+from vijax.app import blocks, charts, figures, svg
 from vijax.app.views import Plane, histogram, scatter
 from vijax.summary import Document, summarise
 
@@ -209,3 +210,36 @@ def test_states_stand_beside_their_sequence():
     first = re.search(r'class="hue-0 part" d="M([^"]*)Z"', svg)[1]
     tops = [float(place.partition(",")[2]) for place in first.split("L")][::2][:4]
     np.testing.assert_allclose((max(tops) - np.array(tops)) / 30, [0.9, 0.8, 0.1, 0.0], atol=0.01)
+
+
+def test_classes_have_a_legend_where_colours_tell_them_apart():
+    x = [0.0, 1.0, 2.0]
+    named = blocks.Scatter("Points", "a", "b", x, x, [2, 0, 2], names=["<low>", "central", "high"])
+    drawn = charts.scatter(named)
+    assert "&lt;low&gt;</text>" in drawn
+    assert "high</text>" in drawn
+    assert "central" not in drawn  # no point is of it
+    assert [text.get_text() for text in figures.scatter(named).axes[0].get_legend().get_texts()] == ["<low>", "high"]
+    assert blocks.from_json(blocks.to_json([named]))[0].names == ["<low>", "central", "high"]
+    outlined = blocks.Scatter("Points", "a", "b", x, x, [0, 0, 0], [(1, x, x)])
+    assert ">1</text>" in charts.scatter(outlined)  # a component without rows has an outline
+    for classes in ([0, 0, 0], np.arange(11)):
+        places = np.arange(len(classes), dtype=float)
+        other = blocks.Scatter("Points", "a", "b", places, places, classes)
+        assert charts.scatter(other).count("<rect") == 0
+        assert figures.scatter(other).axes[0].get_legend() is None
+
+
+def test_a_legend_of_long_names_takes_as_many_lines_as_it_needs():
+    drawn, height = svg.legend({k: f"a rather long name {k}" for k in range(6)}, svg.LEFT, 0.0)
+    assert height == 3 * svg.LINE
+    assert drawn.count('y="32.0" width') == 2
+
+
+def test_scores_without_an_error_are_points_without_a_band():
+    """Of a single held-out sequence the error is not known."""
+    drawn = svg.line_chart([svg.Series([1.0, 2.0], [-3.0, -2.0], [math.nan, math.inf], marks=True)], "pass", "score")
+    assert '<path class="band' not in drawn
+    assert drawn.count("<circle") == 2
+    assert "nan" not in drawn
+    assert "inf" not in drawn

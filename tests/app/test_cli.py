@@ -138,7 +138,7 @@ def test_the_settings_page_is_a_configuration(capsys):
         ("fit {inputs}/small.toml --out {inputs}", ["exists", "--out", "vijax resume"]),
         ("fit {inputs}/small.toml --out {inputs}/small.toml", ["exists"]),
         ("resume {inputs}", ["not a run folder", "vijax fit"]),
-        ("topics {inputs}/absent", ["not a run folder"]),
+        ("topics {inputs}/absent", ["there is no such folder"]),
         ("evaluate {run} --data {inputs}/absent.csv", ["absent.csv"]),
         ("evaluate {run} --data {inputs}/corpus --seed 9223372036854775808", ["--seed", "2^63 - 1"]),
     ],

@@ -114,6 +114,11 @@ def test_discs_of_many_topics_are_numbered_without_overlap():
     overlap = (2 * half[0] - np.abs(moved[:, None] - moved[None]) > 0.1).all(axis=-1)
     assert overlap.sum() == 80  # each with itself
     assert (np.abs(moved - 260) <= 260).all()
+    crowd = 260 + RNG.normal(0, 15, (200, 2))  # too many for small moves
+    moved = parted(crowd, np.tile([13.3, 7.0], (200, 1)), 2.0, 518.0)
+    apart = np.abs(moved[:, None] - moved[None]) / [26.6, 14.0]
+    assert (apart.max(axis=-1) + np.eye(200) > 0.999).all()
+    assert np.corrcoef(crowd[:, 0], moved[:, 0])[0, 1] > 0.7  # it still is a map
     alone = np.array([[10.0, 10.0], [400.0, 30.0]])
     np.testing.assert_array_equal(parted(alone, half[:2], 0.0, 520.0), alone)
 

@@ -13,6 +13,7 @@ import vijax as vi
 from vijax.app.catalogue import ard_regression, factor_analysis, hmm, mixture
 from vijax.app.listing import Data, Seen
 from vijax.app.scores import RowScore
+from vijax.app.units import log_scales
 from vijax.data.table import Table
 
 KEY = jax.random.key(0)
@@ -28,6 +29,8 @@ def test_a_score_is_a_mean_with_its_error_over_rows_or_groups():
     np.testing.assert_allclose([rows.mean, rows.standard_error], [-3.0, np.std([1, 2, 6], ddof=1) / np.sqrt(3)])
     groups = RowScore.of([-10.0, -2.0], "step", sizes=[5, 1])
     np.testing.assert_allclose(groups.mean, -2.0)
+    alone = str(RowScore.of([-10.0], "step", "1 sequence", sizes=[5]))
+    assert alone == "-2.000 nats per step (5 steps; 1 sequence; all in one group, so that its error is not known)"
     assert "(6 steps)" in str(groups)
     assert "(2 entries)" in str(RowScore.of([-1.0, -1.0], "entry"))
 
@@ -117,3 +120,42 @@ def test_baum_welch_is_scored_by_the_forward_recursion():
             total += np.log(weights.sum())
             weights = (weights / weights.sum()) @ transition
     np.testing.assert_allclose(hmm.score(given).mean, total / len(y), rtol=1e-4)
+
+
+def scored(listing, algorithm, train, test, settings, num_steps):
+    """The score by a listing of a model of its own, fitted by maximum likelihood."""
+    data = listing.arrange(train, settings)
+    fit = vi.fit(algorithm, data, num_steps=num_steps, key=KEY)
+    return listing.scored(seen(fit, test, settings, train))
+
+
+@pytest.mark.parametrize("name", ["mixture", "hmm", "factor_analysis"])
+def test_a_run_on_standardised_columns_has_its_score_in_the_units_of_the_data(name):
+    """Maximum likelihood does not know of units: with one component, state or factor the optimum is the same."""
+    x = RNG.normal(size=(60, 3)) @ np.array([[9.0, 1.0, 0.0], [0.0, 0.1, 0.1], [0.0, 0.0, 30.0]]) + 5.0
+    groups = np.repeat(np.arange(6), 10)
+    names = ("a", "b", "c")
+    tables = [
+        Table(names, part, group="g", groups=g, group_names=tuple(map(str, range(g.max() + 1))))
+        for part, g in ((x[:40], groups[:40]), (x[40:], groups[:20]))
+    ]
+    one = vi.models.emission.full_gaussian(1, 3)
+    listing, model = {
+        "mixture": (mixture.LISTING, vi.models.mixture(one)),
+        "hmm": (hmm.LISTING, vi.models.hmm(one)),
+        "factor_analysis": (factor_analysis.LISTING, vi.models.factor_analysis(3, 2)),
+    }[name]
+    settings = SimpleNamespace(num_factors=2, intercept=True)
+    train = tables[0].standardised()
+    given = (settings, 2 if name != "factor_analysis" else 400)
+    with jax.enable_x64(True):
+        own = scored(listing, vi.em(model), *tables, *given)
+        scaled = scored(listing, vi.em(model), train, tables[1].standardised(train.scaling), *given)
+    np.testing.assert_allclose(scaled.mean, own.mean, rtol=2e-3)
+    np.testing.assert_allclose(scaled.parts[0], own.parts[0], rtol=2e-2)
+
+
+def test_the_scale_of_an_entry_that_is_missing_does_not_count():
+    table = Table(("a", "b"), np.array([[1.0, 20.0], [3.0, np.nan], [5.0, 40.0]])).standardised()
+    a, b = np.log(table.scaling.deviation)
+    np.testing.assert_allclose(log_scales(table), [a + b, a, a + b])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from vijax.app import results
 from vijax.app.config import ConfigError
 from vijax.app.shares import shares_by, table
 from vijax.cli import main
@@ -82,3 +83,28 @@ def test_of_a_run(tmp_path, capsys):
         ["pets", "12", "0"],
         ["pets", "12", "1"],
     ]
+
+
+def test_the_page_of_a_run_on_very_many_documents_is_made_of_a_sample_and_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(results, "MOST_ROWS", 20)
+    monkeypatch.setattr(results, "SAMPLE", 12)
+    texts = tmp_path / "texts.csv"
+    rows = [f"{text},{kind}" for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12]
+    texts.write_text("text,kind\n" + "\n".join(rows) + "\n")
+    settings = ["model.num_topics=2", "data.max_df=1.0", "num_epochs=10", "fit.batch_size=8"]
+    run = tmp_path / "run"
+    assert main(["fit", "lda_svi", "--data", str(texts), "--out", str(run), "--set", *settings]) == 0
+    assert "24 documents are many" in (said := capsys.readouterr().err)
+    assert "The page shows 12 of them, evenly spread" in said
+    assert not (run / "doc_topics.csv").exists()
+    assert len((run / "doc_topics_sample.csv").read_text().splitlines()) == 13
+    page = (run / "report.html").read_text()
+    assert "12 of 24 documents are on this page" in page
+    assert "chosen from 12, evenly spread, in doc_topics_sample.csv" in page
+    assert "Made of 12 documents, evenly spread. The topics of all documents: vijax transform." in page
+    assert "cats and dogs" in page  # how documents begin
+    assert main(["transform", str(run), "--out", str(run / "doc_topics.csv")]) == 0
+    assert main(["report", str(run)]) == 0  # of all of them, once the file is there
+    page = (run / "report.html").read_text()
+    assert "evenly spread" not in page
+    assert "pets" in page

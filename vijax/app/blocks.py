@@ -44,7 +44,8 @@ class Lines(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Points in the plane, coloured by class, and outlines (class, x, y) about them."""
+    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are those of the classes,
+    which else are called by their numbers."""
 
     title: str
     x_label: str
@@ -54,6 +55,7 @@ class Scatter(NamedTuple):
     classes: Sequence[int] | np.ndarray
     outlines: Sequence[tuple[int, Numbers, Numbers]] = ()
     note: str = ""
+    names: Sequence[str] = ()
 
 
 class Intervals(NamedTuple):
@@ -127,8 +129,29 @@ KINDS: dict[str, Any] = {
 }
 
 
+MOST_COLOURS = 10
+"""Classes that are told apart by colour; more have no legend, for it would not tell."""
+
+
+def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
+    """What the classes that occur are called, in their order; nothing of one class, or of more than there are colours.
+
+    >>> legend_of([2, 0, 2], ["low", "", "high"]), legend_of([1, 1]), legend_of([0, 1])
+    ({0: 'low', 2: 'high'}, {}, {0: '0', 1: '1'})
+    """
+    found = sorted({int(k) for k in classes})
+    if not 2 <= len(found) <= MOST_COLOURS:
+        return {}
+    return {k: str(names[k]) if k < len(names) else str(k) for k in found}
+
+
 LONGEST_NAME = 60
 LARGEST_IMAGE = 4096
+
+
+def classes_of(block: Scatter) -> dict[int, str]:
+    """The legend of points and outlines."""
+    return legend_of([*block.classes, *(k for k, _, _ in block.outlines)], block.names)
 
 
 def file_name(block: Block) -> str:
@@ -246,7 +269,7 @@ def _topic(value: Any) -> Any:
 _numbers, _texts = _list_of(_number), _list_of(str)
 READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("title", "note", "x_label", "y_label"), str),
-    **dict.fromkeys(("header", "labels", "columns"), _texts),
+    **dict.fromkeys(("header", "labels", "columns", "names"), _texts),
     **dict.fromkeys(("x", "y", "low", "high", "points_x", "points_y", "mean", "deviation"), _numbers),
     "classes": _list_of(int),
     "outlines": _list_of(_outline),

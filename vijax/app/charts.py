@@ -117,7 +117,8 @@ def scatter(block: blocks.Scatter) -> str:
         for k, xs, ys in block.outlines
     )
     name = f'<text class="axis" x="4" y="10">{escape(block.y_label)}</text>'
-    return chart(points + outlines + name, x, y, block.x_label, block.y_label)
+    named = blocks.classes_of(block)
+    return chart(points + outlines + name, x, y, block.x_label, block.y_label, named)
 
 
 def intervals(block: blocks.Intervals) -> str:

@@ -172,7 +172,7 @@ def picture(
     outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(gaussians(name, seen)) if weights[k] > 1e-3]
     if x.shape[1] == 1:
         x, columns = np.concatenate([x, np.arange(len(x))[:, None]], axis=1), (*columns, "row")
-    note = "Each row by its likeliest component" + ("; outlines at two standard deviations." if outlines else ".")
+    note = "Each row in the colour of its class" + ("; outlines at two standard deviations." if outlines else ".")
     return views.scatter(title, x, columns, labels, outlines, note)
 
 

@@ -66,6 +66,11 @@ def scatter(block: blocks.Scatter) -> Figure:
     for k, x, y in block.outlines:
         ax.plot(_array(x), _array(y), color=HUES[int(k) % len(HUES)], linewidth=1.6)
     ax.set(xlabel=block.x_label, ylabel=block.y_label)
+    named = blocks.classes_of(block)
+    for k, name in named.items():
+        ax.scatter([], [], c=HUES[k % len(HUES)], s=20, label=name)
+    if named:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8)
     return figure
 
 

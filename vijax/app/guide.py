@@ -40,6 +40,7 @@ Then
     vijax topics runs/mine                        the topics, in words
     vijax transform runs/mine --data new.csv --out new_topics.csv
                                                   topics of other documents; clusters, states, predictions of other rows
+    vijax predict runs/mine --steps 10            forecasts of sequences; draws of rows or targets, with intervals
     vijax shares runs/mine --by date --every month
                                                   topics by group and over time
     vijax evaluate runs/mine --data other.jsonl   how well it predicts other data

@@ -104,6 +104,23 @@ class Seen(NamedTuple):
         return self.fit.posterior
 
 
+class Drawing(NamedTuple):
+    """How a model draws tables.
+
+    Attributes:
+      draw: (`Seen`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows ordered as in
+        the table.
+      of_target: whether it is the target alone that is drawn, given the columns.
+      of_steps: whether rows are steps of sequences, which have a future.
+      is_scaled: [model] -> whether columns that the run has standardised are drawn so.
+    """
+
+    draw: Callable[[Seen, Any, Any, int, str], np.ndarray]
+    of_target: bool = False
+    of_steps: bool = False
+    is_scaled: Callable[[Any], bool] = lambda settings: True
+
+
 def as_read(data: Any, settings: Any) -> Any:
     """The data themselves: of models that read a corpus."""
     del settings
@@ -132,6 +149,7 @@ class Listing:
         nothing of single rows.
       predicts: which entry of that is the prediction; empty of models that predict nothing.
       no_transform: of models without, what to use instead.
+      drawing: how it draws tables; None of models of documents and graphs, and of densities.
       needs_rows: whether the model, or what it says of new data, is made of the training rows themselves.
     """
 
@@ -150,6 +168,7 @@ class Listing:
     transform: Callable[[Seen, Any, Tell], Found] | None = None
     predicts: str = ""
     no_transform: str = ""
+    drawing: Drawing | None = None
     needs_rows: bool = False
 
     @property

@@ -14,12 +14,14 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.app.config import Config, ConfigError
 from vijax.app.documents import DOCUMENTS
-from vijax.app.listing import Data, Seen, Tell
+from vijax.app.listing import Data, New, Seen, Tell
+from vijax.app.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
 from vijax.app.restored import again, at, restore
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import read_run_config
 from vijax.app.transformed import Transformed, check_transforms, transformed
 from vijax.families import Dirichlet
+from vijax.generative import is_size, is_sizes
 from vijax.result import Fit
 from vijax.summary import Topic, summarise
 
@@ -88,9 +90,7 @@ class Run:
         """
         check_transforms(self.config.listing)
         with self.config.in_precision():
-            seen = self.seen if new is not None else self._with_its_data()
-            config = at(self.config, self.training if new is None else None)
-            return transformed(config.listing, seen, config.listing.source.new(config, seen.data, new, column), tell)
+            return transformed(self.config.listing, self.seen, self._new(new, column), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
         """The prediction alone of what `transform` says: the target of a regression; the number of the likeliest
@@ -141,12 +141,63 @@ class Run:
             return self.fit.sample(key, num_draws)
 
     def predictive(
-        self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"
+        self,
+        key: PRNGKeyArray,
+        num_draws: int,
+        like: Any = None,
+        *,
+        groups: Literal["new", "same"] = "new",
+        column: str | None = None,
     ) -> Any:
-        """Data drawn from the run, see `vijax.Fit.predictive`; columns are in the order of `columns`, or `vocabulary`,
-        and in the units that the model was fitted in."""
+        """Data drawn from the run: the posterior predictive distribution, in the units of its data.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          like: what to draw: a table as `transform` takes it, of which a regression draws the target, and others all
+            columns; or sizes alone, as `Fit.predictive` takes them: a number of rows, a list of lengths of sequences or
+            documents, of nodes of graphs. None: as the run's own data.
+          groups: "new" rows or sequences, or the "same" ones once more, see `Fit.predictive`. Under "same" missing
+            entries are drawn given the others of their row.
+          column: see `transform`.
+
+        Returns:
+          Of a table `Draws`: `draws.values` is (num_draws, rows, columns), `draws.mean()`, `draws.interval(0.9)`,
+          `draws.summary().write("predicted.csv")`. Of documents, graphs and densities what `Fit.predictive` returns.
+
+        Raises:
+          ValueError: data that cannot be read, or are not such as the run's; a model that draws no data; sizes where a
+            regression needs columns.
+        """
+        listing = self.config.listing
         with self.config.in_precision():
-            return self.fit.predictive(key, num_draws, like, groups=groups)
+            sizes = is_size(like) or is_sizes(like)
+            if listing.drawing is None:
+                given = like if sizes or listing.source is not DOCUMENTS else self._new(like, column).data
+                return self.fit.predictive(key, num_draws, given, groups=groups)
+            if sizes:
+                return drawn_anew(self.seen, listing, key, num_draws, like)
+            return drawn(self.seen, listing, self._new(like, column), key, num_draws, groups)
+
+    def forecast(self, key: PRNGKeyArray, num_draws: int, num_steps: int, new: Any = None) -> Draws:
+        """The next steps of sequences, in the units of the data; see `Fit.forecast`.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          num_steps: how many steps after the last one of each sequence.
+          new: a table of sequences, as `transform` takes it. None: the run's own.
+
+        Returns:
+          `Draws`, whose rows are the steps `ahead` of each sequence in turn.
+
+        Raises:
+          ConfigError: a model without an order of time.
+          ValueError: data that cannot be read, or are not such as the run's.
+        """
+        check_of_steps(self.config.listing)
+        with self.config.in_precision():
+            return drawn_ahead(self.seen, self.config.listing, self._new(new), key, num_draws, num_steps)
 
     def topics(self, num_words: int = 10) -> list[Topic]:
         """The topics, largest first: number, share of all words, most probable words with their probabilities.
@@ -173,6 +224,12 @@ class Run:
             f"  {what}: {shown}\n"
             f"  posterior: {', '.join(self.seen.posterior)}"
         )
+
+    def _new(self, source: Any, column: str | None = None) -> New:
+        """A source, or all of the run's own data, which are read again."""
+        seen = self.seen if source is not None else self._with_its_data()
+        config = at(self.config, self.training if source is None else None)
+        return config.listing.source.new(config, seen.data, source, column)
 
     def _with_its_data(self) -> Seen:
         return self.seen._replace(data=again(self.folder, self.config, self.training))

@@ -17,12 +17,13 @@ from vijax import estep, free_algorithms, models, objective
 from vijax.algorithm import Algorithm
 from vijax.app import views
 from vijax.app.blocks import Block, Images, Scatter, Table
+from vijax.app.drawing import of_rows
 from vijax.app.listing import Data, Seen
 from vijax.app.options import Chooser, Option, chosen
 from vijax.app.scores import RowScore
 from vijax.app.tables import TABLES, values
 from vijax.app.typed_toml import POSITIVE, Check, ConfigError, Entry, at_least, section, setting
-from vijax.app.units import units_of
+from vijax.app.units import log_scales, units_of
 from vijax.data.table import Table as Rows
 from vijax.models.autoencoder import Network
 from vijax.models.observed import Observed
@@ -248,13 +249,17 @@ def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=chosen(config.estep))
 
 
+DRAWING = of_rows(arrange, lambda settings: settings.observed.name == "gaussian")
+
+
 # --- the page --------------------------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
-    """A bound on log p of each held-out row, nearly that itself."""
+    """A bound on log p of each held-out row, nearly that itself, in the units of the data."""
     model: Any = seen.fit.alg.spec.model
     draws = seen.settings.test_draws
     bound = model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
-    return RowScore.of(bound, "row", f"a bound by {draws} importance-weighted draws")
+    scales = log_scales(seen.data.test) if DRAWING.is_scaled(seen.settings) else 0.0
+    return RowScore.of(np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws")
 
 
 def size_table(seen: Seen) -> Table:
@@ -294,21 +299,27 @@ def images(seen: Seen, title: str, labels: Sequence[str], rows: Sequence[Any], n
     return Images(title, labels, shown, height, width, note)
 
 
-def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to show, the held-out ones where there are any, and their classes by the target column, if it has few."""
+def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Rows to show, the held-out ones where there are any, their classes by the target column, if it has few values,
+    and what these are."""
     part = seen.data.train if seen.data.test is None else seen.data.test
     x = arrange(part, seen.settings)
     rows = views.thinned(len(x))
     if part.y is None:
-        return x[rows], np.zeros(len(rows), int)
+        return x[rows], np.zeros(len(rows), int), []
     known, codes = np.unique(part.y, return_inverse=True)
-    return x[rows], codes[rows] if len(known) <= 20 else np.zeros(len(rows), int)
+    if len(known) > 20:
+        return x[rows], np.zeros(len(rows), int), []
+    return x[rows], codes[rows], [f"{value:g}" for value in known]
 
 
-def plane_of_latents(mean: np.ndarray, classes: np.ndarray, target: str | None) -> Scatter | None:
+def plane_of_latents(
+    mean: np.ndarray, classes: np.ndarray, target: str | None, of_classes: Sequence[str] = ()
+) -> Scatter | None:
     """Means of q(latent) in the plane; None of a line."""
     if mean.shape[1] < 2:
         return None
     colours = f", coloured by {target}" if target else ""
     names = [f"latent {i + 1}" for i in range(mean.shape[1])]
-    return views.scatter("Latents", mean, names, classes, note=f"The mean of each row's latents{colours}.")
+    note = f"The mean of each row's latents{colours}."
+    return views.scatter("Latents", mean, names, classes, note=note, names=of_classes)

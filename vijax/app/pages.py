@@ -163,9 +163,8 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
         raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error})") from error
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
-        facts["Held-out score"] = f"{mean:.3f} | ± {deviation:.3f} {_after_unit(result['score_text'])}".replace(
-            "-", "\u2212"
-        )
+        spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""
+        facts["Held-out score"] = f"{mean:.3f} | {spread}{_after_unit(result['score_text'])}".replace("-", "\u2212")
     if len(curves.epoch):
         ended = ", then it had converged" if str(result.get("status")).startswith("converged") else ""
         facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps{ended}"

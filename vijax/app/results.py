@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from vijax.app.column_files import as_csv, check_ending
 from vijax.app.config import Config, ConfigError
 from vijax.app.doc_topics import write_excerpts
@@ -16,6 +18,8 @@ from vijax.app.transformed import Transformed, check_transforms, transformed
 
 MOST_ROWS = 100_000
 """Of more documents or rows the file is left out: it would be large, and take long."""
+SAMPLE = 20_000
+"""Documents, evenly spread, that the page of a run on more knows instead."""
 
 
 def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
@@ -24,16 +28,20 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
     listing = config.listing
     if listing.transform is None:
         return
-    path = results_path(folder, config)
+    path, excerpts = results_path(folder, config), listing.source.excerpts
     number = sum(len(part) for part in seen.data if part is not None)
-    if number > MOST_ROWS:
+    many = number > MOST_ROWS
+    if many:
         command = f"vijax transform {folder} --out {path.stem}.parquet"
-        say(f"Note: {path.name} is left out, for {number:,} {listing.unit}s are many; make it: {command}")
-        return
+        page = f" The page shows {SAMPLE:,} of them, evenly spread." if excerpts else ""
+        say(f"Note: {path.name} is left out, for {number:,} {listing.unit}s are many; make it: {command}.{page}")
+        if excerpts is None:
+            return
+        path = sample_path(folder, config)
     try:
-        new = config.listing.source.new(config, seen.data, None, None)
+        new = listing.source.new(config, seen.data, None, None)
+        new = _spread(new, SAMPLE) if many else new
         _said(config, seen, new, say).write(path)
-        excerpts = config.listing.source.excerpts
         if excerpts is not None and config.page.excerpts:
             write_excerpts(excerpts_path(folder), excerpts(new.data))
     except Exception as error:
@@ -61,14 +69,26 @@ def results_path(folder: Path, config: Config) -> Path:
     return folder / f"{config.listing.source.results}.csv"
 
 
+def sample_path(folder: Path, config: Config) -> Path:
+    """Where the file is of some of the documents, where all were too many."""
+    return folder / f"{config.listing.source.results}_sample.csv"
+
+
+def _spread(new: New, size: int) -> New:
+    """So many of the documents, evenly spread."""
+    rows = np.unique(np.linspace(0, len(new.data) - 1, min(size, len(new.data))).astype(int))
+    beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
+    return new._replace(data=new.data[rows], beside=beside)
+
+
 def excerpts_path(folder: Path) -> Path:
     """Where it is kept how documents begin."""
     return folder / "excerpts.json"
 
 
 def forget_results(folder: Path, config: Config) -> None:
-    """Removes both: the run goes on, and what they say holds no more."""
-    for path in (results_path(folder, config), excerpts_path(folder)):
+    """Removes them: the run goes on, and what they say holds no more."""
+    for path in (results_path(folder, config), sample_path(folder, config), excerpts_path(folder)):
         path.unlink(missing_ok=True)
 
 

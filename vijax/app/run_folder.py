@@ -41,6 +41,8 @@ def read_run_config(folder: Path) -> Config:
     Raises:
       ConfigError: `folder` is not a run folder.
     """
+    if not folder.exists():
+        raise ConfigError(f"{folder}: there is no such folder; name that of a run of vijax fit, such as runs/lda-1")
     if (folder / "sweep.json").is_file():
         raise ConfigError(f"{folder}: the folder of a sweep; name one of the runs in it, which comparison.txt lists")
     if not (folder / "config.toml").is_file():

@@ -46,8 +46,19 @@ class RowScore(NamedTuple):
 
     def __str__(self) -> str:
         units = f"{self.number:,} {self.per if self.per != 'entry' else 'entrie'}s"
-        remarks = f"; {self.remarks}" if self.remarks else ""
-        return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per {self.per} ({units}{remarks})"
+        alone = "" if np.isfinite(self.standard_error) else "all in one group, so that its error is not known"
+        remarks = "".join(f"; {remark}" for remark in (self.remarks, alone) if remark)
+        error = "" if alone else f" ± {self.standard_error:.3f}"
+        return f"{self.mean:.3f}{error} nats per {self.per} ({units}{remarks})"
+
+
+def sequences(number: int) -> str:
+    """How many there are, in words.
+
+    >>> sequences(1), sequences(5)
+    ('1 sequence', '5 sequences')
+    """
+    return f"{number} sequence{'s' if number != 1 else ''}"
 
 
 def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from vijax.app.svg import (
     axis,
     escape,
     known,
+    legend,
     plain_chart,
     shortened,
     stretches,
@@ -43,8 +43,9 @@ def strips(block: blocks.Strips) -> str:
                     f"{start + length - 1}</title></rect>"
                 )
     whole = row * len(block.labels) + 6
-    drawn.append(_legend((state for states in block.states for state in states if state >= 0), left, whole))
-    return plain_chart(block.title, whole + 16, drawn)
+    states = blocks.legend_of(state for states in block.states for state in states if state >= 0)
+    named, height = legend(states, left, whole)
+    return plain_chart(block.title, whole + height, [*drawn, named])
 
 
 PANEL, STRIP, GAP = 84, 30, 8
@@ -62,20 +63,8 @@ def course(block: blocks.Course) -> str:
     drawn.append(_probabilities(block, x, top))
     drawn += [tick(x(mark), top + STRIP + 16, "middle", mark) for mark in x.ticks]
     drawn.append(f'<text class="axis" x="{WIDTH / 2:.0f}" y="{top + STRIP + 32}" text-anchor="middle">step</text>')
-    drawn.append(_legend(range(len(block.probabilities)), LEFT, top + STRIP + 42))
-    return plain_chart(block.title, top + STRIP + 58, drawn)
-
-
-def _legend(states: Iterable[int], left: float, top: float) -> str:
-    """Which colour is which state; of more than there are colours none, for they would not tell."""
-    named = sorted(set(states))
-    if len(named) > NUM_HUES:
-        return ""
-    return "".join(
-        f'<rect class="hue-{k % NUM_HUES}" x="{left + 34 * i:.1f}" y="{top:.1f}" width="10" height="10"/>'
-        f'<text class="tick" x="{left + 34 * i + 14:.1f}" y="{top + 9:.1f}">{k}</text>'
-        for i, k in enumerate(named)
-    )
+    named, height = legend(blocks.legend_of(range(len(block.probabilities))), LEFT, top + STRIP + 42)
+    return plain_chart(block.title, top + STRIP + 42 + height, [*drawn, named])
 
 
 def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,10 @@ from vijax.metrics import LONG, lowest_shown, wide_enough
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
-NUM_HUES = 10
+NUM_HUES = blocks.MOST_COLOURS
 """Classes beyond so many take the first colours again; see report.css."""
+LINE = 16
+"""Of a legend."""
 ROUNDING = 1e-6
 """Of the size of numbers, how much of their change may be their rounding: no axis shows less."""
 
@@ -65,14 +67,36 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> str:
     return chart("".join(_curve(s, x, y, i) for i, s in enumerate(series)), x, y, x_label, y_label)
 
 
-def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str) -> str:
-    """What was drawn, over a grid and above the name of its horizontal axis."""
+def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str, classes: Mapping[int, str] | None = None) -> str:
+    """What was drawn, over a grid and above the name of its horizontal axis, below it which colour is which class."""
+    named, height = legend(classes or {}, LEFT, HEIGHT + 2)
     return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} by '
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT + height}" role="img" aria-label="{escape(y_label)} by '
         f'{escape(x_label)}">{grid(x, y)}{drawn}'
         f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(x_label)}</text></svg>"
+        f"{escape(x_label)}</text>{named}</svg>"
     )
+
+
+def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, int]:
+    """Which colour is which class, in lines as long as there is room; and how high that is.
+
+    >>> legend({}, 0.0, 0.0)
+    ('', 0)
+    """
+    drawn, x, line = [], left, 0
+    for k, name in classes.items():
+        text = shortened(name, 24)
+        wide = 20 + 6.2 * len(text) + 8
+        if x > left and x + wide > WIDTH - RIGHT:
+            x, line = left, line + 1
+        y = top + LINE * line
+        drawn.append(
+            f'<rect class="hue-{k % NUM_HUES}" x="{x:.1f}" y="{y:.1f}" width="10" height="10"/>'
+            f'<text class="tick" x="{x + 14:.1f}" y="{y + 9:.1f}">{escape(text)}</text>'
+        )
+        x += wide
+    return "".join(drawn), LINE * (line + 1) if classes else 0
 
 
 def _extent(series: Sequence[Series]) -> list[float]:
@@ -80,7 +104,7 @@ def _extent(series: Sequence[Series]) -> list[float]:
     values: list[float] = []
     for s in series:
         y = np.asarray(s.y, float)
-        error = np.zeros_like(y) if s.error is None else np.asarray(s.error, float)
+        error = np.zeros_like(y) if s.error is None else np.nan_to_num(np.asarray(s.error, float), posinf=0.0)
         bounds = np.concatenate([y - error, y + error])
         bounds = bounds[np.isfinite(bounds)]
         if len(bounds):
@@ -161,6 +185,7 @@ def _thinned(series: Series, most: int = 600) -> list[int]:
 
 
 def _band(series: Series, keep: list[int], x: Axis, y: Axis, i: int) -> str:
+    keep = [j for j in keep if series.error is not None and math.isfinite(series.error[j])]
     if series.error is None or len(keep) < 2:
         return ""
     upper = [f"{x(series.x[j]):.1f},{y(series.y[j] + series.error[j]):.1f}" for j in keep]

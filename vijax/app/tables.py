@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app import new_tables
-from vijax.app.listing import Data, Listing, Source
+from vijax.app.listing import Data, Drawing, Listing, Source
 from vijax.app.sections import EnergyAlgorithm, TableData
 from vijax.app.typed_toml import ConfigError, Entry
 from vijax.data.table import Choice, Table, split_table
@@ -49,6 +49,11 @@ def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np
 
     y, mask = pad(table.sequences())
     return np.asarray(y, jnp.result_type(float)), mask
+
+
+def by_sequence(table: Table, rows: np.ndarray) -> np.ndarray:
+    """Sums over the rows of each sequence, in the order of `padded_sequences`."""
+    return rows.sum()[None] if table.groups is None else np.bincount(table.groups, rows, table.num_groups)
 
 
 def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -224,6 +229,7 @@ def sequence_model(
     missing: bool = False,
     transform: Any = None,
     predicts: str = "",
+    drawing: Drawing | None = None,
 ) -> Listing:
     """The listing of a model of sequences, which a column of groups tells apart; arguments as of `Listing`."""
     return Listing(
@@ -240,4 +246,5 @@ def sequence_model(
         wants_group=True,
         transform=transform,
         predicts=predicts,
+        drawing=drawing,
     )

@@ -64,6 +64,19 @@ class Units(NamedTuple):
         return f"{text} {STANDARDISED}".strip() if self.scaled else text
 
 
+def log_scales(table: Any) -> Float[np.ndarray, " N"]:
+    """What is taken from the log density of each standardised row to have that of the row as it is: the sum of the log
+    deviations of the entries that are there. Zeros where nothing was scaled.
+
+    >>> from vijax.data.table import Table
+    >>> table = Table(("a", "b"), np.array([[10.0, 1.0], [30.0, np.nan]])).standardised()
+    >>> log_scales(table).round(4).tolist()  # log 10 of the first column; the second one keeps its scale
+    [2.3026, 2.3026]
+    """
+    logs = np.log(units_of(table).deviation)
+    return np.where(np.isfinite(table.x), logs, 0.0).sum(axis=1)
+
+
 def units_of(table: Any) -> Units:
     """Of a table: those of its data, where it was standardised."""
     size = len(table.columns)

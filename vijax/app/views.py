@@ -27,7 +27,7 @@ class Plane:
             signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
             self.directions = (signs[:, None] * rows)[:2].T
             shares = 100 * lengths[:2] ** 2 / max(float((lengths**2).sum()), 1e-300)
-            self.labels = tuple(f"component {i + 1} ({share:.0f} %)" for i, share in enumerate(shares))
+            self.labels = tuple(f"principal axis {i + 1} ({share:.0f} %)" for i, share in enumerate(shares))
 
     def points(self, x: np.ndarray) -> np.ndarray:
         """Rows in the plane, (N, 2)."""
@@ -56,13 +56,15 @@ def scatter(
     classes: np.ndarray,
     gaussians: Sequence[tuple[int, Any, Any]] = (),
     note: str = "",
+    names: Sequence[str] = (),
 ) -> Scatter:
     """Rows by class, and the outlines of Gaussians (class, mean, covariance)."""
     plane, rows = Plane(x, columns), thinned(len(x))
     points = plane.points(x[rows])
     outlines = [(k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians]
+    found = np.asarray(classes)[rows]
     return Scatter(
-        title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], np.asarray(classes)[rows], outlines, note
+        title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], found, outlines, note, tuple(names)
     )
 
 

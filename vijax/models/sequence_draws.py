@@ -75,6 +75,32 @@ def path(
     return jax.lax.scan(go, start, jax.random.split(rest[0], num_steps))[1]
 
 
+def last_of(values: Array, mask: Bool[Array, "N T"]) -> Array:
+    """What stands at the last step of each sequence; of one without steps what stands first."""
+    return values[jnp.arange(len(mask)), jnp.maximum(mask.sum(axis=1) - 1, 0)]
+
+
+def _after(layout: Steps, num_steps: int) -> Steps:
+    """The layout of steps to come: totals are those of the last one that is there."""
+    y = jnp.broadcast_to(last_of(layout.y, layout.mask)[:, None], (len(layout.y), num_steps, layout.y.shape[-1]))
+    return Steps(y, jnp.ones(y.shape[:2], bool))
+
+
+def _paths_after(
+    states: Int[Array, "N T"],
+    mask: Bool[Array, "N T"],
+    initial: Float[Array, " K"],
+    transition: Float[Array, "K K"],
+    num_steps: int,
+    key: PRNGKeyArray,
+) -> Int[Array, "N H"]:
+    """Paths of a chain that go on from the last state of each sequence."""
+    is_there = mask.any(axis=1)
+    first = jnp.where(is_there[:, None], transition[last_of(states, mask)], initial)
+    one = lambda first, key: path(first, transition, num_steps, key)
+    return jax.vmap(one)(first, jax.random.split(key, len(mask)))
+
+
 def hidden_markov(emission: Emission, check: Any) -> Generative | None:
     """Of a hidden Markov model; None where it is not known how the emission draws."""
     draw = emission.sample
@@ -91,8 +117,14 @@ def hidden_markov(emission: Emission, check: Any) -> Generative | None:
         keys = jax.random.split(key, layout.mask.shape)
         return _padded(jax.vmap(jax.vmap(one))(local["z"], layout.y, keys), layout)
 
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, Steps]:
+        laws = values["initial"], values["transition"]
+        return {"z": _paths_after(local["z"], layout.mask, *laws, num_steps, key)}, _after(layout, num_steps)
+
     needs = "whose steps have totals of their own" if emission.has_totals else ""
-    return Generative(steps_like(check, emission.example, needs), data, local, observed)
+    return Generative(steps_like(check, emission.example, needs), data, local, observed, ahead=ahead)
 
 
 def factorial(dim: int, num_chains: int, check: Any) -> Generative:
@@ -112,23 +144,26 @@ def factorial(dim: int, num_chains: int, check: Any) -> Generative:
         noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
         return _padded(mean + noise / jnp.sqrt(found.precision), layout)
 
-    return Generative(steps_like(check, np.zeros(dim)), data, local, observed)
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, Steps]:
+        keys = jax.random.split(key, num_chains)
+        laws = zip(values["initial"], values["transition"], keys, strict=True)
+        paths = {
+            f"z{m + 1}": _paths_after(local[f"z{m + 1}"], layout.mask, first, moves, num_steps, key)
+            for m, (first, moves, key) in enumerate(laws)
+        }
+        return paths, _after(layout, num_steps)
+
+    return Generative(steps_like(check, np.zeros(dim)), data, local, observed, ahead=ahead)
 
 
 def linear_gaussian(dim: int, check: Any) -> Generative:
     """Of a linear-Gaussian state space."""
 
     def local(hyper: Any, values: Values, layout: Steps, key: PRNGKeyArray) -> dict[str, Array]:
-        first, moves = values["initial"], values["dynamics"]
         size, num_steps = layout.mask.shape
-
-        def go(x: Array, noise: Array) -> tuple[Array, Array]:
-            return moves.coefficients @ x + noise / jnp.sqrt(moves.precision), x
-
-        def one(key: PRNGKeyArray) -> Float[Array, "T K"]:
-            noise = jax.random.normal(key, (num_steps + 1, *first.mean.shape), first.mean.dtype)
-            return jax.lax.scan(go, first.mean + noise[0] / jnp.sqrt(first.precision), noise[1:])[1]
-
+        one = lambda key: _states(values, num_steps, key)
         return {"x": jax.vmap(one)(jax.random.split(key, size))}
 
     def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
@@ -137,4 +172,26 @@ def linear_gaussian(dim: int, check: Any) -> Generative:
         noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
         return _padded(mean + noise / jnp.sqrt(found.precision), layout)
 
-    return Generative(steps_like(check, np.zeros(dim)), data, local, observed)
+    def ahead(
+        hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
+    ) -> tuple[Values, Steps]:
+        one = lambda x, is_there, key: _states(values, num_steps, key, x, is_there)
+        ends = last_of(local["x"], layout.mask), layout.mask.any(axis=1)
+        paths = jax.vmap(one)(*ends, jax.random.split(key, len(layout.mask)))
+        return {"x": paths}, _after(layout, num_steps)
+
+    return Generative(steps_like(check, np.zeros(dim)), data, local, observed, ahead=ahead)
+
+
+def _states(
+    values: Values, num_steps: int, key: PRNGKeyArray, last: Array | None = None, goes_on: Any = True
+) -> Float[Array, "T K"]:
+    """States of a linear-Gaussian chain: from its first law, or after the state `last` where it `goes_on`."""
+    law, moves = values["initial"], values["dynamics"]
+    noise = jax.random.normal(key, (num_steps, *law.mean.shape), law.mean.dtype)
+    go = lambda x, noise: moves.coefficients @ x + noise / jnp.sqrt(moves.precision)
+    first = law.mean + noise[0] / jnp.sqrt(law.precision)
+    if last is not None:
+        first = jnp.where(goes_on, go(last, noise[0]), first)
+    rest = jax.lax.scan(lambda x, noise: (go(x, noise),) * 2, first, noise[1:])[1]
+    return jnp.concatenate([first[None], rest])

@@ -29,6 +29,10 @@ class Settings(NamedTuple):
     degrees: float
     covariance: np.ndarray
 
+    def counted(self, times: int) -> Settings:
+        """The prior of the one precision that components share, each of which brings it once."""
+        return self._replace(degrees=times * self.degrees, covariance=times * self.covariance)
+
 
 def emission_of(kind: str, num_components: int, dim: int, given: Settings | None = None) -> Emission:
     """What components emit, under the prior given; under any prior where there is none."""

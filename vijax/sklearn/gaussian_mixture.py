@@ -143,7 +143,7 @@ class BayesianGaussianMixture(_Gaussian):
       mean_prior: their prior mean; None is the mean of X.
       degrees_of_freedom_prior: of the precisions' prior, above n_features - 1; None is n_features.
       covariance_prior: times those degrees, the prior covariance; None is the covariance of X. Of shape (D, D) for full
-        and tied, (D,) for diag, a number for spherical.
+        and tied, (D,) for diag, a number for spherical. Of tied, the prior counts once for each component.
 
     Attributes:
       weights_, means_: posterior means.
@@ -222,6 +222,7 @@ class BayesianGaussianMixture(_Gaussian):
             self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_
         )
         kinds.check_prior(kind, settings, dim)
+        settings = settings.counted(size) if kind == "tied" else settings
         components = kinds.emission_of(kind, size, dim, settings).prior
         concentration = np.float64(self.weight_concentration_prior_)
         if self._is_process:
@@ -240,7 +241,7 @@ class BayesianGaussianMixture(_Gaussian):
             self.weight_concentration_: Any = (np.array(q["sticks"].alpha), np.array(q["sticks"].beta))
         else:
             self.weight_concentration_ = np.array(q["weights"].concentration)
-        self.mean_precision_, self.degrees_of_freedom_ = _strengths(self.covariance_type, components)
+        self.mean_precision_, self.degrees_of_freedom_ = _strengths(self.covariance_type, components, self.n_components)
 
     def _check_arguments(self) -> None:
         super()._check_arguments()
@@ -248,11 +249,11 @@ class BayesianGaussianMixture(_Gaussian):
         require_choice("weight_concentration_prior_type", self.weight_concentration_prior_type, known)
 
 
-def _strengths(kind: str, q: Any) -> tuple[np.ndarray, np.ndarray]:
-    """kappa and nu of each component, (K,); nu of tied one number."""
+def _strengths(kind: str, q: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """kappa and nu of each component, (K,); nu of tied one number, the share of one component."""
     strength = np.array(q.strength)
     if kind == "diag":
         return strength[:, 0], 2.0 * np.array(q.shape)[:, 0]
     if kind == "spherical":
         return strength[:, 0], np.array(q.degrees) / q.num_means
-    return strength, np.array(q.degrees)
+    return strength, np.array(q.degrees) / (size if kind == "tied" else 1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from vijax import models
 from vijax.app.blocks import Block, Intervals, Scatter, Table
+from vijax.app.drawing import TARGETS
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
@@ -99,4 +100,5 @@ LISTING = Listing(
     target=lambda settings: "real",
     transform=transform,
     predicts="prediction",
+    drawing=TARGETS,
 )

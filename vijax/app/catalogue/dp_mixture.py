@@ -12,6 +12,7 @@ from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block, Table
 from vijax.app.catalogue import mixture
+from vijax.app.drawing import ROWS
 from vijax.app.emissions import EmissionConfig, InitConfig
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import chosen
@@ -19,6 +20,7 @@ from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, values
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.units import log_scales
 from vijax.families import stick_breaking
 
 
@@ -44,9 +46,9 @@ def build(settings: Settings, data: Data) -> Any:
 
 
 def score(seen: Seen) -> RowScore:
-    """Log predictive density of each row."""
+    """Log predictive density of each row, in the units of the data."""
     found = seen.fit.score(values(seen.data.test), key=seen.key)
-    return RowScore.of(found.log_densities, "row", f"{used(seen)} components in use")
+    return RowScore.of(found.log_densities - log_scales(seen.data.test), "row", f"{used(seen)} components in use")
 
 
 def used(seen: Seen) -> int:
@@ -84,4 +86,5 @@ LISTING = Listing(
     score,
     transform=mixture.transform,
     predicts="component",
+    drawing=ROWS,
 )

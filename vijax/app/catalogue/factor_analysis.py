@@ -15,12 +15,13 @@ from vijax import models
 from vijax.app import views
 from vijax.app.blocks import Block, Heat, Table
 from vijax.app.by_row import checked, in_blocks
+from vijax.app.drawing import ROWS
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, held_out_entries, values
 from vijax.app.typed_toml import POSITIVE, at_least, setting
-from vijax.app.units import units_of
+from vijax.app.units import log_scales, units_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +48,13 @@ def build(settings: Settings, data: Data) -> Any:
 # --- scores ----------------------------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
     """Of held-out rows the marginal density at the fitted loadings and noise; of held-out entries their predictive
-    density given the rest of their rows."""
+    density given the rest of their rows; in the units of the data."""
     if held_out_entries(seen.data):
         return _score_entries(seen)
     y = values(seen.data.test)
     loadings, means, variance = _parameters(seen)
     each = jax.jit(jax.vmap(_log_marginal, in_axes=(0, None, None, None)))(jnp.asarray(y), loadings, means, variance)
-    return RowScore.of(each, "row")
+    return RowScore.of(np.asarray(each) - log_scales(seen.data.test), "row")
 
 
 def _parameters(seen: Seen) -> tuple[Array, Array, Array]:
@@ -82,8 +83,10 @@ def _score_entries(seen: Seen) -> RowScore:
     mean, variance = predicted(seen)
     rows, columns = np.nonzero(np.isfinite(seen.data.test.x))
     y, m, v = seen.data.test.x[rows, columns], mean[rows, columns], variance[rows, columns]
-    each = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v))
-    return RowScore.of(each, "entry", f"root mean square error {np.sqrt(np.mean((y - m) ** 2)):.4g}")
+    deviation = units_of(seen.data.test).deviation[columns]
+    each = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v)) - np.log(deviation)
+    error = np.sqrt(np.mean((deviation * (y - m)) ** 2))
+    return RowScore.of(each, "entry", f"root mean square error {error:.4g}")
 
 
 def predicted(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
@@ -139,4 +142,5 @@ LISTING = Listing(
     score,
     missing=True,
     transform=transform,
+    drawing=ROWS,
 )

@@ -11,11 +11,12 @@ from vijax import models
 from vijax.app.blocks import Block, Heat, Strips, Table
 from vijax.app.by_row import checked, in_blocks_of_sequences
 from vijax.app.catalogue.hmm import STAYING, likeliest_paths
+from vijax.app.drawing import SEQUENCES
 from vijax.app.listing import Data, Found, Seen, Tell
-from vijax.app.scores import RowScore, bounds
-from vijax.app.tables import padded_sequences, sequence_model
+from vijax.app.scores import RowScore, bounds, sequences
+from vijax.app.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
-from vijax.app.units import units_of
+from vijax.app.units import log_scales, units_of
 
 MOST_SHOWN = 6
 """Sequences whose states are drawn."""
@@ -43,10 +44,10 @@ def build(settings: Settings, data: Data) -> Any:
 
 
 def score(seen: Seen) -> RowScore:
-    """Bound on the log density of held-out sequences, per step."""
+    """Bound on the log density of held-out sequences, per step, in the units of the data."""
     y, mask = padded_sequences(seen.data.test)
-    found = bounds(seen.fit, (y, mask), seen.key)
-    return RowScore.of(found, "step", f"a bound; {len(found)} sequences", mask.sum(axis=1))
+    found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(seen.data.test, log_scales(seen.data.test))
+    return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -93,4 +94,6 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks_of_sequences(read, table, data, tell)
 
 
-LISTING = sequence_model(Settings, build, describe, score, transform=transform, predicts="state_of_chain")
+LISTING = sequence_model(
+    Settings, build, describe, score, transform=transform, predicts="state_of_chain", drawing=SEQUENCES
+)

@@ -10,6 +10,7 @@ import numpy as np
 from vijax import models
 from vijax.app.blocks import Block, Heat, Table
 from vijax.app.by_row import checked, in_blocks
+from vijax.app.drawing import ROWS
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
@@ -71,4 +72,4 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks(read, checked(seen, values(table)), tell)
 
 
-LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score, transform=transform)
+LISTING = Listing(Settings, TABLES, EnergyAlgorithm, build, describe, values, score, transform=transform, drawing=ROWS)

@@ -12,6 +12,7 @@ import numpy as np
 from vijax import models
 from vijax.app import predictors, views
 from vijax.app.blocks import Block, Lines, Scatter, Table
+from vijax.app.drawing import TARGETS
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import chosen
 from vijax.app.predictors import LikelihoodConfig, settled
@@ -111,7 +112,8 @@ def _plane(seen: Seen) -> Scatter:
     """Training rows by class; of two columns also the border between classes."""
     x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
     units = units_of(seen.data.train)
-    shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note="Training rows by class.")
+    note, names = "Training rows by class.", (*(seen.data.train.classes or ("0", "1")), "both as likely")
+    shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note=note, names=names)
     if x.shape[1] != 2:
         return shown
     model: Any = seen.fit.alg.spec.model
@@ -136,4 +138,5 @@ LISTING = Listing(
     transform=predictors.transform,
     predicts="prediction",
     needs_rows=True,
+    drawing=TARGETS,
 )

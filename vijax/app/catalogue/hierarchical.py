@@ -12,6 +12,7 @@ import numpy as np
 from vijax import likelihood, models
 from vijax.app.blocks import Block, Intervals, Table
 from vijax.app.by_row import in_blocks
+from vijax.app.hierarchical_draws import DRAWING, LAWS, group_numbers
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.options import Chooser, Option, chosen
 from vijax.app.predictors import PREDICTED, predictions
@@ -116,23 +117,16 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         m = np.einsum("nd,nd->n", x, means[group])
         return predictions(law, m, np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True), classes)
 
-    return in_blocks(read, (design(table, seen.settings), _group_numbers(train, table)), tell, PREDICTED)
-
-
-def _group_numbers(train: Any, table: Any) -> np.ndarray:
-    """Of each row the place of its group among those of training; one beyond the last where it is none of them."""
-    if train.groups is None:
-        return np.zeros(table.num_rows, int)
-    known = {name: place for place, name in enumerate(train.group_names)}
-    places = np.array([known.get(name, len(known)) for name in table.group_names])
-    return places[table.groups]
+    return in_blocks(
+        read, (design(table, seen.settings), np.minimum(group_numbers(train, table), len(means) - 1)), tell, PREDICTED
+    )
 
 
 def _response(seen: Seen) -> Any:
     """p(y | x' b)."""
     if seen.settings.response.name == "linear":
         return likelihood.gaussian(1 / float(seen.point("noise")))
-    return likelihood.bernoulli_probit() if seen.settings.response.name == "probit" else likelihood.bernoulli_logit()
+    return LAWS[seen.settings.response.name]()
 
 
 LISTING = Listing(
@@ -149,5 +143,6 @@ LISTING = Listing(
     wants_group=True,
     transform=transform,
     predicts="prediction",
+    drawing=DRAWING,
     needs_rows=True,
 )

@@ -13,12 +13,13 @@ from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block, Course, Heat, Strips
 from vijax.app.by_row import checked, in_blocks_of_sequences
+from vijax.app.drawing import SEQUENCES
 from vijax.app.emissions import EmissionConfig
 from vijax.app.listing import Data, Found, Seen, Tell
-from vijax.app.scores import RowScore
-from vijax.app.tables import padded_sequences, sequence_model
+from vijax.app.scores import RowScore, sequences
+from vijax.app.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
-from vijax.app.units import units_of
+from vijax.app.units import log_scales, units_of
 
 MOST_SHOWN = 12
 """Sequences whose states are drawn."""
@@ -46,11 +47,12 @@ def build(settings: Settings, data: Data) -> Any:
 
 
 def score(seen: Seen) -> RowScore:
-    """Log probability of sequences, per step; at a point, of the point."""
+    """Log probability of sequences, per step, in the units of the data; at a point, of the point."""
     y, mask = padded_sequences(seen.data.test)
     lengths = mask.sum(axis=1)
     found = seen.fit.score((y, mask), key=seen.key)
-    return RowScore.of(found.log_probs, "step", f"{len(lengths)} sequences", lengths)
+    logs = found.log_probs - by_sequence(seen.data.test, log_scales(seen.data.test))
+    return RowScore.of(logs, "step", sequences(len(lengths)), lengths)
 
 
 likeliest_paths = jax.jit(jax.vmap(lambda z: z.mode()))
@@ -104,4 +106,4 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks_of_sequences(read, table, data, tell)
 
 
-LISTING = sequence_model(Settings, build, describe, score, transform=transform, predicts="state")
+LISTING = sequence_model(Settings, build, describe, score, transform=transform, predicts="state", drawing=SEQUENCES)

@@ -12,6 +12,7 @@ import numpy as np
 from vijax import models
 from vijax.app import predictors
 from vijax.app.blocks import Block, Intervals
+from vijax.app.drawing import TARGETS
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.options import chosen
 from vijax.app.predictors import LikelihoodConfig, settled
@@ -87,6 +88,7 @@ GLM = Listing(
     target=lambda settings: predictors.kind_of(settings.likelihood.name),
     transform=predictors.transform,
     predicts="prediction",
+    drawing=TARGETS,
     needs_rows=True,
 )
 LOGISTIC = Listing(
@@ -100,5 +102,6 @@ LOGISTIC = Listing(
     target=lambda settings: "binary",
     transform=predictors.transform,
     predicts="prediction",
+    drawing=TARGETS,
     needs_rows=True,
 )

@@ -12,6 +12,7 @@ from vijax import models
 from vijax.app import emissions
 from vijax.app.blocks import Block
 from vijax.app.by_row import checked, in_blocks
+from vijax.app.drawing import ROWS
 from vijax.app.emissions import EmissionConfig, InitConfig
 from vijax.app.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.options import chosen
@@ -19,6 +20,7 @@ from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, values
 from vijax.app.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.units import log_scales
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +41,9 @@ def build(settings: Settings, data: Data) -> Any:
 
 
 def score(seen: Seen) -> RowScore:
-    """Log predictive density of each row; at a point, of the point."""
-    return RowScore.of(seen.fit.score(values(seen.data.test), key=seen.key).log_densities, "row")
+    """Log predictive density of each row, in the units of the data; at a point, of the point."""
+    found = seen.fit.score(values(seen.data.test), key=seen.key)
+    return RowScore.of(found.log_densities - log_scales(seen.data.test), "row")
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -63,5 +66,14 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 
 LISTING = Listing(
-    Settings, TABLES, EnergyAlgorithm, build, describe, values, score, transform=transform, predicts="component"
+    Settings,
+    TABLES,
+    EnergyAlgorithm,
+    build,
+    describe,
+    values,
+    score,
+    transform=transform,
+    predicts="component",
+    drawing=ROWS,
 )

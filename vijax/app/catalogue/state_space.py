@@ -10,11 +10,12 @@ import numpy as np
 from vijax import models
 from vijax.app.blocks import Block, Heat, Lines, Table
 from vijax.app.by_row import checked, in_blocks_of_sequences
+from vijax.app.drawing import SEQUENCES
 from vijax.app.listing import Data, Found, Seen, Tell
-from vijax.app.scores import RowScore
-from vijax.app.tables import held_out_entries, padded_sequences, sequence_model
+from vijax.app.scores import RowScore, sequences
+from vijax.app.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 from vijax.app.typed_toml import POSITIVE, at_least, setting
-from vijax.app.units import units_of
+from vijax.app.units import log_scales, units_of
 
 MOST_COLUMNS = 4
 """Columns whose smoothed course is drawn."""
@@ -38,12 +39,13 @@ def build(settings: Settings, data: Data) -> Any:
 
 
 def score(seen: Seen) -> RowScore:
-    """Log density at the posterior means, by the Kalman filter: of held-out sequences, per step; of held-out entries
-    given the others of their sequences, per entry."""
+    """Log density at the posterior means, by the Kalman filter, in the units of the data: of held-out sequences, per
+    step; of held-out entries given the others of their sequences, per entry."""
     if held_out_entries(seen.data):
         return _score_entries(seen)
     found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
-    return RowScore.of(found.log_probs, "step", f"{len(found.log_probs)} sequences", found.num_tokens)
+    logs = found.log_probs - by_sequence(seen.data.test, log_scales(seen.data.test))
+    return RowScore.of(logs, "step", sequences(len(found.log_probs)), found.num_tokens)
 
 
 def _score_entries(seen: Seen) -> RowScore:
@@ -52,7 +54,8 @@ def _score_entries(seen: Seen) -> RowScore:
     whole = dataclasses.replace(train, x=np.where(np.isfinite(train.x), train.x, test.x))
     both, known = (seen.fit.score(padded_sequences(table), key=seen.key).log_probs for table in (whole, train))
     number = [int(np.isfinite(part).sum()) for part in test.sequences()]
-    return RowScore.of(both - known, "entry", f"{len(number)} sequences", number)
+    logs = both - known - by_sequence(test, log_scales(test))
+    return RowScore.of(logs, "entry", sequences(len(number)), number)
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -132,4 +135,6 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return found | {"expected": units.points(found["expected"]), "sd": units.spread(found["sd"])}
 
 
-LISTING = sequence_model(Settings, build, describe, score, missing=True, transform=transform, predicts="expected")
+LISTING = sequence_model(
+    Settings, build, describe, score, missing=True, transform=transform, predicts="expected", drawing=SEQUENCES
+)

@@ -79,7 +79,7 @@ def potentials(mean: Array, log_precision: Array) -> tuple[Array, Array]:
 
 def describe(seen: Seen) -> list[Block]:
     """Networks; components; rows rebuilt, and rows and latents by component."""
-    x, _ = networks.seen_rows(seen)
+    x, _, _ = networks.seen_rows(seen)
     local = seen.fit.locals(x, key=seen.key)
     labels, latents = np.asarray(local["z"].probs).argmax(1), np.asarray(local["u"].mean(), float)
     shown: list[Block] = [networks.size_table(seen), _components(seen, labels), networks.rebuilt(seen, x)]
@@ -147,4 +147,5 @@ LISTING = Listing(
     target=lambda settings: "real",
     transform=transform,
     predicts="component",
+    drawing=networks.DRAWING,
 )

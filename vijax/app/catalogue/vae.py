@@ -46,7 +46,7 @@ def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
 def describe(seen: Seen) -> list[Block]:
     """Networks; which latents are used; rows rebuilt, new ones, and the latents in the plane."""
     model: Any = seen.fit.alg.spec.model
-    x, classes = networks.seen_rows(seen)
+    x, classes, names = networks.seen_rows(seen)
     q = seen.fit.locals(x, key=seen.key)["z"]
     mean = np.asarray(q.mean(), float)
     shown = [networks.size_table(seen), _used(mean, np.asarray(q.variance(), float)), networks.rebuilt(seen, x)]
@@ -54,7 +54,7 @@ def describe(seen: Seen) -> list[Block]:
         keys = jax.random.split(seen.key, 2)
         rows = [np.asarray(model.generate(seen.fit, key, networks.NUM_SHOWN)) for key in keys]
         shown.append(networks.images(seen, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."))
-    plane = networks.plane_of_latents(mean, classes, seen.data.train.target)
+    plane = networks.plane_of_latents(mean, classes, seen.data.train.target, names)
     return [*shown, *([plane] if plane else [])]
 
 
@@ -86,4 +86,5 @@ LISTING = Listing(
     networks.score,
     target=lambda settings: "real",
     transform=transform,
+    drawing=networks.DRAWING,
 )

@@ -31,6 +31,7 @@ class Explored(NamedTuple):
       documents: those that can be searched, or None where there are none.
       groups: topics by group and over time.
       name: of the run, for files that are saved.
+      sampled: how many documents, evenly spread, all that is said of documents and groups is made of; None: of all.
     """
 
     topics: Sequence[Topic]
@@ -40,6 +41,7 @@ class Explored(NamedTuple):
     documents: Documents | None = None
     groups: Sequence[Grouped] = ()
     name: str = "topics"
+    sampled: int | None = None
 
 
 def embedded(explored: Explored) -> str:

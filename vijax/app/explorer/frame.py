@@ -20,6 +20,7 @@ from vijax.summary import Topic
 RELEVANCE = 0.6
 """Where the slider stands at first: Sievert and Shirley's choice."""
 IN_TABLE = 8
+ALL = "The topics of all documents: vijax transform."
 SCRIPTS = ("start", "words", "map", "topics", "one_topic", "search", "groups", "finish")
 
 
@@ -45,7 +46,8 @@ def sections(explored: Explored) -> str:
         weight=RELEVANCE,
         map=bubble_map([_bubble(topic, explored.words) for topic in explored.topics]),
         about_words=_about_words(explored.words),
-        about_documents=_about_documents(explored.documents),
+        about_documents=_about_documents(explored.documents, explored.sampled),
+        about_groups=_about_groups(explored.sampled),
         columns="".join(choices),
         rows="".join(_row(topic, explored.words) for topic in explored.topics),
         data=embedded(explored),
@@ -57,10 +59,16 @@ def _about_words(words: Words) -> str:
     return f"Which topics use a word, and for how many of its uses.{rare}"
 
 
-def _about_documents(documents: Documents | None) -> str:
+def _about_documents(documents: Documents | None, sampled: int | None) -> str:
     kept, total = (0, 0) if documents is None else (len(documents.titles), documents.total)
     some = f" {kept:,} of {total:,} documents are on this page: those that use a topic most, and others, evenly spread."
-    return f"By title or beginning.{some + ' All are in doc_topics.csv.' if kept < total else ''}"
+    chosen = f" They were chosen from {sampled or 0:,}, evenly spread, in doc_topics_sample.csv. {ALL}"
+    where = chosen if sampled else " All are in doc_topics.csv."
+    return f"By title or beginning.{some + where if kept < total else ''}"
+
+
+def _about_groups(sampled: int | None) -> str:
+    return f" Made of {sampled:,} documents, evenly spread. {ALL}" if sampled else ""
 
 
 def _bubble(topic: Topic, words: Words) -> Bubble:

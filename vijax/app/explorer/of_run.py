@@ -16,7 +16,8 @@ from vijax.app.explorer.documents import Documents, documents_of
 from vijax.app.explorer.embedded import Explored
 from vijax.app.explorer.groups import Grouped, grouped
 from vijax.app.explorer.words import Words, words_of, words_of_blocks
-from vijax.app.results import excerpts_path, results_path
+from vijax.app.results import excerpts_path, results_path, sample_path
+from vijax.app.run_folder import read_json
 
 CONCENTRATION = "topics/concentration"
 """Of posterior.npz: the Dirichlet parameters of the topics' words."""
@@ -40,13 +41,23 @@ def explored_of(
     if not block.topics:
         return None
     words = _words(folder, config, block, concentration)
-    path = results_path(folder, config)
+    whole, sample = results_path(folder, config), sample_path(folder, config)
+    path = whole if whole.is_file() else sample
     columns = read_doc_topics(path) if concentration is None and path.is_file() else None
     size = len(block.topics)
     if columns is not None and f"share_{size - 1}" not in columns:
         raise ConfigError(f"{path}: expected shares of {size} topics; write it again: vijax transform {folder}")
     documents, groups = _documents(folder, config, columns), _groups(config, columns)
-    return Explored(block.topics, block.distances, words, tokens, documents, groups, config.name)
+    found = Explored(block.topics, block.distances, words, tokens, documents, groups, config.name)
+    return found if path == whole or columns is None else _of_sample(found, folder, len(columns["words"]))
+
+
+def _of_sample(explored: Explored, folder: Path, size: int) -> Explored:
+    """With the number of all documents, of which the page knows so many."""
+    facts = read_json(folder / "data.json")
+    documents = explored.documents
+    known = None if documents is None else documents._replace(total=facts["documents"] + facts["held_out"])
+    return explored._replace(documents=known, sampled=size)
 
 
 def _documents(folder: Path, config: Config, columns: Mapping[str, Sequence[Any]] | None) -> Documents | None:

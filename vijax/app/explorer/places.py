@@ -12,7 +12,8 @@ def parted(
     points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, "n 2"], low: float, high: float
 ) -> Float[np.ndarray, "n 2"]:
     """Points moved until the boxes about them (of half sides `half`) do not overlap, as far as there is room in the
-    square from `low` to `high`; nothing in it is random.
+    square from `low` to `high`; nothing in it is random. Where they are too many for small moves, all go to places of a
+    grid, as near as they can.
 
     >>> moved = parted(np.array([[5.0, 5.0], [5.5, 5.0]]), np.full((2, 2), 1.0), 0.0, 10.0)
     >>> moved.round(2).tolist()
@@ -28,12 +29,27 @@ def parted(
         hit = (over > 1e-9).all(axis=-1)
         np.fill_diagonal(hit, False)
         if not hit.any():
-            break
+            return points
         along = over.argmin(axis=-1)[..., None] == np.arange(2)  # the shorter way out
         push = np.where(along & hit[..., None], np.sign(away) * over, 0.0)
         step = 0.5 * push.sum(axis=1) / np.maximum(1.0, 0.5 * hit.sum(axis=1))[:, None]
         points = np.clip(points + step, low + half, high - half)
-    return points
+    return _on_a_grid(points, half.max(axis=0), low, high)
+
+
+def _on_a_grid(
+    points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, " 2"], low: float, high: float
+) -> Float[np.ndarray, "n 2"]:
+    """Each point on a place of its own, by the smallest sum of squared moves; unmoved where places are too few."""
+    from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
+
+    numbers = ((high - low) // (2 * half)).astype(int)
+    if numbers.min() < 1 or numbers.prod() < len(points):
+        return points
+    sides = [np.linspace(low + reach, high - reach, number) for reach, number in zip(half, numbers, strict=True)]
+    places = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+    moves = ((points[:, None] - places[None]) ** 2).sum(axis=-1)
+    return places[linear_sum_assignment(moves)[1]]
 
 
 def _same(points: np.ndarray) -> np.ndarray:
