@@ -24,8 +24,11 @@ from vijax.result import Fit
 from vijax.status import Status
 from vijax.trust import psis
 
-CHECKS, SCRAMBLES = 1024, 8
-"""Fresh draws on which a fit is judged, and of how many independent scrambles of a Sobol sequence they are."""
+CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 8192, 8
+"""Fresh draws on which a fit is judged, at first and at most, and of how many independent scrambles of a Sobol sequence
+they are."""
+SURE = 0.01
+"""Standard error of the bound, in nats, above which there are more of them, if these can bring it near."""
 WORTH = 0.01
 """Nats that a mixture must gain at least to be kept."""
 
@@ -41,15 +44,26 @@ def report(
 ) -> Report:
     """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs; of a
     mixture `normal` is that from which it began, and tells which places are one."""
-    parts = [q.drawn(CHECKS // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
-    draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
-    ratios = target.values(draws) - log_q
+    draws, ratios = _checked(target, q, seed)
     zero, gap, khat = distance(ratios)
     q = q._replace(ended=_ended(q, ratios, target.epsilon))
     shown = _shown(model, normal or q, places, elbos)
     words = verdict(q, gap, khat, _shown(model, q, places, elbos), zero)
     said = Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
     return said._replace(usable=is_usable(q, zero))
+
+
+def _checked(target: Target, q: Gaussian | Mixture, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws that the fit has not seen, and log p - log q there: as many as a sure bound takes."""
+    count = CHECKS
+    while True:
+        parts = [q.drawn(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
+        draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
+        ratios = target.values(draws) - log_q
+        error = _bound(ratios).standard_error
+        if not SURE < error < 2 * SURE * np.sqrt(MOST_CHECKS / count) or count == MOST_CHECKS:
+            return draws, ratios
+        count = min(4 * count, MOST_CHECKS)
 
 
 def _ended(q: Gaussian | Mixture, log_ratios: np.ndarray, epsilon: float) -> Ended:
