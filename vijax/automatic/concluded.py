@@ -15,7 +15,7 @@ from vijax.automatic.components import Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import RIVAL, is_usable, of_mixture, verdict
+from vijax.automatic.verdict import RIVAL, is_usable, verdict, with_mixture
 from vijax.families import Product
 from vijax.free_algorithms import advi, ngvi
 from vijax.guides import Z
@@ -110,7 +110,7 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
     error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
     better = more > max(WORTH, 2 * error)
     kept, other = (mixed, normal) if better else (normal, mixed)
-    words = of_mixture(better, parts, more, error, kept.verdict)
+    words = with_mixture(better, parts, more, error, kept.verdict)
     return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
 
 
@@ -156,9 +156,14 @@ def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fi
 
 def as_mixture(model: Density, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by pathwise gradients, in the frame of a normal."""
-    guide = guides.mixture(len(q.parts))
-    fit = _begun(advi(model.with_guide(guide, is_framed=True), guide=guide), q, normal, report, key)
+    fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
     return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
+
+
+def of_mixture(model: Density, parts: int) -> Algorithm:
+    """The algorithm of a fit that is a mixture of so many normals."""
+    guide = guides.mixture(parts)
+    return advi(model.with_guide(guide, is_framed=True), guide=guide)
 
 
 def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
