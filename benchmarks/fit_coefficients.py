@@ -1,4 +1,6 @@
-"""Fits every polynomial of `vijax/families/coefficients.py` and writes that file; needs scipy and mpmath; seconds.
+"""Fits every polynomial of `vijax/families/coefficients.py` and of `vijax/native/coefficients.h`, and writes them.
+
+It needs scipy and mpmath, and takes seconds.
 
     python benchmarks/fit_coefficients.py            # prints each fit's largest error, rewrites the tables
     python benchmarks/fit_coefficients.py --dry-run  # prints only
@@ -18,6 +20,7 @@ import scipy.special
 from numpy.polynomial import chebyshev, polynomial
 
 TABLES = Path(__file__).parents[1] / "vijax" / "families" / "coefficients.py"
+OF_KERNELS = Path(__file__).parents[1] / "vijax" / "native" / "coefficients.h"
 
 
 # --- the fitter ---------------------------------------------------------------------------------------------------
@@ -137,6 +140,17 @@ def elasticity_grid(shapes: int = 84, quantiles: int = 70) -> tuple[np.ndarray, 
     return np.concatenate(a), np.concatenate(log_x)
 
 
+def logarithm_table(degree: int = 7) -> tuple[np.ndarray, float]:
+    """(log(1 + f) - f + f^2 / 2) / f^3 for |f| <= 1/3, weighted by f^2: what is then the relative error of log(1 + f).
+    A compiler has no vector logarithm to offer."""
+    f = np.cos(np.pi * (np.arange(400) + 0.5) / 400) / 3
+    values = np.array(
+        [float((mpmath.log1p(mpmath.mpf(v)) - v + mpmath.mpf(v) ** 2 / 2) / mpmath.mpf(v) ** 3) for v in f]
+    )
+    c, error = minimax(chebyshev.chebvander(3 * f, degree), values, f**2)
+    return compose_affine(chebyshev.cheb2poly(c), 0.0, 3.0), error
+
+
 ELASTICITY_RADIUS = 1.9
 
 
@@ -200,6 +214,19 @@ def literal(name: str, table: np.ndarray) -> str:
     return f"{name} = (\n" + ",\n".join(rows) + ",\n)\n"
 
 
+OF_KERNELS_HEADER = """// Polynomials of gammas.cc: constant term first.
+//
+// Written by benchmarks/fit_coefficients.py, which says what each table approximates and how well; do not edit.
+#pragma once
+
+"""
+
+
+def literal_of_kernels(name: str, table: np.ndarray) -> str:
+    numbers = ", ".join(f"{c:.10g}f" for c in table)
+    return f"constexpr float {name}[] = {{\n    {wrap(numbers)}}};\n"
+
+
 def wrap(text: str, indent: int = 4, used: int = 0, width: int = 116) -> str:
     """Broken at spaces; `used` columns of the first line are taken."""
     lines, line = [], ""
@@ -215,13 +242,15 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the errors without rewriting the tables")
     arguments = parser.parse_args()
     mpmath.mp.dps = 40
-    tables = special_function_tables() | {"NORMAL_QUANTILE": normal_table(), "ELASTICITY": elasticity_table()}
-    text = HEADER
-    for name, (table, error) in tables.items():
+    normal, logarithm = normal_table(), logarithm_table()
+    tables = special_function_tables() | {"NORMAL_QUANTILE": normal, "ELASTICITY": elasticity_table()}
+    of_kernels = {"NORMAL_QUANTILE": normal, "LOGARITHM": logarithm}
+    for name, (table, error) in (tables | of_kernels).items():
         print(f"{name:16s} {table.size:3d} coefficients, largest {np.abs(table).max():.3g}, weighted error {error:.1e}")
-        text += literal(name, table)
     if not arguments.dry_run:
-        TABLES.write_text(text)
+        TABLES.write_text(HEADER + "".join(literal(name, table) for name, (table, _) in tables.items()))
+        written = "".join(literal_of_kernels(name, table) for name, (table, _) in of_kernels.items())
+        OF_KERNELS.write_text(OF_KERNELS_HEADER + written)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import vijax as vi
 from vijax import native
 from vijax.families import Dirichlet
 from vijax.families.by_pair import distinct
+from vijax.families.pathwise import sample_offset
 from vijax.models import active_topics
 
 KEY = jax.random.key(0)
@@ -115,6 +116,47 @@ def test_steps_of_several_tables():
     each = [jax.value_and_grad(bound)(table) for table in tables]
     for a, b in zip(several, zip(*each, strict=True), strict=True):
         np.testing.assert_allclose(a, jnp.stack(b), rtol=1e-5)
+
+
+@compiled
+@pytest.mark.parametrize("shape", ["small", "large", "mixed"])
+def test_gamma_draws_are_those_of_xla(monkeypatch, levels, shape):
+    """Element by element, in one part of the array or several; a draw at the very edge of acceptance may differ, as
+    rounding does. What is not positive and finite is not a number, and its neighbours are as if it were."""
+    rng = np.random.default_rng(4)
+    a = {"small": np.full(3, 1e-4), "large": np.full((50, 3), 1e6), "mixed": rng.gamma(0.05, 200.0, 100_003) + 1e-3}[
+        shape
+    ]
+    a.flat[1] = {"small": 0.0, "large": np.inf, "mixed": np.nan}[shape]
+
+    def draws(switch):
+        monkeypatch.setenv(native.SWITCH, switch)
+        jitted = jax.jit(lambda *given: sample_offset(*given)).lower(KEY, jnp.asarray(a, jnp.float32))
+        assert ("vijax_gamma_offsets" in jitted.as_text()) == (switch == "1")
+        return np.asarray(jitted.compile()(KEY, jnp.asarray(a, jnp.float32)))
+
+    theirs = draws("0")
+    assert np.isnan(theirs).sum() == 1
+    for level in (2, 1, 0):
+        if levels(level) == level:
+            ours = draws("1")
+            np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
+            off = np.abs(ours - theirs) > 1e-4 * np.abs(theirs) + 1e-5 * np.nanstd(theirs)
+            assert off.sum() <= 4e-5 * a.size, off.sum()
+
+
+@compiled
+def test_gamma_draws_of_several_keys(monkeypatch):
+    """Side by side they are those of each alone, and of XLA; a key or the concentrations may be the same for all."""
+    keys, a = jax.random.split(KEY, 4), jax.random.gamma(KEY, 0.5, (4, 5, 7))
+    several = jax.vmap(sample_offset)(keys, a)
+    np.testing.assert_array_equal(several, jnp.stack([sample_offset(k, x) for k, x in zip(keys, a, strict=True)]))
+    for axes in ((0, None), (None, 0)):
+        given = (keys, a[0]) if axes[1] is None else (KEY, a)
+        ours = jax.vmap(sample_offset, axes)(*given)
+        with monkeypatch.context() as patch:
+            patch.setenv(native.SWITCH, "0")
+            np.testing.assert_allclose(ours, jax.vmap(sample_offset, axes)(*given), rtol=1e-4, atol=1e-5)
 
 
 @compiled

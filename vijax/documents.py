@@ -21,8 +21,8 @@ class OfDocuments(NamedTuple):
         none.
       by_word: globals that are Dirichlets of batch shape (K,) over the words, of whose columns a batch reads those of
         its own words alone; and, of each, the hyperparameter that is its prior's concentration, a scalar or (V,). The
-        model's prior and bound take any number of columns: as many as the hyperparameter has. Needed for
-        `compose(lazy=True)`.
+        model's prior of it is `word_prior`, and its bound reads statistics of any number of words, as `stats[name].log`
+        (K, words) or `stats[name].by_word` (words, K). Needed for `compose(lazy=True)`.
       choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L) -> L topics
         of each document that it is likely to use, and the share of its words that others have; None of models whose
         bound does not read `Minibatch.active`. With these the statistics of the one global by word are those of pairs

@@ -63,7 +63,7 @@ def of_batch(spec: Spec, state: State, batch: Minibatch) -> Seen:
     words = _words(batch)
     found: dict[str, Any] = {name: state.posterior[name] for name in tables(spec)}
     hyper = {
-        eta: prior_columns(jnp.asarray(state.hyper[eta]), words, len(found[name].entries))
+        eta: prior_columns(jnp.asarray(state.hyper[eta]), words, *found[name].entries.shape)
         for name, eta in tables(spec).items()
     }
     columns = {name: q.columns(words) for name, q in found.items()}

@@ -28,6 +28,7 @@ from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.evaluate import Score, gaussian_completion, unigram_score
 from vijax.evaluate.score import ratio_estimate
 from vijax.expectation import blei_lafferty, bohning, delta_method, laplace, vector_monte_carlo
+from vijax.families import DirichletStats
 from vijax.models.lda import likelihood_table
 
 SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bound
@@ -140,7 +141,7 @@ def antithetic(seed: int, count: int, size: int) -> jax.Array:
 
 def padded(corpus: data.Corpus, picked: np.ndarray, topics: jax.Array, mean: jax.Array, precision: jax.Array) -> Any:
     """The documents side by side, as many slots as the longest has words."""
-    table, _ = likelihood_table(jnp.log(topics))
+    table, _ = likelihood_table(DirichletStats(jnp.log(topics)))
     slots = np.diff(corpus.indptr)[picked]
     words, counts = np.zeros((2, len(picked), slots.max()))
     for i, (d, n) in enumerate(zip(picked, slots, strict=True)):

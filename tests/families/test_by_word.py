@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from vijax.families import Dirichlet
 from vijax.families.by_word import DirichletByWord, prior_columns
+from vijax.families.transposed_dirichlet import TransposedDirichlet
 
 KEY = jax.random.key(0)
 CONCENTRATION = jnp.asarray(np.random.default_rng(0).gamma(0.7, 1.5, (3, 9)) + 0.05)
@@ -21,7 +22,7 @@ OK = jnp.array(True)
 def test_columns_are_the_aggregated_law(base, words):
     q = DirichletByWord.of(Dirichlet(CONCENTRATION), base)
     known = words < 9
-    got = np.asarray(q.columns(jnp.asarray(words)).concentration)
+    got = np.asarray(q.columns(jnp.asarray(words)).concentration.T)
     assert got.shape == (3, min(len(words) + 1, 9))
     np.testing.assert_allclose(got[:, : len(words)][:, known], CONCENTRATION[:, words[known]], rtol=1e-5)
     np.testing.assert_allclose(got.sum(1), CONCENTRATION.sum(1), rtol=1e-6)
@@ -29,9 +30,10 @@ def test_columns_are_the_aggregated_law(base, words):
     assert np.all(rest > 0)
     assert np.all(rest == rest[:, :1])  # equal parts
     eta = np.broadcast_to(base, (9,))
-    prior = np.asarray(prior_columns(base, jnp.asarray(words), 9))
-    np.testing.assert_allclose(prior[: len(words)][known], eta[words[known]], rtol=1e-6)
-    np.testing.assert_allclose(prior.sum(), eta.sum(), rtol=1e-6)
+    prior = np.asarray(prior_columns(base, jnp.asarray(words), 9, 3).concentration)
+    assert prior.shape == got.T.shape
+    np.testing.assert_allclose(prior[: len(words)][known], np.repeat(eta[words[known], None], 3, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(prior.sum(0), eta.sum(), rtol=1e-6)
 
 
 def test_draws_of_columns_are_draws_of_all():
@@ -53,8 +55,9 @@ def test_a_step_of_the_columns_is_one_of_all(rho, base):
         for _ in range(3):
             message = jax.random.uniform(KEY, (3, 3), float) * 5
             seen = q.columns(words)
-            target = prior_columns(base, words, 9) + jnp.pad(message, ((0, 0), (0, 2)))
-            q = q.moved(words, Dirichlet((1 - rho) * seen.concentration + rho * target), jnp.asarray(1 - rho), OK)
+            target = prior_columns(base, words, 9, 3).concentration + jnp.pad(message.T, ((0, 2), (0, 0)))
+            to = seen.with_naturals(((1 - rho) * seen.concentration + rho * target,))
+            q = q.moved(words, to, jnp.asarray(1 - rho), OK)
             c = (1 - rho) * c + rho * (base + jnp.zeros_like(c).at[:, words[:3]].add(message))
             np.testing.assert_allclose(q.concentration, c, rtol=1e-12)
             np.testing.assert_allclose(q.totals, c.sum(1), rtol=1e-12)
@@ -80,8 +83,8 @@ def test_totals_drift_by_no_more_than_rounding_and_are_mended():
             def step(i, q):
                 words = (i % 9)[None]
                 seen, rho = q.columns(words), jnp.float32(0.02)
-                target = prior_columns(q.base, words, 9) + jnp.array([100.0, 0.0], jnp.float32)
-                return q.moved(words, Dirichlet((1 - rho) * seen.concentration + rho * target), 1 - rho, OK)
+                target = prior_columns(q.base, words, 9, 3).concentration + jnp.array([[100.0], [0.0]], jnp.float32)
+                return q.moved(words, seen.with_naturals(((1 - rho) * seen.concentration + rho * target,)), 1 - rho, OK)
 
             return jax.lax.fori_loop(0, 1000, step, q)
 
@@ -111,3 +114,32 @@ def test_it_is_the_law_that_it_stores():
     ):
         np.testing.assert_allclose(ask(q), ask(dense), rtol=2e-5)
     assert q.batch_shape == (3,)
+
+
+def test_columns_are_dirichlets_side_by_side():
+    """What a step asks of them is what it would ask of the Dirichlets themselves."""
+    q = TransposedDirichlet(CONCENTRATION.T)
+    plain = q.plain()
+    np.testing.assert_array_equal(plain.concentration, CONCENTRATION)
+    np.testing.assert_allclose(q.log_normalizer(), plain.log_normalizer().sum(), rtol=1e-6)
+    np.testing.assert_allclose(q.expected_stats().by_word, plain.expected_stats().log.T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(q.expected_stats().log, q.expected_stats().by_word.T)
+    np.testing.assert_array_equal(plain.expected_stats().by_word, plain.expected_stats().log.T)
+    np.testing.assert_allclose(q.mean(), plain.mean().T, rtol=1e-6)
+    np.testing.assert_allclose(q.mode(), plain.mode().T, rtol=1e-6)
+    np.testing.assert_allclose(q.stats(q.mean()).by_word, plain.stats(plain.mean()).log.T, rtol=1e-6)
+    np.testing.assert_array_equal(q.flat().concentration, 1.0)
+    bad = q.with_naturals((CONCENTRATION.T.at[2, 1].set(-1.0).at[0, 0].set(jnp.inf),)).in_domain().concentration
+    assert int((~bad).sum()) == 2
+
+
+def test_draws_of_columns_have_the_moments_of_dirichlets():
+    """Means and variances of shares, and of their logarithms, at 5 standard errors."""
+    q, draws = TransposedDirichlet(CONCENTRATION.T), 4000
+    log_x = np.asarray(q.sample_stats(KEY, (draws,)).by_word, float)
+    np.testing.assert_allclose(np.exp(log_x).sum(1), 1.0, rtol=1e-5)
+    expected = np.asarray(q.expected_stats().by_word)
+    assert np.all(np.abs(log_x.mean(0) - expected) < 5 * log_x.std(0) / draws**0.5)
+    variance = special.polygamma(1, CONCENTRATION.T) - special.polygamma(1, CONCENTRATION.T.sum(0))
+    spread = ((log_x - log_x.mean(0)) ** 2).std(0) / draws**0.5
+    assert np.all(np.abs(log_x.var(0) - variance) < 5 * spread)

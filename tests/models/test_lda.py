@@ -13,6 +13,7 @@ import vijax as vi
 from tests.esteps import ESTEPS
 from vijax.data.synthetic import lda_corpus
 from vijax.families import DirichletStats
+from vijax.families.transposed_dirichlet import TransposedDirichlet
 
 K, V = 3, 7
 ALPHA, ETA = 0.4, 0.3
@@ -187,7 +188,7 @@ def test_small_eta_makes_no_denormals_and_no_nan(rng):
     from vijax.models.lda import likelihood_table
 
     concentration = jnp.where(jnp.asarray(rng.random((K, V))) < 0.5, 1e-3, 50.0)
-    table, log_scale = likelihood_table(vi.Dirichlet.from_concentration(concentration).expected_stats().log)
+    table, log_scale = likelihood_table(vi.Dirichlet.from_concentration(concentration).expected_stats())
     assert float(jnp.min(table)) >= 1e-30
     assert float(jnp.max(table)) == 1.0
     assert np.all(np.isfinite(log_scale))
@@ -197,8 +198,11 @@ def test_likelihoods_are_right_down_to_the_floor():
     """A topic 1e-6 or 1e-26 times as likely as a word's best keeps its likelihood."""
     from vijax.models.lda import likelihood_table
 
-    table, _ = likelihood_table(jnp.array([[-2.0], [-15.0], [-62.0], [-300.0]]))
-    np.testing.assert_allclose(table[0], np.exp([0.0, -13.0, -60.0, -69.0]), rtol=1e-4)
+    log_topics = jnp.array([[-2.0], [-15.0], [-62.0], [-300.0]])
+    for stats in (vi.Dirichlet.Stats(log_topics), TransposedDirichlet.Stats(log_topics.T)):
+        table, log_scale = likelihood_table(stats)
+        np.testing.assert_allclose(table[0], np.exp([0.0, -13.0, -60.0, -69.0]), rtol=1e-4)
+        np.testing.assert_allclose(log_scale, [-2.0])
 
 
 @pytest.mark.parametrize(

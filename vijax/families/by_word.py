@@ -21,6 +21,7 @@ from vijax.families.base import Family
 from vijax.families.by_pair import DirichletOfPairs
 from vijax.families.dirichlet import Dirichlet, DirichletStats
 from vijax.families.product import Product
+from vijax.families.transposed_dirichlet import TransposedDirichlet
 from vijax.tree import register
 
 FOLD_BELOW = 1e-12
@@ -43,7 +44,7 @@ class DirichletByWord(Family):
     >>> q = DirichletByWord.of(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
     >>> q.mean().round(3).tolist()
     [[0.125, 0.625, 0.25]]
-    >>> q.columns(jnp.array([1, 3])).concentration.tolist()
+    >>> q.columns(jnp.array([1, 3])).concentration.T.tolist()
     [[2.5, 0.75, 0.75]]
     """
 
@@ -64,22 +65,22 @@ class DirichletByWord(Family):
         )
 
     # --- what a step reads and writes -------------------------------------------------------------------------
-    def columns(self, words: Int[Array, " w"]) -> Dirichlet:
+    def columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
         """The law of the shares of some words, and of all others together.
 
         Args:
           words: ids, all different and increasing; those from V on are padding.
 
         Returns:
-          A Dirichlet of batch shape (K,) over w + 1 components, or w = V of them. The padding and the last component
-          stand for equal parts of all other words together.
+          Dirichlets over w + 1 components, or w = V of them. The padding and the last component stand for equal parts
+          of all other words together.
         """
         known = words < self.entries.shape[0]
         lam = self.of_words(words)
         least = _rest_of(self.base, _at(self.base, words), known, len(self.entries))
         # Where the words hold nearly all there is, the difference may cancel.
         rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), least)
-        return Dirichlet(_with_rest(lam, known, rest, len(self.entries)).T)
+        return TransposedDirichlet(_with_rest(lam, known, rest, len(self.entries)))
 
     def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
         """Their concentrations; 0 of padding."""
@@ -87,7 +88,9 @@ class DirichletByWord(Family):
         known = words < self.entries.shape[0]
         return jnp.where(known[:, None], _at(self.base, words)[:, None] + self.scale * entries, 0.0)
 
-    def moved(self, words: Int[Array, " w"], to: Dirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
+    def moved(
+        self, words: Int[Array, " w"], to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]
+    ) -> Self:
         """After a step.
 
         Args:
@@ -97,11 +100,11 @@ class DirichletByWord(Family):
           ok: whether it was.
         """
         entries, scale = self._shrunk(kept)
-        lam = to.concentration.T[: words.size]
+        lam = to.concentration[: words.size]
         new = (lam - _at(self.base, words)[:, None]) / scale
         at = jnp.where(ok, words, words + len(self.entries))
         entries = entries.at[at].set(new, mode="drop", **PROMISED)
-        return dataclasses.replace(self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=1))
+        return dataclasses.replace(self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=0))
 
     def pairs(self, words: Int[Array, " w"], ids: Int[Array, " p"]) -> tuple[DirichletOfPairs, DirichletOfPairs]:
         """The law of the shares of some pairs (word, topic), and of all other words of each topic together; and the
@@ -229,16 +232,17 @@ class DirichletByWord(Family):
 
 
 def prior_columns(
-    base: Float[Array, ""] | Float[Array, " v"], words: Int[Array, " w"], num_words: int
-) -> Float[Array, " columns"]:
-    """Of the prior, what `DirichletByWord.columns` is of the posterior: eta of each component, the same in all rows.
+    base: Float[Array, ""] | Float[Array, " v"], words: Int[Array, " w"], num_words: int, num_topics: int
+) -> TransposedDirichlet:
+    """Of the prior, what `DirichletByWord.columns` is of the posterior: eta of each component, the same in all topics.
 
-    >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3).tolist()
-    [0.5, 0.5, 0.5]
+    >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3, 1).concentration.tolist()
+    [[0.5], [0.5], [0.5]]
     """
     known, here = words < num_words, _at(base, words)
     rest = _rest_of(base, here, known, num_words)
-    return _with_rest(jnp.where(known, here, 0.0)[:, None], known, rest, num_words)[:, 0]
+    columns = _with_rest(jnp.where(known, here, 0.0)[:, None], known, rest, num_words)
+    return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
 
 
 def dense(posterior: Product) -> Product:

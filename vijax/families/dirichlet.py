@@ -32,6 +32,11 @@ class DirichletStats(NamedTuple):
 
     log: Float[Array, "*batch v"]
 
+    @property
+    def by_word(self) -> Float[Array, "v k"]:
+        """Component by component, as `TransposedDirichlet` has them: of K Dirichlets over words, word by word."""
+        return jnp.swapaxes(self.log, -1, -2)
+
 
 @family
 class Dirichlet(Family):
@@ -186,26 +191,30 @@ def _log_multivariate_beta_jvp(primals: tuple, tangents: tuple) -> tuple:
     return log_multivariate_beta(c), jnp.sum(expected_log(c) * dc, axis=-1)
 
 
-def normalized_gammas(c: Float[Array, "*batch v"], offset: Float[Array, "*batch v"]) -> tuple[Array, Array]:
+def normalized_gammas(
+    c: Float[Array, "*batch v"], offset: Float[Array, "*batch v"], axis: int = -1
+) -> tuple[Array, Array]:
     """log x and x of the Dirichlet draw whose gammas have these offsets L = log gamma - log(c + 2/3).
 
     A softmax, but of L and not of log gamma: where c is large L is small, so x is right to rounding, and V, which
     multiplies the error of x by sqrt(c), with it.
     """
-    largest = lax.stop_gradient(jnp.max(offset, axis=-1, keepdims=True))
+    largest = lax.stop_gradient(jnp.max(offset, axis=axis, keepdims=True))
     scaled = lax.optimization_barrier((c + 2 / 3) * jnp.exp(offset - largest))  # saves a second exp
-    total = _sum_of_draws(scaled)
+    total = _sum_of_draws(scaled, axis)
     return log_gamma_from_offset(c, offset - largest) - jnp.log(total), scaled / total
 
 
-def _sum_of_draws(x: Float[Array, "*batch v"]) -> Float[Array, "*batch 1"]:
-    """The sum over the event axis, as a product with ones.
+def _sum_of_draws(x: Float[Array, "*batch v"], axis: int = -1) -> Float[Array, "*batch 1"]:
+    """The sum over the event axis, the last or the one before it, as a product with ones.
 
     XLA's CPU compiler (jaxlib 0.10.2) miscompiles `o / jnp.sum(c * o, axis=-1, keepdims=True)` when o has more axes
     than c, by sample axes or by `vmap`: shape (20000, 3, 2) with (3, 2) comes out wrong in 70 % of its elements, and
     no optimisation barrier prevents it. A matrix product is not fused that way.
     """
-    return jnp.matmul(x, jnp.ones((x.shape[-1], 1), x.dtype), precision=lax.Precision.HIGHEST)
+    ones = jnp.ones((x.shape[axis], 1), x.dtype)
+    product = (x, ones) if axis == -1 else (ones.T, x)
+    return jnp.matmul(*product, precision=lax.Precision.HIGHEST)
 
 
 def scaled_derivative_minus_one(c: Array, offset: Array) -> Array:

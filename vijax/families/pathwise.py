@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
+from vijax import native
 from vijax.families import coefficients
 from vijax.families.base import as_float
 from vijax.families.elasticity import elasticity_minus_one
@@ -66,9 +67,8 @@ def _offset(seed: UInt32[Array, "*two"], a: Float[Array, "*shape"]) -> Float[Arr
         return _offset(seed, a.astype(jnp.float32)).astype(dtype)
     if a.size == 0:
         return a
-    valid = (a > 0) & jnp.isfinite(a)
-    flat = jnp.where(valid, a, 1.0).reshape(-1)
-    return jnp.where(valid, _accepted_offsets(seed, flat).reshape(a.shape), jnp.nan)
+    (found,) = native.where_there_is("gamma_offsets", [(a.size,)], _by_xla, seed, a.reshape(-1))
+    return found.reshape(a.shape)
 
 
 @_offset.defjvp
@@ -81,6 +81,12 @@ def _offset_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 # --- rejection --------------------------------------------------------------------------------------------------------
+def _by_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
+    """What the kernel `gamma_offsets` computes."""
+    valid = (a > 0) & jnp.isfinite(a)
+    return (jnp.where(valid, _accepted_offsets(seed, jnp.where(valid, a, 1.0)), jnp.nan),)
+
+
 @jax.jit
 def _accepted_offsets(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """One round over all elements, then rounds over the rejected ones: one candidate per group of 32 and round, for

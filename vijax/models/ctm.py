@@ -156,7 +156,7 @@ class _Chunk(NamedTuple):
 def _local_elbo(
     num_samples: int, seed: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
-    table, log_scale = likelihood_table(stats["topics"].log)
+    table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
     key = key if batch.local is None else _same_for(seed, batch.rows)
     starts = batch.local or tuple(_cold(docs, num_topics, table.dtype) for docs in batch.data)

@@ -33,6 +33,7 @@ from vijax.estep import Locals
 from vijax.estep.mean_field import cold
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float, positive_and_finite
+from vijax.families.transposed_dirichlet import TransposedDirichletStats
 from vijax.gather import sum_over_rows
 from vijax.generative import Generative
 from vijax.model import Estimates, Hyper, LocalElbo, Model
@@ -170,7 +171,7 @@ def _local_elbo(
     if batch.active is not None:
         return active_topics.bound(num_topics, hyper, stats["topics"].pairs, batch, key, estep)
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
-    table, log_scale = likelihood_table(stats["topics"].log)
+    table, log_scale = likelihood_table(stats["topics"])
     starts = batch.local or (None,) * len(batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
@@ -189,10 +190,13 @@ def _local_elbo(
     return LocalElbo(total, num_groups, per_group, gammas, num_words)
 
 
-def likelihood_table(log_beta: Float[Array, "K V"]) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
+def likelihood_table(stats: Any) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
     """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of that maximum."""
-    log_scale = jax.lax.stop_gradient(jnp.max(log_beta, axis=0))
-    return jnp.exp(jnp.maximum(log_beta - log_scale, active_topics.LOG_FLOOR)).T, log_scale
+    by_word = isinstance(stats, TransposedDirichletStats)
+    log_beta, axis = (stats.by_word, 1) if by_word else (stats.log, 0)
+    log_scale = jax.lax.stop_gradient(jnp.max(log_beta, axis=axis))
+    table = jnp.exp(jnp.maximum(log_beta - jnp.expand_dims(log_scale, axis), active_topics.LOG_FLOOR))
+    return table if by_word else table.T, log_scale
 
 
 def _chunk_likelihood(

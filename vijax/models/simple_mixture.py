@@ -82,7 +82,7 @@ def _generative(num_topics: int, vocab_size: int) -> Generative:
 def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
     """Sum over documents of log sum_k exp(E log pi_k + sum_v c_dv E log eta_kv): no locals to iterate for."""
     del hyper, estep
-    log_weights, table = stats["weights"].log, stats["topics"].log.T
+    log_weights, table = stats["weights"].log, stats["topics"].by_word
     size = log_weights.size
     chunks = [split_chunks(docs, docs_per_chunk(docs.words.shape[1], size)) for docs in batch.data]
     total, aux = sum_over_rows(_chunk, table, log_weights, chunks, key)

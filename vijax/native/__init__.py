@@ -29,7 +29,13 @@ from jaxtyping import Array
 LIBRARY = Path(__file__).with_name("esteps.so")
 SWITCH = "VIJAX_NATIVE"
 OF_NUMBERS = "cvb0", "mean_field", "gibbs", "choose", "cvb0_step", "mean_field_step"
-NAMES = (*(f"{name}_{dtype}" for name in OF_NUMBERS for dtype in ("float32", "float64")), "distinct_int32")
+NAMES = (
+    *(f"{name}_{dtype}" for name in OF_NUMBERS for dtype in ("float32", "float64")),
+    "distinct_int32",
+    "gamma_offsets_float32",
+)
+OF_SEVERAL = ("gamma_offsets_float32",)
+"""Those that `vmap` calls once, with arrays that have one more axis before the others."""
 Results = Sequence[tuple[int, ...] | jax.ShapeDtypeStruct]
 
 
@@ -127,7 +133,8 @@ def call(
 ) -> tuple[Array, ...]:
     """A kernel itself, whose name ends in the type of numbers. `aliases`: which arguments may become which results."""
     known = {key: np.int64(x) if isinstance(x, int) else np.float64(x) for key, x in settings.items()}
-    made = jax.ffi.ffi_call(_target(name), results, vmap_method="sequential", input_output_aliases=aliases)
+    how = "broadcast_all" if name in OF_SEVERAL else "sequential"
+    made = jax.ffi.ffi_call(_target(name), results, vmap_method=how, input_output_aliases=aliases)
     return tuple(made(*args, **known))
 
 

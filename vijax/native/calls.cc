@@ -1,6 +1,11 @@
 // The kernels as XLA calls them.
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "kernels.h"
 #include "xla/ffi/api/ffi.h"
@@ -122,6 +127,50 @@ ffi::Error distinct(ffi::Buffer<ffi::S32> given, int64_t universe, ffi::ResultBu
   return ffi::Error::Success();
 }
 
+// f(0), ..., f(count - 1), each once: by this thread, and by those of XLA that are free before it is through. One that
+// comes later finds nothing to do, so nobody waits for a thread that is busy elsewhere.
+template <class F>
+void in_parallel(ffi::ThreadPool& pool, int64_t count, F f) {
+  struct Progress {
+    std::atomic<int64_t> next{0};
+    std::mutex mutex;
+    std::condition_variable all;
+    int64_t done = 0;
+  };
+  auto progress = std::make_shared<Progress>();
+  auto work = [progress, count, f] {
+    int64_t own = 0;
+    for (int64_t i = progress->next++; i < count; i = progress->next++, ++own) f(i);
+    const std::lock_guard<std::mutex> lock(progress->mutex);
+    progress->done += own;
+    if (own > 0 && progress->done == count) progress->all.notify_one();
+  };
+  const int64_t threads = pool.num_threads() < count ? pool.num_threads() : count;
+  for (int64_t i = 1; i < threads; ++i) {
+    auto another = work;
+    pool.Schedule(std::move(another));
+  }
+  work();
+  std::unique_lock<std::mutex> lock(progress->mutex);
+  progress->all.wait(lock, [&] { return progress->done == count; });
+}
+
+// A row of draws for each seed.
+ffi::Error gamma_offsets(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> seeds, ffi::Buffer<ffi::F32> a,
+                         ffi::ResultBuffer<ffi::F32> out) {
+  const int64_t rows = seeds.element_count() / 2, size = rows > 0 ? a.element_count() / rows : 0;
+  const int64_t parts = (size + GAMMA_PART - 1) / GAMMA_PART;
+  const uint32_t* seed = seeds.typed_data();
+  const float* given = a.typed_data();
+  float* found = out->typed_data();
+  in_parallel(pool, rows * parts, [=](int64_t i) {
+    const int64_t row = i / parts, begin = i % parts * GAMMA_PART;
+    const int64_t end = begin + GAMMA_PART < size ? begin + GAMMA_PART : size;
+    BEST(gamma_offsets)(seed + 2 * row, given + row * size, begin, end, found + row * size);
+  });
+  return ffi::Error::Success();
+}
+
 template <ffi::DataType D>
 auto inputs() {
   return ffi::Ffi::Bind().Arg<ffi::Buffer<D>>().template Arg<ffi::Buffer<D>>().template Arg<ffi::Buffer<D>>();
@@ -176,6 +225,10 @@ auto listing() {
   using Ids = ffi::Buffer<ffi::S32>;
   return ffi::Ffi::Bind().Arg<Ids>().Attr<int64_t>("universe").Ret<Ids>().Ret<Ids>();
 }
+auto drawing() {
+  using Numbers = ffi::Buffer<ffi::F32>;
+  return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::Buffer<ffi::U32>>().Arg<Numbers>().Ret<Numbers>();
+}
 }  // namespace
 
 #define BOTH(name, binding, more)                                                             \
@@ -191,6 +244,7 @@ BOTH(choose, choice, NOTHING);
 BOTH(cvb0_step, stepping, NOTHING);
 BOTH(mean_field_step, stepping, NOTHING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(distinct_int32, ::distinct, listing());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(gamma_offsets_float32, ::gamma_offsets, drawing());
 
 // For tests: no level above this one; the level that is then taken.
 extern "C" int vijax_level(int most) {

@@ -1,5 +1,6 @@
 // The E-steps. Compiled once for each level of processors, as namespace LEVEL.
 #include "kernels.h"
+#include "threefry.h"
 #include "vectors.h"
 
 namespace LEVEL {
@@ -302,25 +303,6 @@ void step(Documents<T> in, const T* weights, const T* start, Settings settings, 
 
 // --- Gibbs ---------------------------------------------------------------------------------------------------------
 
-// Threefry-2x32, 20 rounds: see vijax/families/threefry.py. The first of the two words of (index, stream).
-inline uint32_t rotate(uint32_t x, int by) { return (x << by) | (x >> (32 - by)); }
-inline uint32_t threefry(const uint32_t* key, uint32_t index, uint32_t stream) {
-  constexpr int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-  const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDAu};
-  uint32_t x0 = index + keys[0], x1 = stream + keys[1];
-#pragma GCC unroll 5
-  for (int block = 0; block < 5; ++block) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      x0 += x1;
-      x1 = rotate(x1, rotations[block % 2][i]) ^ x0;
-    }
-    x0 += keys[(block + 1) % 3];
-    x1 += keys[(block + 2) % 3] + block + 1;
-  }
-  return x0;
-}
-
 inline float uniform(uint32_t bits, float) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 inline double uniform(uint32_t bits, double) { return static_cast<double>(bits) * 0x1p-32; }
 
@@ -412,7 +394,7 @@ struct Chain {
     uint32_t* bits = words.numbers(0);
 #pragma omp simd
     for (int64_t m = 0; m < tokens; ++m)
-      bits[m] = threefry(seed, static_cast<uint32_t>(m * docs + d), static_cast<uint32_t>(sweep));
+      bits[m] = threefry(seed, static_cast<uint32_t>(m * docs + d), static_cast<uint32_t>(sweep)).first;
   }
 
   // A new topic of token m, given those of all others.

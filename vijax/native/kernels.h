@@ -45,6 +45,11 @@ using Choose = void (*)(Sizes size, const T* table, const T* totals, const int32
 using Distinct = void (*)(const int32_t* given, int64_t count, int32_t universe, int64_t capacity, int32_t* ids,
                           int32_t* places);
 
+// Of elements `begin` to `end` of an array of concentrations a, no more than GAMMA_PART of them, beginning with a
+// multiple of it: log x - log(a + 2/3) of draws x ~ Gamma(a, 1). The seed is two words.
+constexpr int64_t GAMMA_PART = 1 << 15;
+using GammaOffsets = void (*)(const uint32_t* seed, const float* a, int64_t begin, int64_t end, float* out);
+
 // The same functions, compiled for processors of three kinds.
 #define VIJAX_LEVEL(name)                      \
   namespace name {                             \
@@ -53,6 +58,7 @@ using Distinct = void (*)(const int32_t* given, int64_t count, int32_t universe,
   extern const Choose<float> choose_floats;    \
   extern const Choose<double> choose_doubles;  \
   extern const Distinct distinct;              \
+  extern const GammaOffsets gamma_offsets;     \
   }
 VIJAX_LEVEL(baseline)
 VIJAX_LEVEL(avx2)
