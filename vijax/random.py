@@ -2,7 +2,9 @@
 
 On a CPU JAX's own generator is a rolled loop of five rounds over arrays in memory, of some eighty small programs a
 call; a step of a small model spent half of its time there. Unrolled it fuses with what reads it (`vijax.families.
-threefry`). Keys of other generators, and settings under which JAX draws other numbers, go to `jax.random`.
+threefry`). Not in a long chain: three such calls, one under the other and mapped over draws, took XLA minutes to
+compile, so that `vijax.estimator.joint` asks `jax.random`. Keys of other generators, and settings under which JAX draws
+other numbers, go to `jax.random`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from vijax import random
 from vijax.axis import Axis
 from vijax.estimator.base import Estimator, Reads
 from vijax.families import Product, quasi
@@ -76,12 +75,12 @@ def estimate(
         grad = {**grad, **own}
         return {name: placed[name][1](grad.get(name)) for name in names}, Message(None, value, aux, slope)
 
-    together = random.fold_in(key, count)
+    together = jax.random.fold_in(key, count)
     if count == 1:
         said, message = one(key, jnp.int32(0))
         said, values = jax.tree.map(lambda x: x[None], said), message.value[None]
     else:
-        said, messages = jax.vmap(one)(random.split(key, count), jnp.arange(count))
+        said, messages = jax.vmap(one)(jax.random.split(key, count), jnp.arange(count))
         message, values = _averaged(messages), messages.value
     natural = {name: estimators[name].message(q[name], said[name], values) for name in names}
     return message._replace(natural=q.only(names).replace(natural))
@@ -106,10 +105,10 @@ def value(
         placed = place(estimators, key, q, prior, rho, reads, point=Point(together, index, count))
         return axis.total(bound({name: s for name, (s, _) in placed.items()}, theta)[0])
 
-    together = random.fold_in(key, count)
+    together = jax.random.fold_in(key, count)
     if count == 1:
         return one(key, jnp.int32(0))
-    return jnp.mean(jax.vmap(one)(random.split(key, count), jnp.arange(count)))
+    return jnp.mean(jax.vmap(one)(jax.random.split(key, count), jnp.arange(count)))
 
 
 def place(
@@ -123,8 +122,8 @@ def place(
     point: Point,
 ) -> dict[str, tuple[PyTree, Callable[[Any], PyTree]]]:
     """Where each global stands in one draw, independent of the others."""
-    keys = dict(zip(q, random.split(key, len(q)), strict=True))
-    shifts = dict(zip(q, random.split(point.key, len(q)), strict=True))
+    keys = dict(zip(q, jax.random.split(key, len(q)), strict=True))
+    shifts = dict(zip(q, jax.random.split(point.key, len(q)), strict=True))
 
     def one(name: str) -> tuple[PyTree, Callable[[Any], PyTree]]:
         if name in reads:
