@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from vijax import random
 from vijax.algorithm import Info, State
 from vijax.batch import Minibatch
 from vijax.compiler import kept, step_jit
@@ -66,7 +65,7 @@ def _chunk(
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
-        state, info = step(random.fold_in(key, state.step), state, batch)
+        state, info = step(jax.random.fold_in(key, state.step), state, batch)
         return state, info._replace(per_group=None)  # as large as the data, and nobody's
 
     def body(i: Array, carry: tuple[State, Info]) -> tuple[State, Info]:
