@@ -349,3 +349,14 @@ def test_inner_steps_solve_the_problem_of_the_batch():
     assert change.tolist() == sorted(rows)
     with pytest.raises(ValueError, match="inner_steps"):
         vi.pg_svi(classifier(), inner_steps=3)
+
+
+def test_draws_are_judged_by_the_rule_for_noise():
+    """On full data too; an expectation without draws has no watch."""
+    model = classifier()
+    for expectation, noisy in ((vi.expectation.bonnet_price(20), True), (None, False)):
+        alg = vi.pg_svi(model, expectation=expectation)
+        assert alg.spec.draws is noisy
+        fit = run(alg, model, 2000, tol=1e-2)
+        assert fit.status is vi.Status.CONVERGED
+        assert (int(fit.state.watch.window) > 0) is noisy

@@ -15,10 +15,10 @@ NEAR = 0.06 + 3 / DRAWS**0.5
 """In posterior sds, the noise of the draws included."""
 
 
-def fitted(name, **choices):
+def fitted(name, seed=0, **choices):
     with jax.enable_x64(True):
         posterior = load(name)
-        fit = vi.auto(posterior.model, posterior.data, key=jax.random.key(0), **choices)
+        fit = vi.auto(posterior.model, posterior.data, key=jax.random.key(seed), **choices)
         return fit, errors(posterior, fit.sample(jax.random.key(1), DRAWS))
 
 
@@ -42,10 +42,12 @@ def test_eight_schools_want_a_mixture():
     assert "Kept is a mixture of 8 normals" in fit.verdict
 
 
-def test_the_best_normal_of_eight_schools():
-    """It is not normal: no normal has its means. The best bound of one is -31.52."""
-    fit, off = fitted("eight_schools", richer=False)
-    assert fit.elbo.value == pytest.approx(-31.52, abs=0.05)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_normal_of_eight_schools(seed):
+    """It is not normal: no normal has its means. The best bound of one is -31.534 (a million draws, 0.0004)."""
+    fit, off = fitted("eight_schools", seed, richer=False)
+    assert fit.elbo.standard_error < 0.015
+    assert abs(fit.elbo.value + 31.534) < 0.02 + 3 * fit.elbo.standard_error
     assert off.mean < 0.25
     assert fit.report.num_gradients <= 3000
     assert "q is near the posterior" in fit.verdict

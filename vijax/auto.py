@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from vijax import keys
 from vijax.automatic import gaussian, low_rank, stochastic
 from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import of_normal, reported
+from vijax.automatic.chosen import Done, of_normal, reported
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, Sitting
@@ -117,17 +117,21 @@ def auto(
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
+
+        def ended(target: Target, fitted: Fitted) -> Done:
+            q, found, elbos = fitted
+            return Done(model, target, q, found, elbos, watcher, key)
+
         if target.dim > MOST_FULL:
-            q, found, elbos = _many_variables(target, watcher, seed, num_starts, budget)
-            return reported(model, target, q, found, elbos, watcher, key)
+            return reported(ended(target, _many_variables(target, watcher, seed, num_starts, budget)))
         if size is None:
-            q, found, elbos = _gaussian(target, watcher, seed, num_starts, max_draws, budget)
-            return of_normal(model, target, q, found, elbos, watcher, key, max_gradients, richer)
+            fitted = _gaussian(target, watcher, seed, num_starts, max_draws, budget)
+            return of_normal(ended(target, fitted), max_gradients, richer)
         sample = stochastic.sample_of(target.groups, target.dim, seed)
         q, found, elbos = _gaussian(Target(model, *sample), watcher, seed, num_starts, max_draws, budget)
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
             q = stochastic.fit_all(model, target.groups, q, size, key)
-        return reported(model, target, q, found, elbos, watcher, key)
+        return reported(ended(target, (q, found, elbos)))
 
 
 def _check_integers(**given: tuple[int | None, int]) -> None:

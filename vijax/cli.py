@@ -318,11 +318,14 @@ def _end_of_sweep(folder: Path, found: Any) -> int:
 
     print(comparison_text(found))
     print(f"Table and figure: {(folder / 'comparison.csv').resolve()}, {(folder / 'comparison.png').resolve()}")
+    if found.unusable:
+        print(f"Do not use: {', '.join(found.unusable)}. The verdict of each says why: vijax summary {folder}/NAME")
+        return UNUSABLE
     return 0
 
 
 UNUSABLE = 4
-"""Exit code of a run whose verdict is "Do not use this fit"."""
+"""Exit code of a run whose verdict is "Do not use this fit", and of a sweep with such a run in it."""
 
 
 def _end(outcome: Any) -> int:
@@ -339,7 +342,7 @@ def _end(outcome: Any) -> int:
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
     if outcome.skipped:
         print(f"Warning: {outcome.skipped}. Look for extreme values in the data, or try data.standardise=true.")
-    if finished and not outcome.usable:
+    if not outcome.usable and (finished or outcome.status is Status.UNBOUNDED):
         print("Do not use this fit: the verdict above says why.")
         return UNUSABLE
     if finished:

@@ -129,7 +129,8 @@ def fit(
         often it errs; passes of fewer than 10 steps count together, longer ones than 200 in parts). Where the noise of
         these averages is far above `tol` it runs on to its last step. 1e-3 suits most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
-      throw: raise `DivergedError` where a fit diverged or most of its steps were skipped; otherwise `fit.status` tells.
+      throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
+        is seen to grow without limit; otherwise `fit.status` and `fit.verdict` tell.
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 
@@ -177,7 +178,7 @@ def fit(
     chunks = _Chunks(runs, loader, key_run, length, total, rule)
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(chunks.state, _joined(traces))
-    result = Fit(alg, alone, trace, _after_skips(status, alone))
+    result = _judged(Fit(alg, alone, trace, _after_skips(status, alone)), loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)
     _warn_of_skips(result)
@@ -188,6 +189,16 @@ def _after_skips(status: Status, state: State) -> Status:
     """A run that skipped more steps than it took has not finished, however short it was."""
     whole = status in (Status.FINISHED, Status.CONVERGED)
     return Status.MOSTLY_SKIPPED if whole and 2 * int(state.num_skipped) > int(state.step) else status
+
+
+def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
+    """As it is, unless its bound grows without limit."""
+    endless, state, spec = fit.alg.spec.model.endless, fit.state, fit.alg.spec
+    stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
+    if endless is None or stopped or all(map(spec.is_point, state.posterior)):
+        return fit
+    report = endless(state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
+    return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
 
 
 def _warn_of_skips(fit: Fit) -> None:

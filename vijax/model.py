@@ -104,6 +104,8 @@ class Model(Remade):
       one_group: the data, whatever they are, are one group.
       values: (hyper, draws of the globals by name) -> what the user calls them, where that is something else.
       generative: how data are drawn given the globals; None where nobody has said.
+      endless: (hyper, posterior, minibatch, key) -> a `Report` that the bound grows without limit, or None where that
+        is not seen; `vijax.fit` asks at the end of a run. None where it cannot.
     """
 
     hyper: Hyper
@@ -130,6 +132,7 @@ class Model(Remade):
     one_group: bool = False
     values: Callable[[Hyper, Mapping[str, Any]], dict[str, Any]] | None = None
     generative: Generative | None = None
+    endless: Callable[[Hyper, Product, Minibatch, PRNGKeyArray], Any] | None = None
 
     def __repr__(self) -> str:
         return describe.of_model(self)

@@ -16,6 +16,7 @@ from vijax.estep import EStep
 from vijax.estimand import Estimand
 from vijax.estimator import Estimator, Reads, at_point
 from vijax.estimator.joint import NOTHING
+from vijax.expectation.monte_carlo import Sampled
 from vijax.families import Product
 from vijax.model import Hyper, Model
 from vijax.per_variable import PerVariable
@@ -61,7 +62,7 @@ class Spec(NamedTuple):
         """Whether the objective has noise of its own, on the same data too: that of draws."""
         names = list(jax.eval_shape(self.model.prior, dict(self.model.hyper)))
         drawn = any(estimator.draws for estimator in self.estimators(names).values())
-        return drawn or (isinstance(self.estep, EStep) and self.estep.draws)
+        return drawn or isinstance(self.estep, Sampled) or (isinstance(self.estep, EStep) and self.estep.draws)
 
     def prior(self, hyper: Hyper) -> Product:
         """Towards which a step pulls."""

@@ -22,9 +22,12 @@ class Status(enum.StrEnum):
         "failed: most steps were not finite and were skipped; the posterior rests on the others alone. "
         "Try smaller steps, a ramp, or check the data for extreme values"
     )
+    UNBOUNDED = (
+        "unbounded: the bound grows without limit, for the density is improper. Give every variable a proper prior"
+    )
 
 
-FAILED = (Status.DIVERGED, Status.MOSTLY_SKIPPED)
+FAILED = (Status.DIVERGED, Status.MOSTLY_SKIPPED, Status.UNBOUNDED)
 """Ends at which `vijax.fit` raises a `DivergedError`, unless told not to."""
 
 
@@ -33,10 +36,11 @@ class SkippedStepsWarning(UserWarning):
 
 
 class DivergedError(ArithmeticError):
-    """A fit whose steps were not finite: too many in a row, or most of them; `fit` holds the last good state."""
+    """A fit whose steps were not finite, too many in a row or most of them, or whose bound grows without limit; `fit`
+    holds the last good state."""
 
     def __init__(self, fit: Any):
-        super().__init__(fit.outcome)
+        super().__init__(fit.verdict)
         self.fit = fit
 
 

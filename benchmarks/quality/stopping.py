@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from printed import printed
 
 import vijax as vi
 from vijax.data import Corpus
@@ -123,12 +124,7 @@ def main() -> None:
     p.add_argument("--tol", type=float, nargs="+", default=[1e-3, 1e-4])
     p.add_argument("--most", type=int, default=200, help="passes")
     a = p.parse_args()
-    lines = []
-    for line in page(a):
-        print(line, flush=True)
-        lines.append(line)
-    if a.out is not None:
-        a.out.write_text("\n".join(lines).rstrip() + "\n")
+    printed(page(a), a.out)
 
 
 if __name__ == "__main__":

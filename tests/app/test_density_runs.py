@@ -201,8 +201,14 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(file, said, tmp_path, cap
         (["fit.convergence=1e-4"], "fit.convergence: not for algorithm.name = auto"),
         (["algorithm.name=dadvi", "batch_size=5"], "fit.batch_size: not for algorithm.name = dadvi"),
         (["learning_rate=0.1"], 'algorithm.name is "auto", which takes num_starts, max_draws, max_gradients'),
-        (["algorithm.name=ngvi", "alpha=0"], 'algorithm.name is "ngvi", which takes guide, rank, num_samples, nats'),
+        (
+            ["algorithm.name=ngvi", "alpha=0"],
+            'algorithm.name is "ngvi", which takes guide, rank, blocks, components, .*num_samples, nats',
+        ),
         (["algorithm.name=advi", "rank=3"], 'algorithm.rank: expected algorithm.guide = "low_rank" beside it'),
+        (["algorithm.name=advi", "guide=flow", "components=3"], 'components: expected algorithm.guide = "mixture"'),
+        (["algorithm.name=ngvi", "guide=block", 'blocks=[["slop"]]'], "names among the free variables .*got .*slop"),
+        (["algorithm.name=ngvi", "guide=mixture"], "NormalMixture is no exponential family: vijax.advi fits it"),
         (["data.group=in"], "data.group: a density knows the groups of its training rows alone"),
         (["data.hold_out=entries"], 'data.hold_out: expected "rows"'),
     ],
@@ -277,8 +283,8 @@ def model(data):
 
 @pytest.mark.parametrize("name", ["auto", "dadvi"])
 def test_a_run_that_is_stopped_goes_on_to_the_same_end(name, tmp_path, monkeypatch, capsys):
-    config = funnel(tmp_path)
-    fit = lambda out: main(["fit", str(config), "--out", str(tmp_path / out), "--set", f"algorithm.name={name}"])
+    config, more = funnel(tmp_path), ["richer=false"] * (name == "auto")
+    fit = lambda out: main(["fit", str(config), "--out", str(tmp_path / out), "--set", f"algorithm.name={name}", *more])
     assert fit("whole") == 0
     with monkeypatch.context() as patch:
         presses(patch, after=200)
@@ -300,6 +306,68 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_end(name, tmp_path, monkeypat
     for key in one.files:
         np.testing.assert_array_equal(one[key], other[key])
     assert main(["resume", str(tmp_path / "part")]) == 0
+
+
+BENT = """
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+
+import vijax as vi
+
+
+def model(data):
+    inside = lambda v: norm.logpdf(v["x"]) + norm.logpdf(v["y"], v["x"] ** 2, 0.3)
+    return vi.density({"x": vi.free(), "y": vi.free()}, inside)
+"""
+
+
+@pytest.fixture(scope="module")
+def bent(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bent")
+    (folder / "bent.py").write_text(f"{BENT}\n# {folder}\n")
+    (folder / "bent.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "bent.py"\n')
+    return folder / "bent.toml"
+
+
+def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
+    """As in Python: where one normal misfits. It has E[y] = 1, of which one normal finds a half at best."""
+    import jax
+
+    import vijax as vi
+
+    out = bent.parent / "run"
+    assert main(["fit", str(bent), "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    count = json.loads((out / "mixture.json").read_text())["components"]
+    assert f"Kept is a mixture of {count} normals" in shown
+    assert left(out).keys() == {f"free/{part}" for part in ("logits", "center", "triangle")} | {
+        f"hyper/frame/{part}" for part in ("scale", "shift")
+    }
+    y = vi.load(out, allow_code=True).sample(jax.random.key(0), 4000)["y"]
+    assert float(y.mean()) == pytest.approx(1.0, abs=0.15)
+    assert main(["resume", str(out)]) == 0
+    (out / "mixture.json").write_text('{"components": "many"}')
+    with pytest.raises(ConfigError, match=r"mixture\.json: damaged"):
+        vi.load(out, allow_code=True)
+    single = bent.parent / "single"
+    assert main(["fit", str(bent), "--out", str(single), "--set", "richer=false"]) == 0
+    assert not (single / "mixture.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["guide=block", 'blocks=[["x", "y"]]'], {"parts/x+y/center", "parts/x+y/triangle"}),
+        (["guide=mixture", "components=2"], {"logits", "center", "triangle"}),
+        (["guide=low_rank", "rank=1"], {"center", "log_sd", "factor"}),
+    ],
+)
+def test_guides_of_advi_are_settings(bent, given, names, tmp_path):
+    out = tmp_path / "run"
+    more = ["algorithm.name=advi", "num_epochs=5", "evaluate_every=0", *given]
+    assert main(["fit", str(bent), "--out", str(out), "--set", *more]) == 0
+    assert left(out).keys() == {f"free/{name}" for name in names}
+    assert main(["resume", str(out)]) == 0
 
 
 def presses(patch, after):

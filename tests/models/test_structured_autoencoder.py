@@ -242,3 +242,13 @@ def test_clusters_bent_by_a_sine_are_found_and_the_bound_beats_an_autoencoder_of
     assert purity > 0.97  # measured: .998
     assert bounds["svae"] > bounds["vae"] + 0.2  # measured: -2.28, -2.87
     assert np.sqrt(np.mean(np.square(miss))) < 0.15
+
+
+def test_an_encoder_of_a_plain_autoencoder_gives_the_potentials_of_its_normals():
+    mean, log_sd = jnp.array([0.3, -2.0]), jnp.array([-1.0, 0.5])
+    apply, params = vi.models.as_potentials((lambda w, x: (w * x, log_sd), mean))
+    q = vi.Normal(*apply(params, jnp.ones(2)))
+    np.testing.assert_allclose(q.mean(), mean, rtol=1e-6)
+    np.testing.assert_allclose(q.std(), jnp.exp(log_sd), rtol=1e-6)
+    with pytest.raises(ValueError, match="encoder: expected"):
+        vi.models.as_potentials(3)

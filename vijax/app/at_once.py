@@ -3,7 +3,6 @@ run's folder (`vijax.automatic.stage`), from which they go on."""
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,8 +21,7 @@ from vijax.dadvi import dadvi
 from vijax.fit import Progress
 from vijax.result import Fit
 
-METHODS: dict[str, Callable[..., Fit]] = {"auto": functools.partial(auto, richer=False), "dadvi": dadvi}
-"""What a run keeps is one normal: how many a mixture has is known only when it is fitted."""
+METHODS: dict[str, Callable[..., Fit]] = {"auto": auto, "dadvi": dadvi}
 
 
 def is_at_once(config: Any) -> bool:
@@ -71,7 +69,7 @@ def fitted(
     fit = fit._replace(state=state)
     total = int(jax.tree.leaves(data)[0].shape[0])
     took = time.perf_counter() - began
-    seen = Progress(steps, steps, 1, state, fit.trace, total, None, took, total, None, algorithm, True, state)
+    seen = Progress(steps, steps, 1, state, fit.trace, total, None, took, total, None, fit.alg, True, state)
     for callback in callbacks:
         callback(seen)
     return fit

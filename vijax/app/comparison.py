@@ -22,6 +22,8 @@ from vijax.families import Dirichlet
 
 SILENT = ("name", "algorithm.lazy")
 """Settings whose difference says nothing about runs."""
+UNUSABLE = "do not use this fit (see its verdict)"
+"""Remark on a run whose verdict says so: it is not scored, however high its bound is."""
 NUM_WORDS = 10
 """Words of a topic whose coherence is taken."""
 
@@ -32,7 +34,7 @@ class Compared(NamedTuple):
     Attributes:
       folder: of the run.
       values: its settings that differ between runs, in the order of `Comparison.keys`.
-      score: on the held-out data; None where it has none, as a run that diverged.
+      score: on the held-out data; None where it has none, as a run that diverged, or whose verdict is not to use it.
       behind: how much the best run is better, None of that run itself and of one without a score.
       coherence: NPMI of the topics over the training documents; None of models without.
       remark: what else there is to say: how it ended, why there is no score.
@@ -60,6 +62,11 @@ class Comparison(NamedTuple):
     runs: tuple[Compared, ...]
     best: int
     training: bool = False
+
+    @property
+    def unusable(self) -> list[str]:
+        """Names of runs whose verdict is not to use them."""
+        return [run.folder.name for run in self.runs if UNUSABLE in run.remark]
 
     @property
     def as_good(self) -> list[int]:
@@ -110,6 +117,8 @@ def ending(folder: Path) -> str:
     """How a run ended, if not as it should."""
     ended = end_of(folder)
     status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
+    if ended is not None and not ended["usable"]:
+        return UNUSABLE
     return "" if status in ("finished", "converged") else status
 
 
@@ -132,6 +141,8 @@ def check_same_data(folders: Sequence[Path]) -> None:
 def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | None, str]:
     """The score, the coherence, and a remark."""
     remark = ending(folder)
+    if remark == UNUSABLE:
+        return None, None, remark
     with config.in_precision():
         seen = restore(folder, config, data)._replace(key=jax.random.key(0))
         if not config.listing.has_score(seen.fit.alg.spec.model):
@@ -160,7 +171,7 @@ def _coherence(seen: Seen) -> Coherence | None:
 def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
     known = [i for i, score in enumerate(scores) if score is not None]
     if not known:
-        raise ConfigError(f"{folders[0]} and the others have no score: all of them diverged")
+        raise ConfigError(f"{folders[0]} and the others have no score: all of them diverged, or are not to be used")
     first = scores[known[0]]
     for i in known:
         same = type(scores[i]) is type(first) and np.array_equal(scores[i].parts[1], first.parts[1])

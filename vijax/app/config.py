@@ -204,7 +204,7 @@ def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, 
 
 def _plain(value: Any) -> Any:
     """Tuples as lists: what JSON gives back."""
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def settings_text(model: str | None = None) -> str:

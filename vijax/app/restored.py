@@ -10,6 +10,7 @@ import jax
 
 from vijax.app.assemble import load_data, make_algorithm, state_like, state_needs_data
 from vijax.app.config import Config, ConfigError
+from vijax.app.kept_mixture import as_kept
 from vijax.app.listing import Data, Seen
 from vijax.app.run_folder import check_same_data, latest_checkpoint
 from vijax.app.versions import other_version
@@ -34,7 +35,7 @@ def restore(folder: Path, config: Config, data: Data | None = None, moved: str |
         has left something that this one cannot read.
     """
     data = data or _kept(folder, config) or again(folder, config, moved)
-    algorithm = make_algorithm(config, data)
+    algorithm = as_kept(folder, config, make_algorithm(config, data))
     try:
         found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say=lambda message: None)
     except CheckpointError as error:

@@ -28,6 +28,7 @@ from vijax.app.at_once import fitted, is_at_once
 from vijax.app.claim import claimed, locked, unwritable
 from vijax.app.config import Config, ConfigError
 from vijax.app.documents import DOCUMENTS, with_own_stop_words
+from vijax.app.kept_mixture import as_kept, keeper
 from vijax.app.listing import Data, Seen
 from vijax.app.pages import write_pages
 from vijax.app.patience import announced
@@ -131,7 +132,8 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
         remove_leftovers(own_folder(folder / "checkpoints"))
-        found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say)
+        kept = as_kept(folder, config, algorithm)
+        found = latest_checkpoint(folder, config, state_like(config, kept, data), say)
         ended = end_of(folder)
         if found is not None and ended is not None and _is_at_its_end(config, found, ended):
             more = "" if is_at_once(config) else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
@@ -240,7 +242,7 @@ def _sit(
         say(note)
 
     def score(seen: Any) -> Any:
-        return listing.scored(Seen(Fit(algorithm, seen.state, {}, None), data, config.model, score_key))
+        return listing.scored(Seen(Fit(seen.alg, seen.state, {}, None), data, config.model, score_key))
 
     scores = data.test is not None and listing.has_score(algorithm.spec.model)
     recorder = Recorder(
@@ -262,7 +264,7 @@ def _sit(
         if is_at_once(config):
             with announced(say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"):
                 stage = read_stage(folder, config, algorithm, say)
-                result = fitted(config, algorithm, arranged, key, (recorder,), stage)
+                result = fitted(config, algorithm, arranged, key, (keeper(folder), recorder), stage)
                 keep_stage(folder, config, result)
         else:
             with printer.announcing():

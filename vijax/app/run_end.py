@@ -109,14 +109,19 @@ def what_is_saved(folder: Path) -> str:
 def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
     """Natural parameters by variable and name (topics/concentration), and hyperparameters and networks as they stand,
     by their place in a tree (hyper/decoder/0/weights)."""
-    arrays = {
-        f"{name}/{field.name}": np.asarray(getattr(family, field.name))
+    parts = {
+        f"{name}/{field.name}": getattr(family, field.name)
         for name, family in dense(state.posterior).items()
         for field in dataclasses.fields(family)  # type: ignore[arg-type]
-        if not field.metadata.get("context")
+        if not field.metadata.get("context") and _is_kept(getattr(family, field.name), field)
     }
-    points, _ = jax.tree_util.tree_flatten_with_path(dict(state.hyper))
-    return arrays | {f"hyper/{_slashed(path)}": np.asarray(value) for path, value in points}
+    leaves, _ = jax.tree_util.tree_flatten_with_path(parts | {"hyper": dict(state.hyper)})
+    return {_slashed(path): np.asarray(value) for path, value in leaves}
+
+
+def _is_kept(value: Any, field: dataclasses.Field) -> bool:
+    """A parameter, or a number that goes with them; not what its other parts say too, as the places of blocks."""
+    return isinstance(value, int | float) or not field.metadata.get("static")
 
 
 def _slashed(path: Any) -> str:

@@ -8,6 +8,7 @@ RUN/columns.json    names, classes, scales (tables)  RUN/report.html     all of 
 RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
 RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
 RUN/stage/          of auto and dadvi, stopped: what to go on from
+RUN/mixture.json    of auto, where it has kept a mixture: of how many normals
 
 and, of a run that has ended, what the model says of each of its own documents, rows or nodes, held-out ones too:
 RUN/doc_topics.csv (and RUN/excerpts.json, how they begin), RUN/transformed.csv or RUN/nodes.csv, of up to 100,000 of

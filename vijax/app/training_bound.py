@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vijax import metrics
-from vijax.app.comparison import Compared, Comparison, check_same_data, ending, keys_that_differ, values_of
+from vijax.app.comparison import UNUSABLE, Compared, Comparison, check_same_data, ending, keys_that_differ, values_of
 from vijax.app.config import Config, ConfigError
 from vijax.app.run_folder import read_run_config
 from vijax.evaluate import Difference
@@ -68,7 +68,10 @@ def compare_by_training(folders: Sequence[Path]) -> Comparison:
     found = [training_bound(folder, config) for folder, config in zip(folders, configs, strict=True)]
     if len({bound.per for bound in found}) > 1:
         raise ConfigError(f"their bounds are per {' and per '.join(sorted({b.per for b in found}))}: not comparable")
-    best = max(range(len(found)), key=lambda i: found[i].mean)
+    usable = [i for i, folder in enumerate(folders) if ending(folder) != UNUSABLE]
+    if not usable:
+        raise ConfigError(f"{folders[0]} and the others are not to be used: their verdicts say why")
+    best = max(usable, key=lambda i: found[i].mean)
     keys = keys_that_differ(configs)
     runs = [
         Compared(folder, values_of(config, keys), bound, _by_means(found, i, best), None, _remark(folder, config))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from jaxtyping import PRNGKeyArray
 
 from vijax import keys
 from vijax.automatic import gaussian, richer
 from vijax.automatic.ascent import Mode
+from vijax.automatic.components import Mixture
 from vijax.automatic.concluded import as_fit, as_mixture, compared, report, rivals
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Report
@@ -19,62 +22,63 @@ from vijax.result import Fit
 NONE_LEFT = "A mixture of normals was not tried, for its gradients are beyond max_gradients."
 
 
-def of_normal(
-    model: Density,
-    target: Target,
-    q: Gaussian,
-    found: list[tuple[Mode, int]],
-    elbos: list[float | None],
-    watcher: Watcher,
-    key: PRNGKeyArray,
-    max_gradients: int | None,
-    asked: bool | None,
-) -> Fit:
-    """The best normal, or a mixture that begins at it, whichever has the higher bound.
+class Done(NamedTuple):
+    """A normal that has been fitted, and what it was fitted to.
 
-    Args:
+    Attributes:
       model: the density.
       target: the same, on the host.
       q: the normal.
       found: modes that the starts found,
       elbos: and their rough bounds.
-      watcher: of Ctrl-C: the normal is returned then, and a fit that goes on fits the mixture anew.
+      watcher: of Ctrl-C.
       key: of the fit.
+    """
+
+    model: Density
+    target: Target
+    q: Gaussian
+    found: list[tuple[Mode, int]]
+    elbos: list[float | None]
+    watcher: Watcher
+    key: PRNGKeyArray
+
+    def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
+        """On this normal, or a mixture that began at it."""
+        return report(self.model, self.target, q, self.found, self.elbos, keys.seed(self.key), normal)
+
+
+def of_normal(done: Done, max_gradients: int | None, asked: bool | None) -> Fit:
+    """The best normal, or a mixture that begins at it, whichever has the higher bound.
+
+    Args:
+      done: the normal. After Ctrl-C it is returned, and a fit that goes on fits the mixture anew.
       max_gradients: that the user allows in all; None is those so far and `richer.budget`.
       asked: whether to try a mixture; None does where the normal misfits.
     """
-    seed = keys.seed(key)
-    said = report(model, target, q, found, elbos, seed)
-    others = rivals(q, found, elbos)
+    q, target, watcher = done.q, done.target, done.watcher
+    said = done.report(q)
+    others = rivals(q, done.found, done.elbos)
     if q.ended is Ended.INTERRUPTED:
-        return reported(model, target, q, found, elbos, watcher, key)
+        return reported(done)
     limit = max_gradients or target.num_gradients + richer.budget(target.dim)
     if not said.usable or not _is_misfit(said, bool(others), target.dim, asked):
-        return as_fit(model, q, said, key)
+        return as_fit(done.model, q, said, done.key)
     if limit - target.num_gradients < richer.fewest_gradients(target.dim):
-        return as_fit(model, q, said._replace(verdict=f"{said.verdict} {NONE_LEFT}"), key)
+        return as_fit(done.model, q, said._replace(verdict=f"{said.verdict} {NONE_LEFT}"), done.key)
     normals = [gaussian.laplace(target, mode).q for mode in others]
-    mixture = richer.fit(target, q, normals, seed, limit, watcher.stopped)
+    mixture = richer.fit(target, q, normals, keys.seed(done.key), limit, watcher.stopped)
     if watcher.stopped():
         watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more
-        return reported(model, target, q._replace(ended=Ended.INTERRUPTED), found, elbos, watcher, key)
-    mixed = report(model, target, mixture, found, elbos, seed, normal=q)
-    better, said = compared(said, mixed, len(mixture.parts))
-    return as_mixture(model, mixture, q, said, key) if better else as_fit(model, q, said, key)
+        return reported(done._replace(q=q._replace(ended=Ended.INTERRUPTED)))
+    better, said = compared(said, done.report(mixture, q), len(mixture.parts))
+    return as_mixture(done.model, mixture, q, said, done.key) if better else as_fit(done.model, q, said, done.key)
 
 
-def reported(
-    model: Density,
-    target: Target,
-    q: Gaussian,
-    found: list[tuple[Mode, int]],
-    elbos: list[float | None],
-    watcher: Watcher,
-    key: PRNGKeyArray,
-) -> Fit:
+def reported(done: Done) -> Fit:
     """A normal that is to be kept."""
-    said = report(model, target, q, found, elbos, keys.seed(key))
-    return as_fit(model, q, said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None), key)
+    stage = done.watcher.stage if done.q.ended is Ended.INTERRUPTED else None
+    return as_fit(done.model, done.q, done.report(done.q)._replace(stage=stage), done.key)
 
 
 def _is_misfit(said: Report, has_rivals: bool, dim: int, asked: bool | None) -> bool:

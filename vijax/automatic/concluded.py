@@ -15,7 +15,7 @@ from vijax.automatic.components import Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.report import Estimate, Place, Report
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import RIVAL, is_usable, of_mixture, verdict
+from vijax.automatic.verdict import RIVAL, is_usable, verdict, with_mixture
 from vijax.families import Product
 from vijax.free_algorithms import advi, ngvi
 from vijax.guides import Z
@@ -24,8 +24,11 @@ from vijax.result import Fit
 from vijax.status import Status
 from vijax.trust import psis
 
-CHECKS, SCRAMBLES = 1024, 8
-"""Fresh draws on which a fit is judged, and of how many independent scrambles of a Sobol sequence they are."""
+CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 8192, 8
+"""Fresh draws on which a fit is judged, at first and at most, and of how many independent scrambles of a Sobol sequence
+they are."""
+SURE = 0.01
+"""Standard error of the bound, in nats, above which there are more of them, if these can bring it near."""
 WORTH = 0.01
 """Nats that a mixture must gain at least to be kept."""
 
@@ -41,15 +44,26 @@ def report(
 ) -> Report:
     """Its bound and the tail of its importance ratios, with the places that the starts found and their ELBOs; of a
     mixture `normal` is that from which it began, and tells which places are one."""
-    parts = [q.drawn(CHECKS // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
-    draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
-    ratios = target.values(draws) - log_q
+    draws, ratios = _checked(target, q, seed)
     zero, gap, khat = distance(ratios)
     q = q._replace(ended=_ended(q, ratios, target.epsilon))
     shown = _shown(model, normal or q, places, elbos)
     words = verdict(q, gap, khat, _shown(model, q, places, elbos), zero)
     said = Report(_bound(ratios), shown, gap, khat, str(q.ended), words, target.num_gradients, ratios, draws, zero=zero)
     return said._replace(usable=is_usable(q, zero))
+
+
+def _checked(target: Target, q: Gaussian | Mixture, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws that the fit has not seen, and log p - log q there: as many as a sure bound takes."""
+    count = CHECKS
+    while True:
+        parts = [q.drawn(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
+        draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
+        ratios = target.values(draws) - log_q
+        error = _bound(ratios).standard_error
+        if not SURE < error < 2 * SURE * np.sqrt(MOST_CHECKS / count) or count == MOST_CHECKS:
+            return draws, ratios
+        count = min(4 * count, MOST_CHECKS)
 
 
 def _ended(q: Gaussian | Mixture, log_ratios: np.ndarray, epsilon: float) -> Ended:
@@ -96,7 +110,7 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
     error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
     better = more > max(WORTH, 2 * error)
     kept, other = (mixed, normal) if better else (normal, mixed)
-    words = of_mixture(better, parts, more, error, kept.verdict)
+    words = with_mixture(better, parts, more, error, kept.verdict)
     return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
 
 
@@ -142,9 +156,14 @@ def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fi
 
 def as_mixture(model: Density, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by pathwise gradients, in the frame of a normal."""
-    guide = guides.mixture(len(q.parts))
-    fit = _begun(advi(model.with_guide(guide, is_framed=True), guide=guide), q, normal, report, key)
+    fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
     return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
+
+
+def of_mixture(model: Density, parts: int) -> Algorithm:
+    """The algorithm of a fit that is a mixture of so many normals."""
+    guide = guides.mixture(parts)
+    return advi(model.with_guide(guide, is_framed=True), guide=guide)
 
 
 def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:

@@ -14,12 +14,12 @@ RIVAL = 5.0
 """Nats below the best within which another mode holds a share of the posterior."""
 
 
-def of_mixture(is_kept: bool, parts: int, more: float, error: float, words: str) -> str:
+def with_mixture(is_kept: bool, parts: int, more: float, error: float, words: str) -> str:
     """A verdict, with what a mixture of normals made of the bound.
 
-    >>> of_mixture(True, 8, 0.2, 0.01, "Converged.")
+    >>> with_mixture(True, 8, 0.2, 0.01, "Converged.")
     'Converged. Kept is a mixture of 8 normals: its bound is 0.20 ± 0.01 nats above that of one normal.'
-    >>> of_mixture(False, 8, 0.0, 0.02, "Converged.")
+    >>> with_mixture(False, 8, 0.0, 0.02, "Converged.")
     'Converged. A mixture of 8 normals was tried and not kept: its bound is not higher (by 0.00 ± 0.02 nats).'
     """
     gained = f"{more:.2f} ± {error:.2f} nats"

@@ -9,13 +9,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.by_value import by_value
+from vijax.by_value import Function, by_value
 from vijax.checks import require_integers
 from vijax.expectation.base import Expectation, derivatives
 from vijax.likelihood import Likelihood, Moments, as_likelihood
 
 Rule = Callable[[Array, Array, Array, Array, Array], Moments]
 """(noise, sd, l, l', l''), each of shape (draws,) but sd -> the moments of one site."""
+
+
+class Sampled(Function):
+    """An expectation by draws: the objective that it gives has noise (`vijax.spec.Spec.draws`)."""
 
 
 @by_value
@@ -68,4 +72,4 @@ def _sampled(num_samples: int, rule: Rule) -> Expectation:
 
         return jax.vmap(one)(y, m, v, noise)
 
-    return estimate
+    return Sampled(estimate)

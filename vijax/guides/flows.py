@@ -23,7 +23,7 @@ class flow(Guide):
         vijax.advi(model, guide=vijax.guides.flow(), num_samples=256, optimizer=optax.adam(1e-3))
 
     That is hundreds of thousands of gradients; `vijax.auto`, with a mixture of normals, wants some ten thousand.
-    (Measured on eight schools, 3,000 steps of 64 draws: ELBO -31.35. The best normal has -31.52, a mixture of eight
+    (Measured on eight schools, 3,000 steps of 64 draws: ELBO -31.35. The best normal has -31.53, a mixture of eight
     normals -31.34.)
 
     Args:

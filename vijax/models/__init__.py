@@ -28,10 +28,12 @@ from vijax.models.simple_mixture import simple_mixture
 from vijax.models.state_space import linear_gaussian_state_space
 from vijax.models.stochastic_block_model import rates_matrix, stochastic_block_model
 from vijax.models.structured_autoencoder import svae
+from vijax.models.structured_parts import as_potentials
 
 __all__ = [
     "Predictors",
     "ard_regression",
+    "as_potentials",
     "ctm",
     "dp_mixture",
     "emission",

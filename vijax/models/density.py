@@ -257,6 +257,7 @@ def _bound_to(density: Density) -> Density:
         one_group=density.is_whole,
         check_data=lambda data: _check_data(density, data),
         score=None if density.log_lik is None or density.is_whole else _scorer(density),
+        endless=_endless(density),
         values=lambda hyper, draws: {**{n: x for n, x in draws.items() if n != Z}, **_values(density, hyper, draws[Z])},
     )
 
@@ -268,6 +269,15 @@ def _scorer(density: Density) -> Callable[..., Any]:
         return predictive_density(density, hyper, q, data, key)
 
     return score
+
+
+def _endless(density: Density) -> Callable[..., Any]:
+    def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
+        from vijax.automatic.endless import report
+
+        return report(density, hyper, posterior[Z], batch, key)
+
+    return endless
 
 
 def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
