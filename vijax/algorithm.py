@@ -140,9 +140,9 @@ def compose(
         those to which a first round at the mean topics gives most of its words. Draws and messages are then of the
         pairs of its words and these alone; the first round alone looks at all topics. Exact where it is K.
         `Info.left_out` says what share of the words that first round gave to other topics.
-      left_out: with `active_topics`, no document uses more topics than it takes to leave this share of its words to
-        others: 0.02 of a document with one clear topic is one topic. 0: all of `active_topics`. `Info.active_topics`
-        says how many topics documents used.
+      left_out: with `active_topics`, no document uses more of these than leave this share of its words to others by
+        that first round, which spreads words widely: 0.5 is no small share. 0: all of them. `Info.active_topics` says
+        how many topics documents used.
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
         key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
         gradients or messages, and counts over it. What it returns is the same on every device, but for

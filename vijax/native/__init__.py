@@ -1,9 +1,10 @@
-"""E-steps of mixed membership as machine code: what XLA computes on a CPU, one and a half to six times as fast.
+"""E-steps of mixed membership and gamma draws as machine code: what XLA computes on a CPU, 1.5 to 6 times as fast.
 
 A document's E-step is a loop over its words until it settles. XLA runs it on chunks of documents, each until the
 slowest has settled, and its loops over words and topics are not the best a processor can do. `kernels.cc` says the same
 in C++, document by document; for mean field and CVB0 with the bound and its gradient in the topics, so that no array
-(documents, words, topics) of a batch is ever written. `pairs.cc` chooses the active topics of documents.
+(documents, words, topics) of a batch is ever written. `pairs.cc` chooses the active topics of documents; `gammas.cc`
+has the draws of `vijax.families.pathwise`.
 
 Installing vijax compiles it where there is a C++ compiler (`hatch_build.py`). Where there is none, on other devices
 than CPUs, and under VIJAX_NATIVE=0, XLA computes it: the same numbers up to rounding. `jax.export` for CPUs refuses
