@@ -1,6 +1,7 @@
 """Quick compilation for the fast suite, a cache of programs for the next run, and what both cost."""
 
 import os
+import signal
 
 import pytest
 
@@ -41,3 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return files[item.path], str(getattr(parameters and parameters.params.get("case"), "name", ""))
 
     items.sort(key=place)
+
+
+@pytest.fixture
+def interruptible():
+    """As in a terminal; a job in the background may be started with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -19,14 +19,6 @@ COIN = vi.model(
 )
 
 
-@pytest.fixture
-def interruptible():
-    """As in a terminal; a job in the background may be started with interrupts ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def fit(callback):
     alg = vi.cavi(COIN)
     return vi.fit(alg, jnp.ones(3), key=jax.random.key(0), num_steps=100, steps_per_chunk=1, callbacks=(callback,))

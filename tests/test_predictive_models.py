@@ -90,7 +90,7 @@ CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, sh
     "svae": (svae, vi.aevb, ROWS, 3, (3, 2), (8, 2)),
 }  # fmt: skip
 NO_MODELS = {"Predictors", "emission", "group_rows", "observed", "pad", "plsa_entries", "population", "rates_matrix"}
-NO_MODELS |= {"response"}
+NO_MODELS |= {"response", "as_potentials"}
 
 
 def test_every_model_has_a_case():

@@ -134,7 +134,7 @@ def test_a_stage_of_something_else_is_refused(monkeypatch):
         vi.auto(coin, jnp.ones(3), key=KEY, stage=stage)
 
 
-def test_a_second_one_stops_at_once(monkeypatch):
+def test_a_second_one_stops_at_once(monkeypatch, interruptible):
     pressed(monkeypatch, 100)
     plain = Target.slopes
     monkeypatch.setattr(Target, "slopes", lambda self, x: (signal.raise_signal(signal.SIGINT), plain(self, x))[1])

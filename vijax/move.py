@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import bad as bad_variable
-from vijax import random, safeguard, tree
+from vijax import safeguard, tree
 from vijax.batch import Minibatch
 from vijax.bound import reads_of, scaled_bound
 from vijax.checks import require
@@ -64,8 +64,7 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     non_finite = none
     bad: Any = bad_variable.NONE
     for block in _blocks(spec, posterior):
-        split = random.split if spec.model.free else jax.random.split  # in others it compiles for seconds longer
-        key, key_global, key_local = split(key, 3)
+        key, key_global, key_local = jax.random.split(key, 3)
         bound = scaled_bound(spec, state, batch._replace(local=local), spec.axis.key(key_local))
         message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta, reads, spec.axis)
         non_finite = non_finite + tree.count_non_finite(message.natural)

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax import random
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
@@ -74,7 +73,7 @@ class Normal(Family):
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """m + sqrt(v) e, e standard normal: pathwise differentiable."""
-        noise = random.normal(key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean))
+        noise = jax.random.normal(key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean))
         return self.mean() + jnp.sqrt(self.variance()) * noise
 
     @property
