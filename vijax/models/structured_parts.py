@@ -135,7 +135,7 @@ def as_potentials(encoder: Network) -> Network:
     """An encoder of `vijax.models.vae` as one of `vijax.models.svae`, for a latent that is a `Normal`: where it says
     (mean, log sd), the potentials of that normal.
 
-    So networks that a plain autoencoder has learnt are where a structured one begins:
+    So networks that a plain autoencoder has learnt are where a structured one begins::
 
         plain = vi.fit(vi.aevb(vae), x, num_epochs=5, batch_size=128, key=key).state.hyper
         model = vi.models.svae(..., encoder=vi.models.as_potentials((encode, plain["encoder"])),
