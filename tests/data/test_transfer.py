@@ -10,6 +10,7 @@ import pytest
 
 from vijax.data.checks import DataError
 from vijax.data.download import fetch, local_name
+from vijax.data.temporary import locked
 from vijax.data.transfer import Limits
 
 BODY = bytes(range(256)) * 1024  # 256 kB
@@ -189,6 +190,31 @@ def test_long_and_strange_names(get):
     for url in ("http://[::1", "http://a b/x.csv", "http://127.0.0.1:99999/x.csv", "http:///x.csv"):
         with pytest.raises(DataError, match="expected "):
             fetch(url)
+
+
+def test_who_waited_reads_what_was_recorded_meanwhile(get, server, tmp_path):
+    there = get(whole())
+    record = there.with_name(f"{there.name}.sha256")
+    written, found = record.read_text(), []
+    record.write_text("")  # as a process leaves it that has just begun to write
+    with locked(there.with_name(f"{there.name}.lock")):
+        waits = threading.Thread(target=lambda: found.append(get()))
+        waits.start()
+        time.sleep(0.2)
+        record.write_text(written)
+    waits.join(10)
+    assert found == [there]
+    assert len(server.asked) == 1
+
+
+def test_an_empty_record_is_none(get, server):
+    there = get(whole())
+    record = there.with_name(f"{there.name}.sha256")
+    written = record.read_text()
+    record.write_text("")
+    assert get() == there
+    assert len(server.asked) == 1
+    assert record.read_text() == written
 
 
 def test_two_at_once_fetch_it_once(get, server):

@@ -47,12 +47,18 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
     folder = (root or cache_folder()) / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     path, record = folder / name, folder / f"{name}.sha256"
-    expected = _checked_hash(sha256) if sha256 else record.read_text().strip() if record.exists() else None
-    with locked(folder / f"{name}.lock"):  # a second process waits, and finds the file
+    given = _checked_hash(sha256) if sha256 else None
+    with locked(folder / f"{name}.lock"):  # a second process waits, and finds the file and its record
+        expected = given or _recorded(record)
         if not path.is_file() or (expected is not None and file_hash(path) != expected):
-            _download(url, path, expected, record, limits or _limits(), given=bool(sha256))
+            _download(url, path, expected, record, limits or _limits(), given=given is not None)
         record.write_text(f"{expected or file_hash(path)}\n")
     return path
+
+
+def _recorded(record: Path) -> str | None:
+    """The hash of the first download; None before it, and where a process was killed while it wrote the record."""
+    return (record.read_text().strip() or None) if record.exists() else None
 
 
 def _download(url: str, path: Path, expected: str | None, record: Path, limits: Limits, given: bool) -> None:
