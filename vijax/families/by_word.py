@@ -75,18 +75,18 @@ class DirichletByWord(Family):
           Dirichlets over w + 1 components, or w = V of them. The padding and the last component stand for equal parts
           of all other words together.
         """
-        known = words < self.entries.shape[0]
+        words = _and_one_more(words, len(self.entries))
+        known = words < len(self.entries)
         lam = self.of_words(words)
-        least = _rest_of(self.base, _at(self.base, words), known, len(self.entries))
         # Where the words hold nearly all there is, the difference may cancel.
-        rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), least)
-        return TransposedDirichlet(_with_rest(lam, known, rest, len(self.entries)))
+        rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), _rest_of(self.base, words, len(self.entries)))
+        return TransposedDirichlet(_with_rest(lam, known, rest))
 
     def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
         """Their concentrations; 0 of padding."""
-        entries = self.entries.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
-        known = words < self.entries.shape[0]
-        return jnp.where(known[:, None], _at(self.base, words)[:, None] + self.scale * entries, 0.0)
+        entries = self.entries.at[words].get(mode="clip", indices_are_sorted=True)
+        lam = _at(self.base, words)[:, None] + self.scale * entries
+        return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
 
     def moved(
         self, words: Int[Array, " w"], to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]
@@ -239,9 +239,10 @@ def prior_columns(
     >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3, 1).concentration.tolist()
     [[0.5], [0.5], [0.5]]
     """
-    known, here = words < num_words, _at(base, words)
-    rest = _rest_of(base, here, known, num_words)
-    columns = _with_rest(jnp.where(known, here, 0.0)[:, None], known, rest, num_words)
+    words = _and_one_more(words, num_words)
+    known = words < num_words
+    here = jnp.where(known, _at(base, words), 0.0)[:, None]
+    columns = _with_rest(here, known, _rest_of(base, words, num_words))
     return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
 
 
@@ -256,10 +257,13 @@ def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Produ
     return posterior.replace({name: DirichletByWord.of(posterior[name], base) for name, base in bases.items()})  # type: ignore[arg-type]
 
 
-def _with_rest(lam: Array, known: Array, rest: Array, num_words: int) -> Array:
-    """Padding, and one more component where not all words are here, with equal parts of the rest."""
-    if len(lam) < num_words:
-        lam, known = jnp.pad(lam, ((0, 1), (0, 0))), jnp.pad(known, (0, 1))
+def _and_one_more(words: Array, num_words: int) -> Array:
+    """With one more that is padding, for the rest, where not all words are here; different and increasing as before."""
+    return words if len(words) == num_words else jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
+
+
+def _with_rest(lam: Array, known: Array, rest: Array) -> Array:
+    """Padding stands for equal parts of the rest."""
     parts = jnp.maximum(jnp.sum(~known), 1)
     return jnp.where(known[:, None], lam, rest / parts)
 
@@ -275,8 +279,9 @@ def _total(base: Array, num_words: int) -> Array:
     return base * num_words if base.ndim == 0 else jnp.sum(base)
 
 
-def _rest_of(base: Array, here: Array, known: Array, num_words: int) -> Array:
+def _rest_of(base: Array, words: Array, num_words: int) -> Array:
     """eta summed over the words that are not here."""
+    known = words < num_words
     if base.ndim == 0:
         return base * (num_words - jnp.sum(known))
-    return jnp.maximum(jnp.sum(base) - jnp.sum(jnp.where(known, here, 0.0)), 0.0)
+    return jnp.maximum(jnp.sum(base) - jnp.sum(jnp.where(known, _at(base, words), 0.0)), 0.0)

@@ -103,7 +103,7 @@ def _fisher_term(x: Array, gap: Array) -> Array:
     return (1.0 + special.trigamma_excess(x)) * (gap / x)
 
 
-def expected_log(concentration: Float[Array, "*batch v"]) -> Float[Array, "*batch v"]:
+def expected_log(concentration: Float[Array, "*batch v"], axis: int = -1) -> Float[Array, "*batch v"]:
     """E[log x] under the Dirichlet: psi(c) - psi(C)."""
-    total = jnp.sum(concentration, axis=-1, keepdims=True)
+    total = jnp.sum(concentration, axis=axis, keepdims=True)
     return special.digamma(concentration) - special.digamma(total)

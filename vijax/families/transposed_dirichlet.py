@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple, Self
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families.base import Family, family
+from vijax.families.base import Family, family, positive_and_finite
 from vijax.families.dirichlet import Dirichlet, normalized_gammas
+from vijax.families.dirichlet_divergence import expected_log
 from vijax.families.pathwise import sample_offset
-from vijax.families.special import digamma
 
 
 class TransposedDirichletStats(NamedTuple):
@@ -57,8 +56,7 @@ class TransposedDirichlet(Family):
 
     def expected_stats(self) -> TransposedDirichletStats:
         """psi(c) - psi(C)."""
-        c = self.concentration
-        return TransposedDirichletStats(digamma(c) - digamma(jnp.sum(c, axis=0)))
+        return TransposedDirichletStats(expected_log(self.concentration, axis=0))
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> TransposedDirichletStats:
         """log x of a draw."""
@@ -79,11 +77,11 @@ class TransposedDirichlet(Family):
 
     def in_domain(self) -> Self:
         """c > 0 and finite, componentwise."""
-        return jax.tree.map(lambda c: (c > 0) & jnp.isfinite(c), self)
+        return type(self)(positive_and_finite(self.concentration))
 
     def flat(self) -> Self:
         """c = 1."""
-        return jax.tree.map(jnp.ones_like, self)
+        return type(self)(jnp.ones_like(self.concentration))
 
     def log_base_measure(self, stats: Any) -> Float[Array, "*shape"]:
         """-sum log x."""
