@@ -12,3 +12,5 @@ from vijax.reference.log_joint import log_joint as log_joint
 from vijax.reference.mcmc import Chains as Chains
 from vijax.reference.mcmc import metropolis_hastings as metropolis_hastings
 from vijax.reference.mcmc import nuts as nuts
+from vijax.reference.short_chains import Moved as Moved
+from vijax.reference.short_chains import short_chains as short_chains

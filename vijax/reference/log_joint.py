@@ -18,7 +18,9 @@ from vijax.models.impossible import PENALTY
 Values = dict[str, Any]
 
 
-def log_joint(model: Model, data: PyTree, sampled: Sequence[str] = ()) -> Callable[[Values, Values], Float[Array, ""]]:
+def log_joint(
+    model: Model, data: PyTree, sampled: Sequence[str] = (), hyper: Hyper | None = None
+) -> Callable[[Values, Values], Float[Array, ""]]:
     """(values of the globals, values of the sampled locals of each group) -> log p(data, values).
 
     The other locals are integrated out, which is exact where they form one block given the sampled ones: with l their
@@ -28,6 +30,7 @@ def log_joint(model: Model, data: PyTree, sampled: Sequence[str] = ()) -> Callab
       model: from `vijax.energy_model`.
       data: arrays with one leading axis of groups.
       sampled: names of locals that are arguments.
+      hyper: hyperparameters, such as those that a fit has learnt; those of the model if None.
 
     Raises:
       ValueError: the model is no energy, a name is no local of it, or the others do not form one block, or are coupled
@@ -50,7 +53,7 @@ def log_joint(model: Model, data: PyTree, sampled: Sequence[str] = ()) -> Callab
     require(sum(map(bool, rest)) <= 1, "sampled", "all but one block of the locals", list(sampled), remedy)
     left = [name for name in spec.plates if name not in sampled]
     require(not left, "model", "locals that can be summed out, or are sampled", f"the coupled plates {left}", remedy)
-    hyper = tree.as_arrays(model.hyper)
+    hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
     data = jax.tree.map(jnp.asarray, data)
     spec.check_groups(data, hyper)
 

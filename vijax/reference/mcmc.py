@@ -12,18 +12,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax import tree
-from vijax.batch import as_minibatch
-from vijax.checks import require, require_integers, require_positive
+from vijax.checks import require_integers, require_positive
 from vijax.extras import require_extra
-from vijax.loader import all_groups
 from vijax.model import Model
-from vijax.models.density import Density
-from vijax.reference.log_joint import log_joint
-from vijax.reference.unconstrained import coordinates, from_free, to_free
+from vijax.reference.walk import walk_of
 
 
 class Chains(NamedTuple):
@@ -158,9 +152,7 @@ def _run(
     """All chains, side by side in one program."""
     require_integers(num_samples=num_samples, chains=chains)
     key_start, key_noise, key = jax.random.split(key, 3)
-    walk = (
-        _of_density(model, data, sampled) if isinstance(model, Density) else _of_energy(model, data, sampled, key_start)
-    )
+    walk = walk_of(model, data, sampled, key_start)
 
     @jax.jit
     def all_chains(key: PRNGKeyArray, starts: Array) -> Chains:
@@ -171,42 +163,3 @@ def _run(
 
     noise = jax.random.normal(key_noise, (chains, walk.origin.size), walk.origin.dtype)
     return all_chains(key, walk.origin + walk.spread * noise)
-
-
-class _Walk(NamedTuple):
-    """What chains walk on: a density of free coordinates, the values there, and where they start."""
-
-    density: Callable[[Array], Float[Array, ""]]
-    values: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]
-    origin: Float[Array, " D"]
-    spread: float
-
-
-def _of_density(model: Density, data: PyTree, sampled: Sequence[str]) -> _Walk:
-    require(not sampled, "sampled", "none: a density has no locals", list(sampled))
-    groups = all_groups(data, model)
-
-    def density(x: Array) -> Float[Array, ""]:
-        return model.log_prior_at(x) + jnp.sum(model.log_liks_at(x, groups))
-
-    return _Walk(density, lambda x: (model.values_at(x), {}), jnp.zeros(model.variables.dim), 0.5)
-
-
-def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray) -> _Walk:
-    density = log_joint(model, data, sampled)
-    data = jax.tree.map(jnp.asarray, data)
-    hyper = tree.as_arrays(model.hyper)
-    posterior = model.init(hyper, key, model.prior(hyper), as_minibatch(data, None, full_data=True))
-    templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)
-    free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
-    means = {name: q.mean() for name, q in {**posterior, **templates}.items()}
-    origin, unravel = ravel_pytree(to_free(free, means))
-
-    def values_of(x: Array) -> tuple[dict[str, Any], dict[str, Any]]:
-        values, _ = from_free(free, unravel(x))
-        return {n: values[n] for n in posterior}, {n: values[n] for n in sampled}
-
-    def free_density(x: Array) -> Float[Array, ""]:
-        return density(*values_of(x)) + from_free(free, unravel(x))[1]
-
-    return _Walk(free_density, values_of, origin, 0.1)

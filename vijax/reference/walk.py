@@ -1,0 +1,84 @@
+"""What chains walk on: the log density of a model in free coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import tree
+from vijax.batch import as_minibatch
+from vijax.checks import require
+from vijax.loader import all_groups
+from vijax.model import Hyper, Model
+from vijax.models.density import Density
+from vijax.reference.log_joint import log_joint
+from vijax.reference.unconstrained import coordinates, from_free, to_free
+
+
+class Walk(NamedTuple):
+    """Attributes:
+    density: log density of free coordinates, up to a constant.
+    values: (globals, sampled locals) at free coordinates.
+    free: the free coordinates of globals, where no locals are sampled.
+    origin: where chains start,
+    spread: and how far about it.
+    """
+
+    density: Callable[[Array], Float[Array, ""]]
+    values: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]
+    free: Callable[[dict[str, Any]], Float[Array, " D"]]
+    origin: Float[Array, " D"]
+    spread: float
+
+
+def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper | None = None) -> Walk:
+    """Of a log density, or of an energy whose locals are integrated out but for those that are sampled.
+
+    Args:
+      model: see `vijax.reference.nuts`.
+      data: see there.
+      sampled: names of locals.
+      key: of where the model's posterior starts.
+      hyper: those of the model if None.
+    """
+    if isinstance(model, Density):
+        return _of_density(model, data, sampled)
+    return _of_energy(model, data, sampled, key, tree.as_arrays(model.hyper if hyper is None else hyper))
+
+
+def _of_density(model: Density, data: PyTree, sampled: Sequence[str]) -> Walk:
+    require(not sampled, "sampled", "none: a density has no locals", list(sampled))
+    groups = all_groups(data, model)
+
+    def density(x: Array) -> Float[Array, ""]:
+        return model.log_prior_at(x) + jnp.sum(model.log_liks_at(x, groups))
+
+    free = lambda values: model.variables.coordinates({name: values[name] for name in model.variables.names})
+    return Walk(density, lambda x: (model.values_at(x), {}), free, jnp.zeros(model.variables.dim), 0.5)
+
+
+def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:
+    density = log_joint(model, data, sampled, hyper)
+    data = jax.tree.map(jnp.asarray, data)
+    posterior = model.init(hyper, key, model.prior(hyper), as_minibatch(data, None, full_data=True))
+    templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)
+    free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
+    means = {name: q.mean() for name, q in {**posterior, **templates}.items()}
+    origin, unravel = ravel_pytree(to_free(free, means))
+
+    def values_of(x: Array) -> tuple[dict[str, Any], dict[str, Any]]:
+        values, _ = from_free(free, unravel(x))
+        return {n: values[n] for n in posterior}, {n: values[n] for n in sampled}
+
+    def free_density(x: Array) -> Float[Array, ""]:
+        return density(*values_of(x)) + from_free(free, unravel(x))[1]
+
+    def free_of(values: dict[str, Any]) -> Float[Array, " D"]:
+        return ravel_pytree(to_free(free, {name: values[name] for name in posterior}))[0]
+
+    return Walk(free_density, values_of, free_of, origin, 0.1)
