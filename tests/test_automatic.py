@@ -1,13 +1,15 @@
 """The steps of `vijax.auto` by hand: towards a normal target regressions are exact, and natural parameters mix."""
 
+import jax
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
+import vijax as vi
 from vijax.automatic import diagonal, gaussian
 from vijax.automatic.ascent import never
 from vijax.automatic.gaussian import Ended, Gaussian, noise_of
-from vijax.automatic.stochastic import by_passes, sample_of
+from vijax.automatic.stochastic import by_passes, fit_all, sample_of
 
 PRECISION = np.array([[1.0, 0.3], [0.3, 0.8]])
 MEAN = np.array([0.2, -0.1])
@@ -44,6 +46,43 @@ def mixed(rho, q, target):
 def same(q, expected, rtol=1e-8):
     for a, b in zip(of(q), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=rtol)
+
+
+class Logistic:
+    """The posterior of a logistic regression in ten coefficients, which is not normal."""
+
+    epsilon, num_gradients, dim = 1e-16, 0, 10
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.x, self.y = rng.normal(size=(40, self.dim)), rng.integers(0, 2, 40)
+
+    def slopes(self, b):
+        self.num_gradients += len(b)
+        linear = b @ self.x.T
+        values = (linear * self.y - np.logaddexp(0, linear)).sum(1) - 0.125 * (b**2).sum(1)
+        return values, (self.y - special.expit(linear)) @ self.x - 0.25 * b
+
+
+def test_what_noise_makes_of_a_step_is_foretold():
+    """At the optimum a step is noise alone: of independent draws as long as foretold, of antithetic ones shorter."""
+    target, q = Logistic(), Gaussian(np.zeros(10), np.eye(10), -np.inf)
+
+    def stepped(q, noise, radius):
+        slope, curvature, sds = gaussian._regressed(noise, gaussian.evaluate(target, q, noise).scores)
+        return gaussian.step(q, slope, curvature, radius), gaussian.nats_of_noise(sds)
+
+    many = noise_of(2**13, 10, 1)
+    for _ in range(30):
+        q = stepped(q, many, 0.5)[0].to
+    assert stepped(q, many, 0.5)[0].nats < 1e-5
+    for draw, low, high in (
+        (lambda seed: np.random.default_rng([seed, 7]).normal(size=(256, 10)), 0.85, 1.2),
+        (lambda seed: noise_of(256, 10, [seed, 7]), 0.15, 0.35),
+    ):
+        found = [stepped(q, draw(seed), 5.0) for seed in range(40)]
+        ratio = np.mean([taken.nats for taken, _ in found]) / np.mean([foretold for _, foretold in found])
+        assert low < ratio < high
 
 
 @pytest.mark.parametrize("rho", [0.3, 1.0])
@@ -107,3 +146,21 @@ def test_a_pass_weighs_its_batches_alike():
         rho = float(by_passes(steps)(t))
         q = (1 - rho) * q + rho * message
     np.testing.assert_allclose(q, (2 * before + messages.mean()) / 3, rtol=1e-6)
+
+
+def test_passes_over_minibatches_end_at_the_posterior_wherever_the_frame_is():
+    """A linear regression, whose posterior is normal, from a frame that is two deviations off and turned."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(1200, 2)) @ np.array([[1.0, 0.6], [0.0, 0.5]])
+    y = x @ np.array([1.5, -0.7]) + rng.normal(size=1200)
+    prior = lambda v: -0.5 * (v["w"] ** 2).sum()
+    likelihood = lambda v, row: -0.5 * (row["y"] - row["x"] @ v["w"]) ** 2
+    model = vi.density({"w": vi.free((2,))}, log_prior=prior, log_lik=likelihood)
+    precision = np.eye(2) + x.T @ x
+    mean, sds = np.linalg.solve(precision, x.T @ y), np.sqrt(np.diag(np.linalg.inv(precision)))
+    begin = Gaussian(mean + 2 * sds, np.linalg.cholesky(np.diag(1.5 * sds**2)), -np.inf)
+    data = {"x": x.astype(np.float32), "y": y.astype(np.float32)}
+    found = fit_all(model, data, begin, 100, jax.random.key(0))
+    assert found.ended is Ended.CONVERGED
+    np.testing.assert_allclose(found.mean, mean, atol=0.05 * sds.min())
+    np.testing.assert_allclose(found.scale @ found.scale.T @ precision, np.eye(2), atol=0.05)

@@ -273,7 +273,7 @@ def fit(
         if stopped():
             return now.at._replace(elbo=now.elbo, ended=Ended.INTERRUPTED, trace=tuple(trace))
         slope, curvature, sds = _regressed(noise, now.scores)
-        doubt = 0.5 * float((sds**2).sum()) * (1 + dim / 2)  # nats that noise alone makes of a step
+        doubt = nats_of_noise(sds)
         trial = step(now.at, slope, curvature, radius)
         settled = trial.is_whole and trial.nats < max(0.5 * doubt, 1e-7)
         spent = target.num_gradients + len(noise) > max_gradients
@@ -343,6 +343,12 @@ def _regressed(noise: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.nd
     left = scores - slope + noise @ curvature
     count, dim = noise.shape
     return slope, curvature, np.sqrt((left**2).sum(0) / max(count - dim - 1, 1) / count)
+
+
+def nats_of_noise(sds: Float[np.ndarray, " D"]) -> float:
+    """What a whole step is expected to make of the noise of independent draws alone: half the squared errors of the
+    means, and D / 2 times as much of the D (D + 1) / 2 curvatures. Antithetic draws leave less."""
+    return 0.5 * float((sds**2).sum()) * (1 + len(sds) / 2)
 
 
 def _unbounded(q: Gaussian, begin: Sitting) -> bool:
