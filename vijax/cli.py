@@ -106,9 +106,13 @@ def topics(
       format: text to read; or with the probabilities of words csv, json, or md, a table of Markdown.
     """
     from vijax.app.loaded import read
+    from vijax.app.remarks import say_remarks
+    from vijax.app.run import say_to_stderr
     from vijax.app.topic_formats import formatted
 
-    print(formatted(read(run).topics(num_words)[:num_topics], format, num_words))
+    found = read(run).topics(num_words)[:num_topics]
+    say_remarks(run, say_to_stderr)
+    print(formatted(found, format, num_words))
     return 0
 
 
@@ -223,13 +227,16 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
       training: as of `vijax transform`.
     """
     from vijax.app.loaded import read
+    from vijax.app.remarks import say_remarks
     from vijax.app.run import say_to_stderr
     from vijax.app.typed_toml import LARGEST, ConfigError
 
     if not 0 <= seed <= LARGEST:
         raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
     told = lambda note: say_to_stderr(f"Note: {note}")
-    print(read(run, training, allow_code=True).score(data, column=column, seed=seed, say=told))
+    loaded = read(run, training, allow_code=True)
+    say_remarks(run, say_to_stderr)
+    print(loaded.score(data, column=column, seed=seed, say=told))
     return 0
 
 

@@ -15,6 +15,7 @@ import vijax as vi
 from vijax.app.transformed import Transformed
 from vijax.app.typed_toml import ConfigError
 from vijax.cli import main
+from vijax.status import Status
 
 BLOCKS = [["apple", "pear", "plum", "fig"], ["oak", "elm", "ash", "yew"], ["red", "blue", "grey", "pink"]]
 CONFIG = """
@@ -218,6 +219,37 @@ def test_an_unfinished_run_is_used_and_says_so(run, capsys, tmp_path):
         assert "is unfinished; this is as of its last checkpoint" in capsys.readouterr().err
     finally:
         (run / "result.json").write_bytes(result)
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "said"),
+    [
+        (
+            "result.json",
+            Status.FINISHED.value,
+            Status.INTERRUPTED.value,
+            "{run} stopped early. Go on: vijax resume {run}",
+        ),
+        ("result.json", Status.FINISHED.value, Status.DIVERGED.value, "{run} ended so: diverged: too many steps"),
+        ("result.json", '"usable": true', '"usable": false', "the verdict on {run} is not to use this fit"),
+        ("versions.json", f'"{vi.__version__}"', '"9.9.9"', "{run} was made by vijax 9.9.9, and this is"),
+    ],
+)
+def test_what_is_to_be_known_of_a_run_is_said_by_every_command_that_uses_it(
+    file, before, after, said, run, inputs, capsys
+):
+    good = (run / file).read_text()
+    assert before in good
+    data = ["--data", str(inputs / "moved.csv")]
+    try:
+        (run / file).write_text(good.replace(before, after))
+        for command in (["topics"], ["transform", *data], ["evaluate", *data], ["shares", "--by", "stars"]):
+            assert main([command[0], str(run), *command[1:]]) == 0
+            assert f"Note: {said.format(run=run)}" in capsys.readouterr().err
+    finally:
+        (run / file).write_text(good)
+    assert main(["topics", str(run)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_of_another_version_that_cannot_be_read_says_which(run, capsys):

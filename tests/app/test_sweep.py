@@ -158,6 +158,26 @@ def test_runs_are_compared_by_their_bounds_where_nothing_is_held_out(swept, tmp_
     assert (tmp_path / "both" / "comparison.png").stat().st_size > 1000
 
 
+def test_a_run_on_standardised_columns_is_compared_with_one_on_raw_ones(tmp_path, monkeypatch, capsys):
+    """Both scores are in the units of the data; whether columns were standardised is shown as what differs."""
+    monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(3)
+    rows = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(9, 1, (30, 2))]) * [1.0, 100.0]
+    np.savetxt(tmp_path / "own.csv", rows, delimiter=",", header="size,weight", comments="")
+    given = ["--data", str(tmp_path / "own.csv"), "--set", "num_components=2", "held_out=0.2", "fit.num_epochs=4"]
+    for name in ("true", "false"):
+        assert main(["fit", "gmm_diagonal", "--out", str(tmp_path / name), *given, f"standardise={name}"]) == 0
+    out = tmp_path / "both"
+    assert main(["compare", str(tmp_path / "true"), str(tmp_path / "false"), "--out", str(out)]) == 0
+    found = rows_of(out / "comparison.csv")
+    assert [row["standardise"] for row in found] == ["True", "False"]
+    for row, name in zip(found, ("true", "false"), strict=True):
+        last = json.loads((tmp_path / name / "metrics.jsonl").read_text().splitlines()[-1])
+        assert float(row["score"]) == pytest.approx(last["score"], rel=1e-4)
+    assert main(["compare", "--training", str(tmp_path / "true"), str(tmp_path / "false")]) == 2
+    assert "are of other data" in capsys.readouterr().err
+
+
 def test_runs_of_other_data_are_not_compared(swept, tmp_path, capsys):
     other = tmp_path / "other"
     for name in ("config.toml", "data.json"):

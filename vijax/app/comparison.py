@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from vijax.families import Dirichlet
 
 SILENT = ("name", "algorithm.lazy")
 """Settings whose difference says nothing about runs."""
+SCALED = "standardise"
+"""The setting of [data] in which runs of one table may differ."""
 UNUSABLE = "do not use this fit (see its verdict)"
 """Remark on a run whose verdict says so: it is not scored, however high its bound is."""
 NUM_WORDS = 10
@@ -92,17 +95,18 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
         things; nothing that could be scored.
     """
     configs = [read_run_config(folder) for folder in folders]
-    check_same_data(folders)
-    data = again(folders[0], configs[0]) if data is None else data
-    if data.test is None:
+    scaled = differ_in_scale(configs)
+    check_same_data(folders, but=("sha256",) if scaled else ())
+    read = [data] * len(folders) if data is not None else _read(folders, configs, scaled)
+    if read[0].test is None:
         raise ConfigError(
             f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out, or "
             "compare bounds on the training data: vijax compare --training"
         )
     found = []
-    for number, (folder, config) in enumerate(zip(folders, configs, strict=True), 1):
+    for number, (folder, config, own) in enumerate(zip(folders, configs, read, strict=True), 1):
         say(f"Scoring {folder} ({number} of {len(folders)})")
-        found.append(_scored(folder, config, data))
+        found.append(_scored(folder, config, own))
     scores = [score for score, _, _ in found]
     best = _best(folders, scores)
     keys = keys_that_differ(configs)
@@ -122,15 +126,34 @@ def ending(folder: Path) -> str:
     return "" if status in ("finished", "converged") else status
 
 
-def check_same_data(folders: Sequence[Path]) -> None:
-    """Raises ConfigError on fewer than two runs, or runs of other data."""
+def differ_in_scale(configs: Sequence[Config]) -> bool:
+    """Whether runs are of one table, and only some have standardised its columns. Their scores, in the units of the
+    data, can be compared; each is then of its own reading of the table, which is known to be what it began with."""
+    if not all(hasattr(config.data, SCALED) for config in configs):
+        return False
+    tables = [dataclasses.replace(config.data, **{SCALED: False}) for config in configs]
+    return all(t == tables[0] for t in tables) and len({getattr(config.data, SCALED) for config in configs}) > 1
+
+
+def _read(folders: Sequence[Path], configs: Sequence[Config], scaled: bool) -> list[Data]:
+    """The data of each run: those of the first, but where some have standardised them."""
+    if not scaled:
+        return [again(folders[0], configs[0])] * len(folders)
+    found: dict[bool, Data] = {}
+    for folder, config in zip(folders, configs, strict=True):
+        found.setdefault(getattr(config.data, SCALED), again(folder, config))
+    return [found[getattr(config.data, SCALED)] for config in configs]
+
+
+def check_same_data(folders: Sequence[Path], but: Sequence[str] = ()) -> None:
+    """Raises ConfigError on fewer than two runs, or runs of other data; of facts `but` these."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
     first = read_json(folders[0] / "data.json")
     for folder in folders:
         facts = read_json(folder / "data.json")
-        if facts != first:
-            changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
+        changed = [key for key in {**first, **facts} if key not in but and first.get(key) != facts.get(key)]
+        if changed:
             known = ", ".join(f"{key}: {first.get(key)!s:.40} and {facts.get(key)!s:.40}" for key in changed)
             raise ConfigError(
                 f"{folders[0]} and {folder} are of other data, on which scores cannot be compared ({known}); fit both "
@@ -192,7 +215,7 @@ def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
     flat = [flatten(config) for config in configs]
     if len({values["model.name"] for values in flat}) > 1:
         return ("model.name",)
-    keys = [key for key in flat[0] if key not in SILENT and not key.startswith("data.")]
+    keys = [key for key in flat[0] if key not in SILENT and (not key.startswith("data.") or key == f"data.{SCALED}")]
     return tuple(key for key in keys if any(values[key] != flat[0][key] for values in flat))
 
 

@@ -98,7 +98,8 @@ FREE_ON_RESUME = frozenset(
 
 def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | None = None) -> Config:
     """The configuration of a TOML file, or of one that comes with vijax by its name, with `key=value` overrides and
-    another `data.path` on top. Its name, unless it has one, is that of the other data, or else of the file.
+    another `data.path` on top. Its name, unless it has one, is that of the other data, or else of the file. Columns
+    that one of vijax names are those of its own data, and of other data not asked for.
 
     Raises:
       ConfigError: an unknown model or key, a wrong type or value, or a setting the chosen method does not have.
@@ -106,14 +107,18 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     path = find(path)
     entries, overrides = read_toml(path), list(overrides)
     model = _model_name(entries, overrides)
-    entries |= read_overrides(overrides, schema(model))
+    said = read_overrides(overrides, schema(model))
     if data is not None:
-        entries["data.path"] = Entry(data, "--data")
-    given = entries.get("data.path")
-    other = name_of_data(given.value) if given is not None and given.origin.startswith("--") else ""
+        said["data.path"] = Entry(data, "--data")
+    given = said.get("data.path")
+    own = entries.get("data.path")
+    if given and own and given.value != own.value and path in shipped().values():
+        entries.pop("data.columns", None)  # those of its own data
+    entries |= said
+    other = name_of_data(given.value) if given is not None else ""
     stem = Path(path).stem
-    own = stem if FOLDER_NAME.test(stem) else name_of_data(path) or "run"
-    return read_config({"name": Entry(other or own, str(path))} | _beside(path, entries))
+    name = other or (stem if FOLDER_NAME.test(stem) else name_of_data(path) or "run")
+    return read_config({"name": Entry(name, str(path))} | _beside(path, entries))
 
 
 def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:

@@ -20,6 +20,7 @@ from vijax.app.restored import again, at, restore
 from vijax.app.run_end import end_of
 from vijax.app.run_folder import read_run_config
 from vijax.app.transformed import Transformed, check_transforms, transformed
+from vijax.app.versions import made_by_another
 from vijax.families import Dirichlet
 from vijax.generative import is_size, is_sizes
 from vijax.result import Fit
@@ -215,12 +216,14 @@ class Run:
         names = self.seen.data.names
         shown = ", ".join(names[:6]) + (f", ... ({len(names):,} in all)" if len(names) > 6 else "")
         what = "vocabulary" if self.config.listing.reads_documents else "columns"
-        ended = end_of(self.folder)
+        ended, others = end_of(self.folder), made_by_another(self.folder)
         how = ended["status"].partition(";")[0] if ended else "unfinished, as of its last checkpoint"
         score = f"; held-out score {ended['score_text']}" if ended and ended["score_text"] else ""
+        version = f"  {others}\n" if others else ""
         return (
             f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n"
             f"  {how}, {int(self.fit.state.step):,} steps by {self.config.algorithm.name}{score}\n"
+            f"{version}"
             f"  {what}: {shown}\n"
             f"  posterior: {', '.join(self.seen.posterior)}"
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vijax.app.assemble import FULL_DATA
 from vijax.app.documents import load_documents
 from vijax.app.look import Look
 from vijax.app.typed_toml import ConfigError
@@ -21,6 +22,7 @@ from vijax.data.guards import kind_of
 from vijax.data.read import guess_format
 from vijax.data.text_files import DEFAULT_COLUMN
 from vijax.extras import require_extra
+from vijax.loader import USUAL
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 MOST_READ = 200
@@ -53,9 +55,9 @@ def look_at_documents(data: str, listing: Any, begun: Any) -> Look:
 
 def _steps(begun: Any, number: int) -> dict[str, Any]:
     """Batches and passes with which a fit by minibatches takes enough steps."""
-    if begun.fit.batch_size is None:
+    if begun.fit.batch_size is None and begun.algorithm.name in FULL_DATA:
         return {}
-    batch = min(begun.fit.batch_size, max(10, number // 10))
+    batch = min(begun.fit.batch_size or USUAL, max(10, number // 10))
     passes = max(begun.fit.num_epochs, -(-UPDATES * batch // number))
     return {"fit.batch_size": min(batch, number), "fit.num_epochs": passes}
 

@@ -12,7 +12,7 @@ from vijax.app.listing import Listing
 from vijax.app.loaded import Run, read
 from vijax.app.patience import announced
 from vijax.app.predicted import Draws, check_of_steps
-from vijax.app.run_end import end_of
+from vijax.app.remarks import say_remarks
 from vijax.app.run_folder import Say, read_run_config
 from vijax.app.typed_toml import LARGEST, ConfigError
 
@@ -41,8 +41,7 @@ def predict_run(folder: Path, asked: Asked, out: Path | None, training: str | No
         raise ConfigError(f"--out: {out} exists; name another file, or remove it")
     check(read_run_config(folder).listing, asked)
     run = read(folder, training)
-    if end_of(folder) is None:
-        say(f"Note: {folder} is unfinished; this is as of its last checkpoint")
+    say_remarks(folder, say)
     with announced(say, "Drawing ... (the program is compiled first)"):
         draws = _drawn(run, asked)
     for note in draws.notes if asked.data is not None else ():

@@ -11,8 +11,8 @@ from vijax.app.config import Config, ConfigError
 from vijax.app.doc_topics import write_excerpts
 from vijax.app.listing import New, Seen
 from vijax.app.patience import Counter, announced
+from vijax.app.remarks import say_remarks
 from vijax.app.restored import again, at, restore
-from vijax.app.run_end import end_of
 from vijax.app.run_folder import Say, read_run_config
 from vijax.app.transformed import Transformed, check_transforms, transformed
 
@@ -108,7 +108,6 @@ def transform_run(
     with config.in_precision():
         data = again(folder, config, training) if source is None else None
         seen = restore(folder, config, data, training)
-        if end_of(folder) is None:
-            say(f"Note: {folder} is unfinished; this is as of its last checkpoint")
+        say_remarks(folder, say)
         found = said_of(at(config, training if source is None else None), seen, source, column, say)
     return as_csv(found.columns()).rstrip("\n") if out is None else str(found.write(out))

@@ -17,6 +17,7 @@ import numpy as np
 from vijax.app.blocks import Table
 from vijax.app.config import ConfigError
 from vijax.app.doc_topics import read_doc_topics
+from vijax.app.remarks import say_remarks
 from vijax.app.restored import restore
 from vijax.app.results import results_path, said_of
 from vijax.app.run_folder import Say, read_run_config
@@ -131,6 +132,7 @@ def shares_of_run(
         raise ConfigError(
             f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax transform {folder}"
         )
+    say_remarks(folder, say)
     if source is not None:
         with config.in_precision():
             return shares_by(said_of(config, restore(folder, config), source, column, say).columns(), by, every)

@@ -42,14 +42,17 @@ def note_versions(folder: Path, step: int) -> str:
 
 
 def other_version(folder: Path) -> str:
-    """Says so where a run was made by another version of vijax; else nothing."""
+    """What an error adds where a run was made by another version of vijax; else nothing."""
+    made = made_by_another(folder)
+    return f" The run {made}: use that version, or fit again." if made else ""
+
+
+def made_by_another(folder: Path) -> str:
+    """That a run was made by another version of vijax; else nothing."""
     from vijax import __version__
 
-    known = _read(folder) or {}
-    made = known.get("vijax")
-    if made in (None, __version__):
-        return ""
-    return f" The run was made by vijax {str(made)[:40]}, and this is {__version__}: use that version, or fit again."
+    made = (_read(folder) or {}).get("vijax")
+    return "" if made in (None, __version__) else f"was made by vijax {str(made)[:40]}, and this is {__version__}"
 
 
 def _now() -> dict[str, Any]:
