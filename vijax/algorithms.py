@@ -89,7 +89,10 @@ def memoized(
     """Incremental coordinate ascent (Neal and Hinton 1998; memoized variational inference of Hughes and Sudderth 2013).
 
     The data are cut once into parts, and a step visits one: it replaces the part's message and keeps the others'. So
-    there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes.
+    there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes:
+    where `cavi` takes many, in about a quarter of them if the globals can be updated at once and the E-step ascends,
+    for then a part's locals are found where the globals are going (`vijax.parts` says how).
+
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
     E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,
     hidden Markov models. Where the density couples the globals, a part's bound counts as it was when last visited.
@@ -100,7 +103,7 @@ def memoized(
     Args:
       model: what is inferred.
       num_parts: into how many parts the data are cut; `vijax.fit` does it, and takes no `batch_size`. The state holds
-        the natural parameters of the globals so many times.
+        the natural parameters of the globals twice so many times.
       points: as for `cavi`; with all globals as points it is incremental EM.
       estep: how local variables are treated.
       **choices: the other arguments of `compose`.

@@ -15,16 +15,15 @@ from vijax import safeguard, tree
 from vijax.batch import Minibatch
 from vijax.bound import reads_of, scaled_bound
 from vijax.checks import require
-from vijax.estep import EStep
 from vijax.estimator import Reads
 from vijax.estimator.joint import Message, estimate, value
 from vijax.families import Product
 from vijax.families.domain import is_proper
-from vijax.parts import Parts, recall
 from vijax.spec import Spec
 from vijax.state import State
 from vijax.step_size import Schedule, backtracking, by_share
 from vijax.update import retract
+from vijax.visit import of_all_parts, where_to_look
 from vijax.warm import starts
 
 
@@ -66,12 +65,13 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     for block in _blocks(spec, posterior):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = scaled_bound(spec, state, batch._replace(local=local), spec.axis.key(key_local))
-        message = estimate(estimators, block, key_global, posterior, prior, damped, bound, theta, reads, spec.axis)
+        there = where_to_look(spec, batch, state, posterior)
+        message = estimate(estimators, block, key_global, there, prior, damped, bound, theta, reads, spec.axis)
         non_finite = non_finite + tree.count_non_finite(message.natural)
         bad = bad_variable.first_of(bad, message.natural, list(posterior))
         if spec.num_parts is not None:
             excess = tree.subtract(posterior.only(block), prior.only(block))
-            parts, message = _of_all_parts(spec, state, batch, parts, posterior, excess, message)
+            parts, message = of_all_parts(spec, state, batch, parts, posterior, there, excess, message)
 
         def step(
             size: Array,
@@ -99,34 +99,6 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     return Moved(
         posterior, memory, local, parts, messages[0], used, after, retractions, backtracks, non_finite, jnp.asarray(bad)
     )
-
-
-def _of_all_parts(
-    spec: Spec, state: State, batch: Minibatch, parts: Parts, q: Product, excess: Product, message: Message
-) -> tuple[Parts, Message]:
-    """The message of all the data, from that of one part and those remembered of the others. The term that couples the
-    globals belongs to no part, and is computed anew at every step."""
-    stats, said, coupling = spec.point(q), message.aux, spec.model.global_elbo
-    total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
-    remedy = f"Give Minibatch(data, N, weights, part=i), i from 0 to {spec.num_parts} - 1; vijax.fit does."
-    require(batch.part is not None, "batch", "which part of the data it is", "none", remedy)
-    index = jnp.asarray(batch.part, jnp.int32)
-    at_once = spec.model.blocks is None or len(spec.model.blocks) == 1
-    seen = recall(
-        parts, index, message.natural, excess, message.value, stats, said.num_groups, total, at_once, _is_exact(spec)
-    )
-    natural, value = seen.natural, seen.value
-    if coupling is not None:
-        once, slope = jax.value_and_grad(lambda part: coupling(state.hyper, {**stats, **part}))(
-            {name: stats[name] for name in natural}
-        )
-        natural, value = tree.add(natural, natural.with_naturals(slope)), value + once
-    return seen.parts, message._replace(natural=natural, value=value)
-
-
-def _is_exact(spec: Spec) -> bool:
-    """Whether what is remembered of a part is a lower bound of it at any globals."""
-    return spec.model.is_linear and isinstance(spec.estep, EStep) and spec.estep.is_ascent
 
 
 def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
