@@ -98,8 +98,8 @@ def short_chains(
       A `Moved`; `print(moved)` says in words what is wrong.
 
     Raises:
-      ValueError: a count below 2 (chains) or 1 (steps); a global of which only a point was found; see
-        `vijax.reference.log_joint`.
+      ValueError: a count below 2 (chains) or 1 (steps); a global of which only a point was found; a model that is no
+        log density, or an energy with free variables; see `vijax.reference.log_joint`.
       ImportError: blackjax is missing; the message has the remedy.
 
     The step of the leapfrogs, in the metric of q's covariance, is the longest of which seven in ten first transitions
