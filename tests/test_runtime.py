@@ -43,7 +43,7 @@ print("done")
 """
 
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "PJRT_NPROC")}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "PJRT_NPROC", "NPROC")}
 
 
 def run(program, **more):
