@@ -50,6 +50,7 @@ from vijax.state import Info, Result, State, check_state, counted, fresh_counts
 from vijax.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
 from vijax.update import Update, kl
 from vijax.update.descend import ADAM
+from vijax.visit import looks_ahead
 from vijax.warm import Visited, check_warm, remembered
 from vijax.warm import unvisited as unvisited_groups
 
@@ -257,7 +258,7 @@ class _Init(_OfChoices):
             penalty=jnp.zeros((), dtype),
             local=_locals(spec, hyper, batch, whole),
             average=None if spec.average_after is None else tree.scale(0.0, _bare(posterior)),
-            parts=None if spec.num_parts is None else unvisited(posterior, spec.num_parts),
+            parts=None if spec.num_parts is None else unvisited(posterior, spec.num_parts, looks_ahead(spec)),
             **fresh_counts(dtype),
         )
 

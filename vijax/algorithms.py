@@ -91,7 +91,9 @@ def memoized(
     The data are cut once into parts, and a step visits one: it replaces the part's message and keeps the others'. So
     there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes:
     where `cavi` takes many, in about a quarter of them if the globals can be updated at once and the E-step ascends,
-    for then a part's locals are found where the globals are going (`vijax.parts` says how).
+    for then a part's locals are found where the globals are going (`vijax.parts` says how). There a part also keeps the
+    locals that it remembers where those found afresh are worse, as they may be in documents with alpha below 1. Then
+    the bound ends above that of `cavi` at the same globals.
 
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
     E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,
@@ -103,7 +105,7 @@ def memoized(
     Args:
       model: what is inferred.
       num_parts: into how many parts the data are cut; `vijax.fit` does it, and takes no `batch_size`. The state holds
-        the natural parameters of the globals twice so many times.
+        the natural parameters of the globals so many times, twice that where locals are found ahead.
       points: as for `cavi`; with all globals as points it is incremental EM.
       estep: how local variables are treated.
       **choices: the other arguments of `compose`.

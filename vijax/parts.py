@@ -42,13 +42,13 @@ class Parts(NamedTuple):
     natural: the message of each part, natural parameters with a leading axis of B; zero before its first visit.
     constant: c_b, what of its bound does not depend on the globals.
     groups: how many groups it has; 0 before its first visit.
-    visited_at: the globals as they stood at its last visit, like `natural`.
+    visited_at: the globals as they stood at its last visit, like `natural`; None where no part looks ahead.
     """
 
     natural: Product
     constant: Float[Array, " parts"]
     groups: Float[Array, " parts"]
-    visited_at: Product
+    visited_at: Product | None
 
 
 class Recalled(NamedTuple):
@@ -63,11 +63,11 @@ class Recalled(NamedTuple):
     value: Float[Array, ""]
 
 
-def unvisited(q: Product, num_parts: int) -> Parts:
+def unvisited(q: Product, num_parts: int, looks_ahead: bool = True) -> Parts:
     """No part seen yet."""
     zeros = tree.apply(lambda x: jnp.zeros((num_parts, *x.shape), x.dtype), q)
     none = jnp.zeros(num_parts, jax.tree.leaves(q)[0].dtype)
-    return Parts(zeros, none, none, zeros)
+    return Parts(zeros, none, none, tree.apply(jnp.copy, zeros) if looks_ahead else None)
 
 
 def ahead(parts: Parts, index: Int[Array, ""], q: Product) -> Product:

@@ -67,8 +67,8 @@ class Info(NamedTuple):
       elbo: the objective, maximised: (N_t/S) sum of the groups' bounds, plus what couples the globals, minus the
         penalty. Exact for mean field on full data, else an unbiased estimate of it; of what under an E-step that
         samples, `vijax.estep.gibbs` says.
-      local_elbo: sum of the batch's bounds, unscaled.
-      per_group: the bounds group by group, in the layout of the batch.
+      local_elbo: sum of the batch's bounds, unscaled; of `vijax.memoized` where it looked, ahead of the globals.
+      per_group: the bounds group by group, there, in the layout of the batch.
       num_groups: S, groups in the batch.
       penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. As of the last step
         that `compose(penalty_every=...)` had it evaluated.

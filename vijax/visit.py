@@ -18,9 +18,8 @@ from vijax.state import State
 
 
 def where_to_look(spec: Spec, batch: Minibatch, state: State, q: Product) -> Product:
-    """Where the bound of a batch is evaluated: where the globals stand, or, where any locals give a bound that may be
-    remembered, where they are going."""
-    return ahead(state.parts, _part_of(spec, batch), q).prepared() if _looks_ahead(spec) else q
+    """Where the bound of a batch is evaluated: where the globals stand, or where they are going."""
+    return ahead(state.parts, _part_of(spec, batch), q).prepared() if looks_ahead(spec) else q
 
 
 def of_all_parts(
@@ -38,7 +37,7 @@ def of_all_parts(
     stats, said, coupling, index = spec.point(q), message.aux, spec.model.global_elbo, _part_of(spec, batch)
     total = said.num_groups if batch.num_groups is None else jnp.asarray(batch.num_groups, said.total.dtype)
     natural, value, at_once = message.natural, message.value, _moves_at_once(spec)
-    if _looks_ahead(spec):
+    if looks_ahead(spec):
         value, parts = moved_back(natural, value, spec.point(there), stats), visited(parts, index, q)
     seen = recall(parts, index, natural, excess, value, stats, said.num_groups, total, at_once, _is_exact(spec))
     natural, value = seen.natural, seen.value
@@ -50,7 +49,9 @@ def of_all_parts(
     return seen.parts, message._replace(natural=natural, value=value)
 
 
-def _looks_ahead(spec: Spec) -> bool:
+def looks_ahead(spec: Spec) -> bool:
+    """Whether the locals of a part are found where the globals are going: any locals must give a bound that may be
+    remembered, and all globals move together."""
     return spec.num_parts is not None and _is_exact(spec) and _moves_at_once(spec)
 
 
