@@ -405,9 +405,7 @@ def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> i
 def _as_a_program(debug: bool) -> Iterator[None]:
     """What is done where the process is ours."""
     from vijax.app.banners import kept_off
-    from vijax.runtime import keep_to_one_thread
 
-    keep_to_one_thread()
     _keep_compiled_programs()
     with contextlib.nullcontext() if debug else kept_off():
         yield

@@ -12,11 +12,6 @@ compilation, which JAX announces to listeners (`jax.monitoring`). Programs that 
 those started between the import and the first computation do. An import does not start a backend itself, so that
 `jax.distributed.initialize` and the choice of a platform may still follow it. An import after JAX has started comes
 too late: it changes nothing and warns. Settings of the user's own stand.
-
-On one thread nothing waits for another. On two cores most fits are faster on one, in wall time too: XLA hands small
-calls from thread to thread, which takes longer than they do. Products of large matrices are slower. So the commands of
-`vijax`, whose process is their own, keep to one thread there (`keep_to_one_thread`). Figures are in
-benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -31,7 +26,6 @@ import jaxlib
 
 FLAG = "xla_cpu_enable_concurrency_optimized_scheduler"
 SPARE_THREADS = 16  # more than a step has LAPACK calls side by side, with the scheduler above
-FEW_CORES = 2  # where it was measured what one thread gains
 COMPILED = "/jax/core/compile/backend_compile_duration"  # the event after which XLA has read both
 
 
@@ -54,23 +48,6 @@ def needed(environ: MutableMapping[str, str], jaxlib_version: str, num_cores: in
 
 
 _OURS = f"--{FLAG}=false"
-
-
-def keep_to_one_thread(
-    environ: MutableMapping[str, str] = os.environ,
-    jaxlib_version: str = jaxlib.__version__,
-    num_cores: int = os.cpu_count() or 1,
-) -> None:
-    """Has XLA run on one thread, if there are few cores and the user has not chosen; to be called before JAX starts.
-
-    >>> environ = needed({}, "0.10.2", num_cores=2)
-    >>> keep_to_one_thread(environ, "0.10.2", num_cores=2)
-    >>> environ["PJRT_NPROC"]
-    '1'
-    """
-    ours = needed({}, jaxlib_version, num_cores).get("PJRT_NPROC")
-    if num_cores <= FEW_CORES and "NPROC" not in environ and environ.get("PJRT_NPROC") in (None, ours):
-        environ["PJRT_NPROC"] = "1"
 
 
 def lend(environ: MutableMapping[str, str], variables: dict[str, str]) -> Callable[[], None]:
