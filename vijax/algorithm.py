@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax import by_value, describe, tree
+from vijax import by_value, describe, in_turn, tree
 from vijax import lazy as by_words
 from vijax.axis import Axis
 from vijax.batch import Minibatch, as_minibatch, is_whole, one_group
@@ -38,6 +38,7 @@ from vijax.choices import (
 from vijax.estimand import Estimand, distribution
 from vijax.estimator import Estimator, mean_field
 from vijax.families import Product
+from vijax.generator import in_one_piece
 from vijax.lazy import check_lazy
 from vijax.learning import ascend, gradient_through_context, penalty_of
 from vijax.model import Hyper, LocalElbo, Model
@@ -276,7 +277,7 @@ class _Step(_OfChoices):
 
     def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         check_state(key, state, State)
-        spec = self.spec
+        spec, key = self.spec, in_one_piece(key)
         batch = self._batch(batch)
         by_words.check_seen(spec, state, batch)
         if not spec.lazy:
@@ -311,7 +312,7 @@ class _Step(_OfChoices):
         if spec.warm_starts:  # row by row: the table of all groups is neither copied nor compared
             new = new._replace(local=remembered(state.local, batch, moved.local, ok))
         new = new._replace(penalty=penalty, average=_averaged(spec, state, new.posterior))
-        return counted(ok, state, new), info
+        return counted(in_turn.after(ok, new.posterior), state, new), info
 
 
 def _averaged(spec: Spec, state: State, posterior: Product) -> Product | None:
@@ -339,7 +340,7 @@ def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_
         parts=moved.parts,
         step_size=moved.next_size,
     )
-    return tree.select(ok, new, state._replace(local=None) if visited else state)
+    return in_turn.select(ok, new, state._replace(local=None) if visited else state)
 
 
 def _info(moved: Moved, penalty: Array, non_finite: Array, ok: Array, bad_group: Array) -> Info:

@@ -71,7 +71,7 @@ def first_bad(spec: Spec, said: LocalElbo, batch: Minibatch, reads: Mapping[str,
     bad = ~jnp.isfinite(said.per_group)
     if batch.weights is not None:
         bad = bad & (jnp.asarray(batch.weights) > 0)
-    place = jnp.argmax(bad).astype(jnp.int32)
+    place = jnp.min(jnp.where(bad, jnp.arange(bad.size, dtype=jnp.int32), bad.size - 1))
     rows = [some.rows for some in reads.values() if some.rows.shape == bad.shape]
     if rows:
         return spec.axis.first(jnp.where(jnp.any(bad), rows[0][place].astype(jnp.int32), none), 0)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import keys
-from vijax.algorithm import Algorithm, Info, State
+from vijax.algorithm import Algorithm, State
 from vijax.fit_arguments import (
     check_batches,
     check_hyper,
@@ -33,6 +33,7 @@ from vijax.result import Fit
 from vijax.start import copied, start
 from vijax.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 from vijax.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
+from vijax.told import Told
 
 
 class Progress(NamedTuple):
@@ -277,11 +278,11 @@ class _Chunks:
         source = _prefetched(self._inputs(done))
         with contextlib.closing(source):
             for batches, count in source:
-                self.state, infos = run_chunk(
-                    self.alg.step, self.length, self.key, self.state, batches, jnp.int32(count), self.is_watched
+                self.state, told = run_chunk(
+                    self.alg.step, self.length, self.key, self.state, batches, np.int32(count), self.is_watched
                 )
                 done += count
-                trace = self._trace(infos, done, count)
+                trace = self._trace(told, done, count)
                 self._record(trace["elbo"], done)
                 yield trace, done
 
@@ -309,10 +310,10 @@ class _Chunks:
             yield count
             first += count
 
-    def _trace(self, infos: Info, done: int, count: int) -> dict[str, np.ndarray]:
-        scalars = infos._asdict()
-        # Copies: a view would keep the device's buffer of every scalar and chunk alive.
-        trace = {k: np.array(np.asarray(v)[:count]) for k, v in scalars.items() if v is not None}
+    def _trace(self, told: Told, done: int, count: int) -> dict[str, np.ndarray]:
+        infos = jax.device_get(told).infos()._asdict()
+        # Copies: a view would keep the device's buffers of every chunk alive.
+        trace = {name: np.array(x[:count]) for name, x in infos.items() if x is not None}
         share = 1 / trace["num_groups"][0].size  # restarts read the same groups
         self.groups_seen += share * float(trace["num_groups"].sum())
         self.words_seen += share * float(trace["num_words"].sum()) if "num_words" in trace else 0.0

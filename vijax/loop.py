@@ -16,8 +16,10 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from vijax.algorithm import Info, State
 from vijax.batch import Minibatch
 from vijax.compiler import kept, step_jit
+from vijax.generator import in_one_piece
 from vijax.restarts import in_runs
 from vijax.stopping import observed
+from vijax.told import Told
 
 
 def run_chunk(
@@ -26,9 +28,9 @@ def run_chunk(
     key: PRNGKeyArray,
     state: State,
     batches: Minibatch,
-    num_steps: Int[Array, ""],
+    num_steps: Int[Array, ""] | np.int32,
     is_watched: bool = False,
-) -> tuple[State, Info]:
+) -> tuple[State, Told]:
     """`num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
     The trip count is dynamic, so chunks of any number of steps share one executable: nothing recompiles at the end of a
@@ -44,8 +46,7 @@ def run_chunk(
       is_watched: the state's `watch` is shown the objective of every step.
 
     Returns:
-      The state after them, and their infos stacked along a leading axis of `length`, valid up to `num_steps`; without
-      the groups' own bounds.
+      The state after them, and what they told, valid up to `num_steps`; without the groups' own bounds.
     """
     program = kept(step, "chunk", lambda step: step_jit(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2))
     return program(length, key, state, batches, num_steps, is_watched)
@@ -59,24 +60,23 @@ def _chunk(
     batches: Minibatch,
     num_steps: Int[Array, ""],
     is_watched: bool,
-) -> tuple[State, Info]:
+) -> tuple[State, Told]:
     step: Any = step_of()
 
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
-        state, info = step(jax.random.fold_in(key, state.step), state, batch)
+        state, info = step(jax.random.fold_in(in_one_piece(key), state.step), state, batch)
         return state, info._replace(per_group=None)  # as large as the data, and nobody's
 
-    def body(i: Array, carry: tuple[State, Info]) -> tuple[State, Info]:
-        state, infos = carry
+    def body(i: Array, carry: tuple[State, Told]) -> tuple[State, Told]:
+        state, told = carry
         state, info = one(state, i.astype(jnp.int32))  # a loop's number is weakly typed, and would be another trace
-        return state, jax.tree.map(lambda all_, x: all_.at[i].set(x), infos, info)
+        return state, told.with_row(i, info)
 
-    shapes = jax.eval_shape(one, state, jnp.int32(0))[1]
-    infos = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), shapes)
-    state, infos = jax.lax.fori_loop(0, num_steps, body, (state, infos))
-    return _watched(state, infos.elbo, num_steps) if is_watched else state, infos
+    told = Told.empty(length, jax.eval_shape(one, state, jnp.int32(0))[1])
+    state, told = jax.lax.fori_loop(0, num_steps, body, (state, told))
+    return _watched(state, told.infos().elbo, num_steps) if is_watched else state, told
 
 
 def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:

@@ -1,0 +1,49 @@
+"""Small things one after the other.
+
+XLA's CPU runtime keeps a queue of the calls that may run. Where it holds more than eight, a second thread is woken to
+take half of them: right where calls are long, and for the calls of a small step, a tenth of a microsecond each, twice
+the processor time for nothing. What waits on one condition comes into that queue all at once. Here it comes by twos.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PyTree
+
+from vijax import tree
+
+Tree = TypeVar("Tree")
+SMALL = 1 << 17
+"""Numbers in all, from which on a second thread is worth waking."""
+
+
+def select(condition: Bool[Array, ""], a: Tree, b: Tree) -> Tree:
+    """`vijax.tree.select`, of small trees on a CPU two leaves at a time.
+
+    >>> print(select(jnp.array(True), [1, 2, 3], [4, 5, 6]))
+    [Array(1, dtype=int32...), Array(2, dtype=int32...), Array(3, dtype=int32...)]
+    """
+    xs, structure = jax.tree.flatten(a)
+    if jax.default_backend() != "cpu" or sum(map(jnp.size, xs)) >= SMALL:
+        return tree.select(condition, a, b)
+    chosen: list[Array] = []
+    for x, y in zip(xs, jax.tree.leaves(b), strict=True):
+        if chosen and len(chosen) % 2 == 0:
+            condition = after(condition, chosen[-1])
+        chosen.append(jnp.where(condition, x, y))
+    return jax.tree.unflatten(structure, chosen)
+
+
+def after(condition: Bool[Array, ""], done: PyTree) -> Bool[Array, ""]:
+    """The condition, known when the last leaf of `done` is.
+
+    >>> print(after(jnp.array(True), jnp.nan))
+    True
+    """
+    if jax.default_backend() != "cpu" or not jax.tree.leaves(done):
+        return condition
+    x = jnp.ravel(jax.tree.leaves(done)[-1])[:1]
+    return condition & ~jnp.any((x < 0) & (x > 0))  # never both; a compiler that drops what is unused must wait to see
