@@ -275,7 +275,8 @@ class _Chunks:
     def run(self, state: State) -> Iterator[tuple[dict[str, np.ndarray], int]]:
         """Yields each chunk's trace and the step it ended at."""
         self.state, done = state, int(state.step)
-        source = _prefetched(self._inputs(done))
+        inputs, is_fixed = self._inputs(done), self.loader.steps_per_epoch == 1
+        source = inputs if is_fixed else _prefetched(inputs)  # nothing to fetch, and a thread for it costs
         with contextlib.closing(source):
             for batches, count in source:
                 self.state, told = run_chunk(
@@ -290,7 +291,7 @@ class _Chunks:
         checked = recorded(self.state.checked, elbo, done)
         self.state = in_runs(self.state, lambda runs: runs._replace(checked=checked))
 
-    def _inputs(self, start: int) -> Iterator[tuple[Any, int]]:
+    def _inputs(self, start: int) -> Generator[tuple[Any, int]]:
         """Stacked batches of each chunk; full data are put on the device once."""
         if self.loader.steps_per_epoch == 1:
             fixed = jax.device_put(stacked(self.loader.batches(0, 1), 1, 1))
