@@ -65,12 +65,13 @@ class Logistic:
 
 
 def test_what_noise_makes_of_a_step_is_foretold():
-    """At the optimum a step is noise alone: of independent draws as long as foretold, of antithetic ones shorter."""
+    """At the optimum a step is noise alone: as long as foretold of independent draws and of such in antithetic pairs,
+    of evenly spread ones shorter."""
     target, q = Logistic(), Gaussian(np.zeros(10), np.eye(10), -np.inf)
 
     def stepped(q, noise, radius):
-        slope, curvature, sds = gaussian._regressed(noise, gaussian.evaluate(target, q, noise).scores)
-        return gaussian.step(q, slope, curvature, radius), gaussian.nats_of_noise(sds)
+        slope, curvature, _, nats = gaussian.evaluate(target, q, noise).asked
+        return gaussian.step(q, slope, curvature, radius), nats
 
     many = noise_of(2**13, 10, 1)
     for _ in range(30):
@@ -78,11 +79,65 @@ def test_what_noise_makes_of_a_step_is_foretold():
     assert stepped(q, many, 0.5)[0].nats < 1e-5
     for draw, low, high in (
         (lambda seed: np.random.default_rng([seed, 7]).normal(size=(256, 10)), 0.85, 1.2),
-        (lambda seed: noise_of(256, 10, [seed, 7]), 0.15, 0.35),
+        (lambda seed: mirrored(np.random.default_rng([seed, 7]).normal(size=(128, 10))), 0.85, 1.2),
+        (lambda seed: noise_of(256, 10, [seed, 7]), 0.3, 0.5),
     ):
         found = [stepped(q, draw(seed), 5.0) for seed in range(40)]
         ratio = np.mean([taken.nats for taken, _ in found]) / np.mean([foretold for _, foretold in found])
         assert low < ratio < high
+
+
+def mirrored(half):
+    return np.concatenate([half, -half])
+
+
+class Gumbel(Normal):
+    """The logarithm of an exponential variable, twice: skewed, so that scores are even about the middle."""
+
+    def slopes(self, x):
+        self.num_gradients += len(x)
+        return (x - np.exp(x)).sum(1), 1 - np.exp(x)
+
+
+def test_antithetic_pairs_count_once_for_errors_of_the_mean():
+    """What is even about scores is the same at both draws of a pair: 16 pairs, not 32 draws."""
+    q = Gaussian(np.full(2, -0.5), np.eye(2), 0.0)  # the best normal: E exp(x) = 1
+    found = []
+    for seed in range(400):
+        noise = mirrored(np.random.default_rng([seed, 8]).normal(size=(16, 2)))
+        found.append(gaussian.evaluate(Gumbel(), q, noise).asked)
+    scatter, told = np.std([f.slope for f in found]), np.sqrt(np.mean([f.sds**2 for f in found]))
+    np.testing.assert_allclose(told, scatter, rtol=0.08)
+
+
+def test_the_elbo_of_a_normal_target_is_exact_on_any_draws():
+    """E log N by hand; the mean over these draws is off by what their second moments are."""
+    target = Normal()
+    noise = mirrored(np.random.default_rng(5).normal(size=(8, 2)))
+    now = gaussian.evaluate(target, Q, noise)
+    gap = Q.mean - MEAN
+    exact = -0.5 * (gap @ PRECISION @ gap + np.trace(PRECISION @ Q.scale @ Q.scale.T)) + Q.entropy()
+    np.testing.assert_allclose(now.elbo, exact, rtol=1e-12)
+    assert abs(target.slopes(Q.at(noise))[0].mean() + Q.entropy() - exact) > 0.05
+
+
+def test_the_step_that_scores_ask_for_is_taken():
+    """One step leads to a normal target; the mean of log p over few draws would be higher elsewhere."""
+    target = Normal()
+    start = Gaussian(MEAN, 1.1 * np.linalg.cholesky(np.linalg.inv(PRECISION)), -np.inf)
+    q = gaussian.fit(target, gaussian.Sitting.begin(start), 0, 32, 1000)
+    assert (q.ended, target.num_gradients) == (Ended.CONVERGED, 64)
+    same(q, naturals(target.mean, target.precision))
+
+
+def test_a_set_with_a_draw_far_out_does_not_undo_those_before():
+    """The radius of an averaged step is NEAR / t."""
+    target = Normal(mean=np.array([1e3, 0.0]))
+    begin = gaussian.Sitting.begin(Q)._replace(size=32, averaged=30, doubt=1e9, error=0.3)
+    found = gaussian._polished(target, begin, [0, 0], 32, never, gaussian.ignored)
+    assert target.num_gradients == 32
+    gap = np.linalg.solve(Q.scale, found.mean - Q.mean)
+    assert 0.5 * gap @ gap < gaussian.NEAR / 31
 
 
 @pytest.mark.parametrize("rho", [0.3, 1.0])

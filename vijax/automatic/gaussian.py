@@ -23,7 +23,7 @@ from vijax.automatic.target import Target
 from vijax.estimator.least_squares import regression
 from vijax.models.density import Frame
 
-NATS, SDS = 2e-3, 0.02
+NATS, SDS = 2e-3, 0.015
 """What the noise of draws may make of a step where a fit ends: nats, and standard deviations of the mean."""
 WIDEST = 10.0
 """Nats that a step may go at most."""
@@ -157,20 +157,56 @@ def root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:
     return linalg.solve_triangular(flipped[::-1, ::-1].T, np.eye(len(precision)), lower=True)
 
 
+class Regressed(NamedTuple):
+    """What draws say of a step, and how well they know it.
+
+    Attributes:
+      slope: a, (D,).
+      curvature: B, (D, D).
+      sds: standard errors of a, in posterior standard deviations, (D,).
+      nats: what a whole step is expected to make of the noise alone: half the squared errors of the means, and a
+        quarter of the squared errors of the D^2 curvatures.
+    """
+
+    slope: Float[np.ndarray, " D"]
+    curvature: Float[np.ndarray, "D D"]
+    sds: Float[np.ndarray, " D"]
+    nats: float
+
+
+def regressed(noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "draws D"]) -> Regressed:
+    """The regression of scores on noise whose second half is minus the first. Such draws are half as many: what is even
+    about the scores disturbs the means alone, and is the same at both of a pair; what is odd the curvatures alone."""
+    slope, curvature = regression(noise, scores, diagonal=False, xp=np)
+    left = scores - slope + noise @ curvature
+    pairs, dim = len(noise) // 2, noise.shape[1]
+    even, odd = 0.5 * (left[:pairs] + left[pairs:]), 0.5 * (left[:pairs] - left[pairs:])
+    of_slope = (even**2).sum(0) / max(pairs - 1, 1) / pairs
+    of_curvature = (odd**2).sum(0) / max(pairs - dim, 1) / pairs
+    return Regressed(slope, curvature, np.sqrt(of_slope), float(0.5 * of_slope.sum() + 0.25 * dim * of_curvature.sum()))
+
+
 class Evaluated(NamedTuple):
-    """A normal on fixed draws: its ELBO there, up to a constant, and whitened scores."""
+    """A normal on fixed draws: its ELBO there, up to a constant, and what the scores say of a step."""
 
     at: Gaussian
     elbo: float
-    scores: Float[np.ndarray, "draws D"]
+    asked: Regressed
     spread: float
 
 
-def evaluate(target: Target, q: Gaussian, noise: np.ndarray) -> Evaluated:
-    """ELBO and scores; draws at which the density is zero make the ELBO -inf, and push nowhere."""
+def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluated:
+    """ELBO and step; draws at which the density is zero make the ELBO -inf, and push nowhere.
+
+    In the frame of q the scores say that log p is about  c + a' e - e' B e / 2,  whose mean over draws is wrong by what
+    their second moments are off: that is taken out. So the ELBO of a normal target is exact, as its steps are; and one
+    rises where the others lead, but for what is not normal."""
     values, slopes = target.slopes(q.at(noise))
     spread = float(np.abs(values[np.isfinite(values)]).max(initial=1.0))
-    return Evaluated(q, float(values.mean()) + q.entropy(), slopes @ q.scale, spread)
+    asked = regressed(noise, slopes @ q.scale)
+    moments = noise.T @ noise / len(noise) - np.eye(len(asked.slope))
+    off = float(asked.slope @ noise.mean(0) - 0.5 * (asked.curvature * moments).sum())
+    return Evaluated(q, float(values.mean()) - off + q.entropy(), asked, spread)
 
 
 class Step(NamedTuple):
@@ -272,8 +308,7 @@ def fit(
     while True:
         if stopped():
             return now.at._replace(elbo=now.elbo, ended=Ended.INTERRUPTED, trace=tuple(trace))
-        slope, curvature, sds = _regressed(noise, now.scores)
-        doubt = nats_of_noise(sds)
+        slope, curvature, sds, doubt = now.asked
         trial = step(now.at, slope, curvature, radius)
         settled = trial.is_whole and trial.nats < max(0.5 * doubt, 1e-7)
         spent = target.num_gradients + len(noise) > max_gradients
@@ -319,7 +354,8 @@ def _polished(
     note: Callable[[Sitting], None],
 ) -> Gaussian:
     """The running mean of messages on draws that are fresh at every step, the fixed ones before counted as the first:
-    their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t)."""
+    their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t). The
+    radius is NEAR / t nats: else a set with a draw far out, where slopes are steep, would undo many before it."""
     q = begin.q._replace(error=float(begin.error / np.sqrt(begin.averaged)))
     for count in range(begin.averaged + 1, MOST_POLISHED):
         if stopped():
@@ -328,27 +364,12 @@ def _polished(
             return q._replace(ended=Ended.LIMITED)
         noise = noise_of(begin.size, len(q.mean), [*seed, count])
         now = evaluate(target, q, noise)
-        slope, curvature, _ = _regressed(noise, now.scores)
-        moved = step(q, slope, curvature, NEAR, rho=1 / count)
+        moved = step(q, now.asked.slope, now.asked.curvature, NEAR / count, rho=1 / count)
         q = moved.to._replace(elbo=q.elbo + (now.elbo - q.elbo) / count, error=float(begin.error / np.sqrt(count)))
         note(begin._replace(mean=q.mean, scale=q.scale, elbo=q.elbo, averaged=count))
         if begin.doubt / count < NATS and begin.error < SDS * np.sqrt(count):
             return q._replace(ended=Ended.CONVERGED)
     return q._replace(ended=Ended.LIMITED)
-
-
-def _regressed(noise: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """a, B, and the standard errors of a, in posterior standard deviations."""
-    slope, curvature = regression(noise, scores, diagonal=False, xp=np)
-    left = scores - slope + noise @ curvature
-    count, dim = noise.shape
-    return slope, curvature, np.sqrt((left**2).sum(0) / max(count - dim - 1, 1) / count)
-
-
-def nats_of_noise(sds: Float[np.ndarray, " D"]) -> float:
-    """What a whole step is expected to make of the noise of independent draws alone: half the squared errors of the
-    means, and D / 2 times as much of the D (D + 1) / 2 curvatures. Antithetic draws leave less."""
-    return 0.5 * float((sds**2).sum()) * (1 + len(sds) / 2)
 
 
 def _unbounded(q: Gaussian, begin: Sitting) -> bool:

@@ -23,7 +23,7 @@ from jaxtyping import Float
 
 from vijax.automatic.ascent import Mode, never
 from vijax.automatic.diagonal import on_draws, unit_noise
-from vijax.automatic.gaussian import SDS, Ended, Gaussian, noise_of
+from vijax.automatic.gaussian import Ended, Gaussian, noise_of
 from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.target import Target
 
@@ -43,6 +43,8 @@ WHOLE, LEAST = 0.5, 1e-3
 """Size of such a step, and the smallest that is tried."""
 FURTHEST = 1.0
 """Nats that the mean may go in a step."""
+SDS = 0.02
+"""What the noise of draws may make of the means where a fit ends, in standard deviations, over all of them."""
 POWER = 12
 """Products by which the largest curvature is known."""
 OFF, MOST, FAR = 0.5, 0.3, 1e6
@@ -288,7 +290,8 @@ def _polished(
         if asked.is_bad:
             continue
         left = asked.whitened + noise  # of a normal target nothing
-        error = float(np.sqrt((left**2).mean() / ((count - first) * FRESH)))
+        pairs = 0.5 * (left[: FRESH // 2] + left[FRESH // 2 :])  # noise and its mirror image
+        error = float(np.sqrt((pairs**2).mean() / ((count - first) * len(pairs))))
         late = 2 / (count - first + 1)  # later steps count more: they are nearer to where q ends
         slope += late * (asked.whitened.mean(0) - slope)
         curvature += late * (1 - asked.log_sd - curvature)

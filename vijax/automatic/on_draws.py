@@ -63,7 +63,8 @@ class OnDraws:
         moved = np.exp(log_sd) * self.noise
         values, slopes = self._target.slopes(mean + moved)
         bad = not np.isfinite(values).all()
-        of_sd = (slopes * moved).mean(0) + 1
+        with np.errstate(over="ignore", invalid="ignore"):  # far out, on the way of a search
+            of_sd = (slopes * moved).mean(0) + 1
         return -np.inf if bad else values.mean() + log_sd.sum(), np.concatenate([slopes.mean(0), of_sd])
 
     def _draws(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
