@@ -68,3 +68,61 @@ def test_a_sum_of_a_wide_prior_is_proper():
 
 def test_a_bound_that_is_infinite_is_no_limit():
     assert fitted("ngvi", lambda v: v["x"] ** 2 + norm.logpdf(v["y"])).status is vi.Status.UNBOUNDED
+
+
+# --- free variables in an energy ------------------------------------------------------------------------------------
+Y = np.random.default_rng(1).normal(1.0, 2.0, 60).astype(np.float32)
+GAMMA = vi.Gamma.from_shape_rate(1.0, 1.0)
+
+
+def energy_of(**free):
+    """Normal data about a free mean, with a precision that has a conjugate prior."""
+    energy = lambda s, y: 0.5 * (s["precision"].log - s["precision"].value * (y - s["mean"]) ** 2)
+    return vi.energy_model(globals={**free, "precision": GAMMA}, energy=energy, example=0.0)
+
+
+def of_energy(model, data=Y, **more):
+    return vi.fit(vi.svi(model), data, num_steps=800, key=KEY, throw=False, **more)
+
+
+@pytest.mark.parametrize("more", [{}, {"batch_size": 10}, {"restarts": 3}], ids=str)
+def test_a_free_variable_of_an_energy_without_a_prior_is_named(more):
+    fit = of_energy(energy_of(mean=vi.free(), idle=vi.free()), **more)
+    assert fit.status is vi.Status.UNBOUNDED
+    assert "grows without limit along idle. " in fit.verdict
+
+
+def test_one_that_the_data_or_a_wide_prior_know_is_proper():
+    wide = vi.free(log_prior=lambda x: -0.5 * (x / 1e6) ** 2)
+    fit = of_energy(energy_of(mean=vi.free(), idle=wide))
+    assert fit.status is vi.Status.FINISHED
+    far = of_energy(energy_of(mean=vi.free()), Y + 500.0)
+    assert far.status is vi.Status.FINISHED
+    np.testing.assert_allclose(far.posterior["free"].mean(), [Y.mean() + 500], atol=0.5)
+
+
+def test_locals_of_an_energy_are_found_anew_on_the_way():
+    """Two clusters: a shift of both means that their conjugate priors do not know, and one that they do."""
+    normal = vi.Normal.from_mean_variance(np.zeros(2), 100.0)
+    data = np.concatenate([Y - 20.0, Y + 20.0])
+    for shift, status in ((vi.free(), vi.Status.FINISHED), (vi.free(2), vi.Status.UNBOUNDED)):
+
+        def energy(s, y):
+            by = jnp.sum(jnp.atleast_1d(s["shift"])[:1])
+            logits = -0.125 * ((y - by) ** 2 - 2 * (y - by) * s["mu"].value + s["mu"].square)
+            return jnp.sum(s["z"].one_hot * (logits - np.log(2)))
+
+        model = vi.energy_model(
+            globals={"shift": shift, "mu": normal},
+            locals={"z": vi.Categorical.from_probs(np.full(2, 0.5))},
+            energy=energy,
+            example=0.0,
+        )
+        assert of_energy(model, data).status is status
+
+
+def test_auto_says_so_of_an_energy():
+    fit = vi.auto(energy_of(mean=vi.free(), idle=vi.free()), Y, key=KEY)
+    assert fit.status is vi.Status.UNBOUNDED
+    assert fit.verdict.startswith("Do not use this fit: the bound grows without limit along idle. ")
+    assert "restart_elbo" not in fit.trace

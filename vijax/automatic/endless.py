@@ -1,5 +1,8 @@
 """Whether a fit by steps runs away: of an improper density the bound grows without limit, and no step ever says so.
 
+Of an energy with free variables beside conjugate ones, along the free ones: q of the others stays, and locals are
+found anew by their E-step.
+
 Where q has come far from where all fits start, its draws are moved further, along each coordinate and each direction in
 which they are wide: away from their mean (q gets wider) and away from zero (q goes on). With draws s times as far, the
 bound changes by
@@ -21,11 +24,11 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from vijax.automatic.gaussian import Ended
 from vijax.automatic.report import Estimate, Report
-from vijax.automatic.target import Target
+from vijax.automatic.target import OfFree, Target
 from vijax.batch import Minibatch
 from vijax.families import Family
 from vijax.model import Hyper
-from vijax.models.density import Density, point
+from vijax.models.density import point
 
 WORDS = (
     "Do not use this fit: the bound grows without limit along {along}. The density is improper. Give every variable a "
@@ -46,7 +49,7 @@ FAR, MOST_DIM, ALONE = 100.0, 300, 0.999
 largest entry of one that is."""
 
 
-def report(model: Density, hyper: Hyper, q: Family, batch: Minibatch, key: PRNGKeyArray) -> Report | None:
+def report(model: OfFree, hyper: Hyper, q: Family, batch: Minibatch, key: PRNGKeyArray) -> Report | None:
     """That the bound grows without limit, and along which variables; None where that is not seen."""
     names = runs_away(model, hyper, q, batch, key)
     if not names:
@@ -55,11 +58,11 @@ def report(model: Density, hyper: Hyper, q: Family, batch: Minibatch, key: PRNGK
     return Report(NO_BOUND, (), np.nan, np.nan, str(Ended.UNBOUNDED), WORDS.format(along=along), usable=False)
 
 
-def runs_away(model: Density, hyper: Hyper, q: Family, batch: Minibatch, key: PRNGKeyArray) -> list[str]:
+def runs_away(model: OfFree, hyper: Hyper, q: Family, batch: Minibatch, key: PRNGKeyArray) -> list[str]:
     """The variables along which the bound grows without limit, by name; none where it is not known to.
 
     Args:
-      model: the density.
+      model: the density, or the bound of an energy.
       hyper: its frame, if it has one.
       q: where a fit by steps ended.
       batch: groups on which it is judged.
@@ -79,7 +82,7 @@ def runs_away(model: Density, hyper: Hyper, q: Family, batch: Minibatch, key: PR
     return model.variables.names_at(found)
 
 
-def _target(model: Density, batch: Minibatch) -> Target:
+def _target(model: OfFree, batch: Minibatch) -> Target:
     """Of the groups of a batch, for all."""
     leaves = jax.tree.leaves(batch.data)
     kept: Bool[np.ndarray, " groups"] = (

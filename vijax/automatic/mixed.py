@@ -11,7 +11,7 @@ from jaxtyping import Float, PRNGKeyArray
 from vijax.algorithms import svi
 from vijax.automatic.conjugate import end_in_words
 from vijax.automatic.report import Estimate, Report
-from vijax.fit import fit
+from vijax.fit import DivergedError, fit
 from vijax.loader import as_loader
 from vijax.model import Model
 from vijax.result import Fit
@@ -30,14 +30,25 @@ def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | No
     groups = as_loader(data, model, None, 0).num_groups
     size = None if groups <= LARGE else BATCH
     starts = num_starts or STARTS
-    done = fit(svi(model), data, key=key, num_steps=FIRST, batch_size=size, restarts=starts)
+    done = _fitted(svi(model), data, key=key, num_steps=FIRST, batch_size=size, restarts=starts)
     done.trace.pop("restart_elbo", None)
     traces = [done.trace]
     while done.status is Status.FINISHED and not _is_settled(_joined(traces)["elbo"]) and done.state.step < MOST:
         more = 2 * int(done.state.step)
-        done = fit(done.alg, data, key=key, num_steps=more, batch_size=size, state=done.state)
+        done = _fitted(done.alg, data, key=key, num_steps=more, batch_size=size, state=done.state)
         traces.append(done.trace)
-    return _reported(done._replace(trace=_joined(traces)), starts)
+    done = done._replace(trace=_joined(traces))
+    return done if done.status is Status.UNBOUNDED else _reported(done, starts)
+
+
+def _fitted(*args: Any, **kwargs: Any) -> Fit:
+    """As `vijax.fit`; where the bound grows without limit the fit says so, and is no error."""
+    try:
+        return fit(*args, **kwargs)
+    except DivergedError as error:
+        if error.fit.status is Status.UNBOUNDED:
+            return error.fit
+        raise
 
 
 def _joined(traces: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

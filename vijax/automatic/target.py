@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,24 @@ from jaxtyping import Array, Float, PyTree
 from vijax.compiler import kept, step_jit
 from vijax.loader import all_groups
 from vijax.models.density import Density
+from vijax.variables import Variables
 
 AT_ONCE = 8
 """Points in one call: as many as there are starts, so that these and all draws share a program."""
+
+
+class OfFree(Protocol):
+    """A function of free coordinates: a density, or the bound of an energy (`vijax.models.free_part.GivenOthers`)."""
+
+    @property
+    def variables(self) -> Variables:
+        """Whose coordinates they are."""
+
+    def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+        """What does not depend on groups."""
+
+    def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
+        """Of groups, whose sum counts."""
 
 
 class Target:
@@ -30,7 +45,7 @@ class Target:
       epsilon: relative rounding of its values.
     """
 
-    def __init__(self, model: Density, data: PyTree, scale: float = 1.0):
+    def __init__(self, model: OfFree, data: PyTree, scale: float = 1.0):
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
@@ -96,26 +111,26 @@ class Target:
         ]
 
 
-def _slopes(of: weakref.ref[Density]) -> Callable[..., Any]:
+def _slopes(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     return lambda x, data: jax.vmap(jax.value_and_grad(lambda z: _total(of, z, data)))(x)
 
 
-def _values(of: weakref.ref[Density]) -> Callable[..., Any]:
+def _values(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     return lambda x, data: (jax.vmap(lambda z: _total(of, z, data))(x),)
 
 
-def _hessians(of: weakref.ref[Density]) -> Callable[..., Any]:
+def _hessians(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     return lambda x, data: (jax.vmap(jax.hessian(lambda z: _total(of, z, data)))(x),)
 
 
-def _products(of: weakref.ref[Density]) -> Callable[..., Any]:
+def _products(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     def product(z: Array, v: Array, data: PyTree) -> Array:
         return jax.jvp(jax.grad(lambda z: _total(of, z, data)), (z,), (v,))[1]
 
     return lambda x, v, data: (jax.vmap(product, (0, 0, None))(x, v, data),)
 
 
-def _total(of: weakref.ref[Density], z: Array, scaled: tuple[Array, PyTree]) -> Float[Array, ""]:
+def _total(of: weakref.ref[OfFree], z: Array, scaled: tuple[Array, PyTree]) -> Float[Array, ""]:
     model: Any = of()
     scale, data = scaled
     return model.log_prior_at(z) + scale * jnp.sum(model.log_liks_at(z, data))

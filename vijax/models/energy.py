@@ -278,7 +278,7 @@ def energy_model(
         if check_data is None:
             spec.check_values(data, hyper)
 
-    return Model(
+    model = Model(
         hyper=hyper,
         prior=prior,
         local_elbo=lambda h, stats, batch, key, estep: local_elbo(spec, h, stats, batch, key, estep),
@@ -298,6 +298,7 @@ def energy_model(
         values=None if free is None else free.values,
         generative=generative or given_by_user(sample, sample_locals, check),
     )
+    return model if free is None else dataclasses.replace(model, endless=free.endless(model))
 
 
 def _split(globals: Any, hyper: Hyper, guide: Guide) -> tuple[Any, FreePart | None]:

@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.families import Family
+from vijax.batch import Minibatch
+from vijax.families import Family, Point, Product
 from vijax.guides import Guide, Z
+from vijax.model import Hyper, Model
 from vijax.variables import Free, Variables
 
 START = 0.1
@@ -59,10 +61,56 @@ class FreePart:
         """Of the coordinates: the variables' own priors, and the Jacobian."""
         return self.variables.log_prior(stats[Z].value)
 
+    def endless(self, model: Model) -> Callable[..., Any]:
+        """See `vijax.Model`: along free variables, all else as it is."""
+
+        def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
+            from vijax.automatic.endless import report
+
+            if isinstance(posterior[Z], Point):
+                return None
+            return report(GivenOthers(model, self.variables, hyper, posterior, key), {}, posterior[Z], batch, key)
+
+        return endless
+
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
         """Draws by the names that the user gave."""
         del hyper
         return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GivenOthers:
+    """The bound of an energy as a function of its free coordinates: q of the conjugate globals stays, that of locals is
+    found by their E-step.
+
+    Attributes:
+      model: the energy.
+      variables: whose coordinates they are.
+      hyper: its hyperparameters.
+      posterior: q of all globals.
+      key: of E-steps that draw.
+    """
+
+    model: Model
+    variables: Variables
+    hyper: Hyper
+    posterior: Product
+    key: PRNGKeyArray
+
+    def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+        """Terms of globals alone."""
+        of = self.model.global_elbo
+        return jnp.zeros((), x.dtype) if of is None else of(self.hyper, self._stats(x))
+
+    def log_liks_at(self, x: Float[Array, " D"], data: Any) -> Float[Array, " 1"]:
+        """The bound of all groups."""
+        batch, model = Minibatch(data, None), self.model
+        return model.local_elbo(self.hyper, self._stats(x), batch, self.key, model.estep).total[None]
+
+    def _stats(self, x: Float[Array, " D"]) -> dict[str, Any]:
+        others = {name: q.expected_stats() for name, q in _others(self.posterior).items()}
+        return {**others, Z: self.posterior[Z].stats(x)}
 
 
 def _others(named: Mapping[str, Any]) -> dict[str, Any]:
