@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
+import warnings
 from types import ModuleType
 
 PACKAGES = {"sklearn": "scikit-learn", "contourpy": "matplotlib"}
@@ -20,7 +23,8 @@ def missing(name: str, packages: str, extra: str) -> str:
 
 
 def require_extra(module: str, extra: str = "cli") -> ModuleType:
-    """Imports an optional dependency.
+    """Imports an optional dependency. Warnings that it gives while it is first imported are not shown: they are of the
+    package itself, and the user of vijax can do nothing about them.
 
     Args:
       module: the module's dotted name, "sklearn.feature_extraction.text" say.
@@ -32,8 +36,10 @@ def require_extra(module: str, extra: str = "cli") -> ModuleType:
     >>> require_extra("json").dumps([1])
     '[1]'
     """
+    first = module not in sys.modules
     try:
-        return importlib.import_module(module)
+        with warnings.catch_warnings(action="ignore") if first else contextlib.nullcontext():
+            return importlib.import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
         raise ImportError(missing(name, PACKAGES.get(name, name), extra)) from error

@@ -7,16 +7,14 @@ importing this module then raises an ImportError that says how to mend it.
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
 
-from vijax.extras import missing
+from vijax.extras import missing, require_extra
 from vijax.families import (
     Bernoulli,
     Beta,
@@ -53,9 +51,7 @@ def load() -> ModuleType:
     if not stable and not nightly:
         raise ImportError(missing("TensorFlow Probability", "tfp-nightly", "tfp"))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecations inside TFP, none of the caller's business
-            return importlib.import_module("tensorflow_probability.substrates.jax")
+        return require_extra("tensorflow_probability.substrates.jax", "tfp")
     except Exception as error:  # an incompatible wheel fails with AttributeError as often as with ImportError
         wheel = f"tensorflow-probability {stable}" if stable else f"tfp-nightly {nightly}"
         raise ImportError(f"{wheel} does not import with this JAX ({error}). To mend it: {REPAIR}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +24,7 @@ Named = dict[str, np.ndarray]
 def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
     """See `vijax.Fit.to_arviz`."""
     require_integers(num_draws=num_draws)
-    arviz = _arviz()
+    arviz = load()
     model = fit.alg.spec.model
     if isinstance(model, Density):
         draws, stats = draws_of_density(fit, model, key, num_draws, data)
@@ -50,9 +49,11 @@ def replicated(fit: Fit, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[
     return named(drawn(fit, key, num_draws, data, "same")), named(observed(fit, data))
 
 
-def _arviz() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # 0.23 announces 1.0 when it is imported
+def load() -> Any:
+    """Imports ArviZ."""
+    try:
+        return require_extra("arviz", "arviz")
+    except FileNotFoundError:  # 0.23 loses a file where two processes first import it on one day; the second time works
         return require_extra("arviz", "arviz")
 
 
