@@ -30,7 +30,7 @@ from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, runs_of_one_shape, stacked
 from vijax.restarts import Many, best, in_runs, many, of_run
 from vijax.result import Fit
-from vijax.start import copied, start
+from vijax.resumed import begun, gone_on
 from vijax.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 from vijax.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.told import Told
@@ -169,7 +169,7 @@ def fit(
     check_hyper(hyper, spec.model, state)
     check_batches(alg, loader, total)
     runs = alg if restarts == 1 else many(alg, restarts)
-    state = start(runs, loader, key_init, hyper) if state is None else copied(state)
+    state = begun(runs, loader, key_init, hyper) if state is None else gone_on(runs, loader, key_init, state)
     is_noisy = loader.steps_per_epoch > 1 or spec.draws
     window = window_of(loader.steps_per_epoch) if is_noisy else 0
     state = _watching(state, window) if window and tol is not None else state

@@ -66,8 +66,8 @@ def ngvi(
     model = _guided(model, guide)
     choices["estimator"] = _estimators(choices, least_squares(num_samples=num_samples))
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
-    row = {"name": "ngvi", "update": within(nats), "step_size": schedule, **choices}
-    return compose(model, **row)
+    choices["update"] = _updates(choices, within(nats))
+    return compose(model, **{"name": "ngvi", "step_size": schedule, **choices})
 
 
 def bam(
@@ -106,7 +106,8 @@ def bam(
     model = _guided(model, guides.full_rank())
     choices["estimator"] = _estimators(choices, batch_and_match(num_samples=num_samples))
     schedule = step_size or by_odds(10.0 * num_samples * model.variables.dim)  # type: ignore[attr-defined]
-    return compose(model, **{"name": "bam", "update": kl(), "step_size": schedule, **choices})
+    choices["update"] = _updates(choices, kl())
+    return compose(model, **{"name": "bam", "step_size": schedule, **choices})
 
 
 def advi(
@@ -145,9 +146,11 @@ def advi(
     model = _guided(model, guide, guides.mean_field())
     check_objective(objective)
     plain = reparameterised(num_samples=num_samples, sticking=isinstance(guide, Guide) and guide.sticks)
+    _check_said_once(model, choices, "estimator", objective=objective)
+    _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
-    row = {"name": "advi", "update": descend(optimizer), "step_size": constant(), **choices}
-    return compose(model, **row)
+    choices["update"] = _updates(choices, descend(optimizer))
+    return compose(model, **{"name": "advi", "step_size": constant(), **choices})
 
 
 def bbvi(
@@ -178,9 +181,10 @@ def bbvi(
     [4.]
     """
     model = _guided(model, guide, guides.mean_field())
+    _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, score_function(num_samples=num_samples))
-    row = {"name": "bbvi", "update": descend(optimizer), "step_size": constant(), **choices}
-    return compose(model, **row)
+    choices["update"] = _updates(choices, descend(optimizer))
+    return compose(model, **{"name": "bbvi", "step_size": constant(), **choices})
 
 
 def aevb(
@@ -243,13 +247,25 @@ def _estimators(
     return per_variable("estimator", given, default, Estimator, "vijax.estimator")
 
 
-def _updates(choices: Mapping[str, Any], default: Update, of_free: Mapping[str, Update]) -> PerVariable[Update]:
-    return per_variable("update", _over(choices.get("update"), of_free), default, Update, "vijax.update")
+def _updates(
+    choices: Mapping[str, Any], default: Update, of_free: Mapping[str, Update] | None = None
+) -> PerVariable[Update]:
+    given = _over(choices.get("update"), of_free or {})
+    return per_variable("update", given, default, Update, "vijax.update")
 
 
 def _over(given: Any, own: Mapping[str, Any]) -> Any:
     """The row's own choices by name, those given by name in their place; one that is given for all stays that."""
     return {**own, **(given or {})} if given is None or isinstance(given, Mapping) else given
+
+
+def _check_said_once(model: Model, choices: Mapping[str, Any], name: str, **short: Any) -> None:
+    """Raises ValueError where a choice leaves its short form nothing to say."""
+    given = choices.get(name)
+    left = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(given if isinstance(given, Mapping) else ())
+    for argument, value in short.items():
+        both = value is not None and given is not None and not (isinstance(given, Mapping) and left)
+        require(not both, argument, f"none beside {name}", "both", f"Leave one out: {name} says it of every global.")
 
 
 def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:
