@@ -108,29 +108,32 @@ def _is_of_this(spec: Spec, loader: Loader, state: State) -> bool:
 
 
 def _warn(spec: Spec, state: State, is_same: bool) -> None:
-    """Says what is forgotten of what the algorithm goes by."""
+    """Says what is forgotten, if the algorithm would have gone by it."""
     parts, local = state.parts, state.local
-    lost = []
     if spec.num_parts is not None and parts is not None and np.any(np.asarray(parts.groups) > 0):
-        lost.append(f"the messages of {len(parts.constant)} parts")
-    if not is_same and isinstance(local, Visited) and spec.warm_starts and np.any(np.asarray(local.seen)):
-        lost.append("the locals of the groups that were seen")
-    if not is_same and spec.model.keeps_local and local is not None and not isinstance(local, Visited):
-        lost.append("the locals of all groups")
-    if not lost:
+        lost = f"messages of {len(parts.constant)} parts of the data"
+    elif not is_same and isinstance(local, Visited) and spec.warm_starts and np.any(np.asarray(local.seen)):
+        lost = "locals of the groups that were seen"
+    elif not is_same and local is not None and spec.full_data and spec.model.keeps_local and int(state.step) > 0:
+        lost = "locals of all groups"
+    else:
         return
-    known = state.data is not None and not np.array_equal(state.data, UNKNOWN)
-    why = "of data that are not known" if not known else "of other data, or of another E-step"
-    if parts is not None and known:
-        why += ", other hyperparameters"
-    if is_same:
-        why = f"not of {spec.num_parts} parts" if parts is not None and len(parts.constant) != spec.num_parts else why
     warnings.warn(
-        f"state: {' and '.join(lost)} that it remembers are {why}. They are begun anew; the fit goes on from its "
-        "posterior. If that is not meant, give the data and settings that it was fitted with.",
+        f"state: expected one that goes with this fit, got {lost}, {_why(spec, state)}. They are begun anew, and the "
+        "fit goes on from the posterior. If that is not meant, give the data and settings that the state was fitted "
+        "with.",
         ForgottenWarning,
         stacklevel=4,
     )
+
+
+def _why(spec: Spec, state: State) -> str:
+    if state.data is None or np.array_equal(state.data, UNKNOWN):
+        return "which does not say of which data (vijax.fit notes it)"
+    if spec.num_parts is not None and state.parts is not None and len(state.parts.constant) != spec.num_parts:
+        return f"which are now cut into {spec.num_parts}"
+    fixed = " or hyperparameters" if spec.num_parts is not None else ""
+    return f"of other data, or by another E-step{fixed}"
 
 
 # --- sites of Gaussian predictors ---------------------------------------------------------------------------------
@@ -151,8 +154,9 @@ def _in_context(model: Model, state: Any) -> Any:
     if _is_near(_contexts(fresh), _contexts(_alone(state, all_runs=True).posterior)):
         return state  # to the last digit, so that a run in two parts is a run in one
     warnings.warn(
-        "state: its kernels or features are of other inputs or other hyperparameters than those of this model. They are "
-        "computed anew; the fit goes on from its sites. If that is not meant, give the model that it was fitted with.",
+        "state: expected one that goes with this fit, got kernels or features of other inputs or hyperparameters than "
+        "those of the model. They are computed anew, and the fit goes on from the sites. If that is not meant, give the "
+        "model that the state was fitted with.",
         ForgottenWarning,
         stacklevel=4,
     )
