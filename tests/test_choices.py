@@ -313,6 +313,7 @@ def test_each_row_is_silent_where_its_paper_says_nothing_and_says_the_rest():
     assert own(vi.svi(both)) == own(vi.ssvi_a(both)) == (squares, vi.update.within(1.0))
     assert own(vi.ssvi_a(both), "precision") == (vi.estimator.ssvi_a(), vi.update.kl())
     assert own(vi.bam(free)) == (vi.estimator.batch_and_match(), vi.update.kl())
+    assert own(vi.bam(free, nats=2.0)) == (vi.estimator.batch_and_match(), vi.update.within(2.0))
     assert own(vi.ngvi(free, nats=0.2)) == (vi.estimator.least_squares(num_samples=32), vi.update.within(0.2))
     assert own(vi.advi(both), "precision") == (vi.estimator.reparameterised(num_samples=1), vi.update.descend())
 
@@ -322,9 +323,11 @@ def test_each_row_is_silent_where_its_paper_says_nothing_and_says_the_rest():
     [
         (
             lambda: vi.svi(SAID_OF["both"], estimator=vi.estimator.mean_field()),
-            r"estimator: expected one that draws 'free', such as .*, got mean_field\(.*\['precision'\]: give it .* by name",
+            r"estimator: expected one that draws 'free', .*, got mean_field\(.*\['precision'\]: give it .* by name",
         ),
         (lambda: vi.advi(SQUARE, optimizer=ADAM, update=vi.update.kl()), "optimizer: expected none beside update"),
+        (lambda: vi.bam(SQUARE, nats=1.0, update=vi.update.kl()), "nats: expected none beside update, got both"),
+        (lambda: vi.ngvi(SQUARE, nats=2.0, update=vi.update.kl()), "nats: expected none beside update, got both"),
         (
             lambda: vi.advi(
                 SQUARE, objective=vi.objective.renyi(0.5), estimator={"free": vi.estimator.reparameterised()}

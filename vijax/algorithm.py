@@ -110,8 +110,8 @@ def compose(
     Args:
       model: what is inferred.
       estimand: what is sought (`vijax.estimand`); None, and globals that a dict does not name, a distribution.
-      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None is `mean_field()`, of
-        free variables `least_squares()`.
+      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None is `mean_field()`,
+        of free variables `least_squares()`.
       update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step, of free variables
         `within(1.0)`. Free variables whose guide is no exponential family have `reparameterised()` and `descend()`.
       step_size: rho_t, or beta_t where the updates read that (`vijax.step_size`); or `vijax.step_size.backtracking()`,

@@ -274,7 +274,7 @@ def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[st
 
 
 def _estimator(choices: Mapping[str, Any], default: Estimator, serves: Model | None = None) -> PerVariable[Any]:
-    """The row's own, where the user says nothing; of a model whose free variables it cannot serve, nothing for these."""
+    """The row's own, where the user says nothing; for free variables of `serves`, which it cannot serve, nothing."""
     chosen = per_variable("estimator", choices.get("estimator"), default, Estimator, "vijax.estimator")
     if serves is None or not isinstance(choices.get("estimator"), Mapping | None):
         return chosen

@@ -66,6 +66,7 @@ def ngvi(
     model = _guided(model, guide)
     choices["estimator"] = _estimators(choices, least_squares(num_samples=num_samples))
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
+    _check_said_once(model, choices, "update", nats=None if nats == 1 else nats)
     choices["update"] = _updates(choices, within(nats))
     return compose(model, **{"name": "ngvi", "step_size": schedule, **choices})
 
@@ -74,6 +75,7 @@ def bam(
     model: Model,
     *,
     num_samples: int = 32,
+    nats: float | None = None,
     step_size: Schedule | None = None,
     **choices: Any,
 ) -> Algorithm:
@@ -81,12 +83,15 @@ def bam(
 
     Nothing to tune on a normal posterior, where it arrives in few steps. Its aim is another than the evidence lower
     bound: where the posterior is not normal it ends elsewhere than `ngvi`, and its sds may be far off (of eight schools
-    by half). A start that is hundreds of standard deviations away takes it long: there `ngvi` and `vijax.auto` are
-    quicker. For all the data at each step.
+    by half). From a start that is tens of standard deviations away or more it takes long, or never arrives: there use
+    `ngvi` or `vijax.auto`. For all the data at each step.
 
     Args:
       model: a density (`vijax.density`).
       num_samples: draws a step, B.
+      nats: no step goes further than this; None takes every step whole, as the paper does. Scores far from the
+        posterior say little of it, and whole steps may leap from side to side there: of the posterior "wells" they end
+        650 sds off, with 10 nats 0.003 (benchmarks/results_posteriors.md).
       step_size: rho_t; None is `vijax.step_size.by_odds(10 B D)` for D coordinates: ten times the weights of the paper,
         with which posteriors of scales far from one took hundreds of steps more.
       **choices: the other arguments of `compose`.
@@ -106,7 +111,8 @@ def bam(
     model = _guided(model, guides.full_rank())
     choices["estimator"] = _estimators(choices, batch_and_match(num_samples=num_samples))
     schedule = step_size or by_odds(10.0 * num_samples * model.variables.dim)  # type: ignore[attr-defined]
-    choices["update"] = _updates(choices, kl())
+    _check_said_once(model, choices, "update", nats=nats)
+    choices["update"] = _updates(choices, kl() if nats is None else within(nats))
     return compose(model, **{"name": "bam", "step_size": schedule, **choices})
 
 

@@ -155,8 +155,8 @@ def _in_context(model: Model, state: Any) -> Any:
         return state  # to the last digit, so that a run in two parts is a run in one
     warnings.warn(
         "state: expected one that goes with this fit, got kernels or features of other inputs or hyperparameters than "
-        "those of the model. They are computed anew, and the fit goes on from the sites. If that is not meant, give the "
-        "model that the state was fitted with.",
+        "those of the model. They are computed anew, and the fit goes on from the sites. If that is not meant, give "
+        "the model that the state was fitted with.",
         ForgottenWarning,
         stacklevel=4,
     )
