@@ -126,22 +126,22 @@ def test_a_fit_that_goes_on_keeps_its_posterior(begun):
     assert 0 < gap.max() < 10.1
 
 
-def test_runs_side_by_side_go_on_with_other_data():
+@pytest.mark.parametrize("seemed_best", [0, 1])
+def test_runs_side_by_side_go_on_with_other_data(seemed_best):
     """The best is chosen by what they reach there."""
-    kept, better = [], clusters(7)
-    vi.fit(
-        SIX,
-        Y,
-        num_epochs=2,
-        key=KEY,
-        restarts=2,
-        callbacks=[lambda seen: kept.append(jax.tree.map(np.array, seen.whole))],
-    )
+    kept, data = [], clusters(7)
+    keep = lambda seen: kept.append(jax.tree.map(np.array, seen.whole))
+    vi.fit(SIX, Y, num_epochs=2, key=KEY, restarts=2, callbacks=[keep])
+    before = np.where(np.arange(2)[:, None] == seemed_best, np.float32(1e6), kept[-1].recent)
+    apart = lambda x: x * np.array([1, 2], x.dtype).reshape(2, *[1] * (x.ndim - 1))  # they had come to one end
+    states = kept[-1].states._replace(posterior=jax.tree.map(apart, kept[-1].states.posterior))
+    state = kept[-1]._replace(recent=before, states=states)
     with pytest.warns(vi.ForgottenWarning, match="6 parts of the data, of other data"):
-        fit = vi.fit(SIX, better, num_epochs=3, key=OTHER, restarts=2, state=kept[-1])
-    ends = fit.trace["restart_elbo"].mean(0)  # 6 steps; of those before nothing counts
+        fit = vi.fit(SIX, data, num_steps=14, key=OTHER, restarts=2, state=state)
+    ends = fit.trace["restart_elbo"].mean(0)  # of two steps
+    assert abs(ends[0] - ends[1]) > 1e-3
     np.testing.assert_allclose(fit.trace["elbo"].mean(), ends.max(), rtol=1e-6)
-    check_bound(vi.fit(SIX, better, num_epochs=40, key=OTHER, state=fit.state), better)
+    check_bound(vi.fit(SIX, data, num_epochs=40, key=OTHER, state=fit.state), data)
 
 
 def hierarchy(num_effects=1):

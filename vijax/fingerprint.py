@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -69,7 +69,7 @@ def _read(digest: Any, array: Any, most: int | None) -> None:
     dtype = _read_as(rows.dtype)
     digest.update(f"{dtype.name} {rows.shape}".encode())
     size = max(1, BLOCK // max(1, rows[:1].size * dtype.itemsize))
-    starts = range(0, len(rows), size)
+    starts: Sequence[int] | np.ndarray = range(0, len(rows), size)
     if most is not None and len(starts) > (count := most // BLOCK):
         starts = np.linspace(0, len(rows) - size, count).astype(int)
     with np.errstate(over="ignore"):
