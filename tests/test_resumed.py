@@ -13,6 +13,7 @@ from scipy import stats
 import vijax as vi
 from vijax import checkpoint
 from vijax import fingerprint as fingerprints
+from vijax.automatic import conjugate
 from vijax.data import Corpus
 from vijax.fingerprint import fingerprint
 from vijax.loader import ArrayLoader, CorpusLoader, as_loader
@@ -126,6 +127,15 @@ def test_a_fit_that_goes_on_keeps_its_posterior(begun):
     assert 0 < gap.max() < 10.1
 
 
+def test_what_auto_hands_out_goes_on_by_its_own_words(monkeypatch):
+    monkeypatch.setattr(conjugate, "SMALL", 50)
+    monkeypatch.setattr(conjugate, "PART", 10)
+    fit = vi.auto(MIXTURE, Y, key=KEY)
+    assert fit.alg is not SIX
+    assert fit.alg.spec == SIX.spec
+    check_bound(vi.fit(fit.alg, Y, key=OTHER, state=fit.state, num_epochs=40), Y)
+
+
 @pytest.mark.parametrize("seemed_best", [0, 1])
 def test_runs_side_by_side_go_on_with_other_data(seemed_best):
     """The best is chosen by what they reach there."""
@@ -178,6 +188,62 @@ def test_what_couples_the_globals_counts_once_however_many_parts_there_are(num_e
         y = data[1][:, 0].astype(float)
         evidence = stats.multivariate_normal(np.zeros(12), np.eye(12) + 1 / 0.7).logpdf(y)
         np.testing.assert_allclose(fit.trace["elbo"][-1], evidence, rtol=1e-6)
+
+
+ROWS = np.random.default_rng(1).normal(size=(12, 2)).astype(np.float32)
+COUNTS = np.random.default_rng(2).poisson(2.0, (12, 5)) + np.eye(12, 5, dtype=int)
+SEQUENCES = vi.models.pad([ROWS[3 * i : 3 * i + 3 + i] for i in range(4)])
+GROUPS = vi.models.group_rows(np.tile(ROWS, (2, 1)), np.tile(ROWS[:, 0] - ROWS[:, 1], 2), np.arange(24) % 4)
+SIGNED = vi.models.group_rows(np.tile(ROWS, (2, 1)), np.sign(np.tile(ROWS[:, 0], 2)), np.arange(24) % 4)
+SURE = vi.estep.mean_field(200, 1e-8)
+READY = {  # of each model that has an exact E-step, or one that finds its one optimum: the model, data, tolerance
+    "mixture": (lambda: vi.models.mixture(vi.models.emission.full_gaussian(2, 2)), ROWS, 1e-5),
+    "dp_mixture": (lambda: vi.models.dp_mixture(vi.models.emission.unit_gaussian(3, dim=2)), ROWS, 1e-5),
+    "hmm": (lambda: vi.models.hmm(vi.models.emission.diagonal_gaussian(2, 2)), SEQUENCES, 1e-5),
+    "linear_gaussian_state_space": (lambda: vi.models.linear_gaussian_state_space(2, 1), SEQUENCES, 1e-4),
+    "lda": (lambda: vi.models.lda(2, 5, alpha=1.0, estep=SURE), COUNTS, 1e-4),
+    "simple_mixture": (lambda: vi.models.simple_mixture(2, 5), COUNTS, 1e-5),
+    "gap_nmf": (lambda: vi.models.gap_nmf(5, 2, estep=SURE), COUNTS, 1e-4),
+    "factor_analysis": (lambda: vi.models.factor_analysis(2, 1), ROWS, 1e-4),
+    "ard_regression": (lambda: vi.models.ard_regression(2), (ROWS, ROWS[:, 0]), 1e-4),
+    "hierarchical_linear_regression": (lambda: vi.models.hierarchical_linear_regression(2), GROUPS, 1e-4),
+    "hierarchical_probit_regression": (lambda: vi.models.hierarchical_probit_regression(2), SIGNED, 1e-4),
+    "multilevel_logistic_regression": (lambda: vi.models.multilevel_logistic_regression(2), SIGNED, 1e-4),
+}
+OTHERS = {
+    "ctm": "its E-step samples: the bound is an estimate",
+    "factorial_hmm": "coupled chains have several optima, of which those remembered may be better",
+    "gp": "refused", "glm": "refused", "logistic_regression": "refused", "vae": "points", "svae": "points",
+    "plsa": "made for given rows", "stochastic_block_model": "one graph",
+}  # fmt: skip
+
+
+def test_every_ready_model_has_a_row_or_a_reason():
+    helpers = {"Predictors", "emission", "group_rows", "observed", "pad", "plsa_entries", "population", "rates_matrix"}
+    assert READY.keys() | OTHERS.keys() == set(vi.models.__all__) - helpers - {"response", "as_potentials"}
+
+
+@pytest.mark.parametrize("name", READY)
+def test_of_every_model_the_bound_is_that_of_coordinate_ascent(name):
+    """After other data of as many groups, and after another number of parts and another key."""
+    make, data, rtol = READY[name]
+    model, total = make(), len(jax.tree.leaves(data)[0])
+    other = jax.tree.map(lambda x: np.asarray(x)[np.arange(total) * 3 % total // 2], data)
+    alg, cavi = vi.memoized(model, 2), vi.cavi(model)
+    step = jax.jit(cavi.step)
+
+    def check(fit, data):
+        whole = next(iter(as_loader(data, model, None, 0).batches(0, 1)))
+        state = jax.jit(cavi.init)(KEY, whole)._replace(posterior=fit.posterior)
+        np.testing.assert_allclose(fit.trace["elbo"][-1], step(KEY, state, whole)[1].elbo, rtol=rtol)
+
+    fit = vi.fit(alg, data, num_epochs=2, key=KEY)
+    with pytest.warns(vi.ForgottenWarning, match="other data"):
+        fit = vi.fit(alg, other, num_epochs=300, key=KEY, state=fit.state)
+    check(fit, other)
+    with pytest.warns(vi.ForgottenWarning, match="now cut into 4"):
+        fit = vi.fit(vi.memoized(model, 4), data, num_steps=2 * 300 + 4 * 300, key=OTHER, state=fit.state)
+    check(fit, data)
 
 
 # --- what else states remember of data ----------------------------------------------------------------------------

@@ -102,10 +102,14 @@ def memoized(
     that `local_elbo` is linear in the statistics at fixed locals; where it is not, the fixed points are right all the
     same, and the reported bound is not.
 
+    A fit goes on from its state with any key: the data alone say how they are cut. With other data, another E-step or
+    another `num_parts` the messages are begun anew, as a `vijax.ForgottenWarning` says, and the posterior stays.
+
     Args:
       model: what is inferred.
-      num_parts: into how many parts the data are cut; `vijax.fit` does it, and takes no `batch_size`. The state holds
-        the natural parameters of the globals so many times, twice that where locals are found ahead.
+      num_parts: into how many parts the data are cut, at random but always alike; `vijax.fit` does it, and takes no
+        `batch_size`. The state holds the natural parameters of the globals so many times, twice that where locals are
+        found ahead.
       points: as for `cavi`; with all globals as points it is incremental EM.
       estep: how local variables are treated.
       **choices: the other arguments of `compose`.

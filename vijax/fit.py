@@ -112,7 +112,8 @@ def fit(
         documents (`vijax.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that differ by
         one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
       state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
-        and arguments, a run in two parts equals a run in one, bit for bit.
+        and arguments, a run in two parts equals a run in one, bit for bit. With other data its posterior is gone on
+        from, and what it remembers of the others is begun anew (`docs/how-to/resume.md`).
       hyper: values of some of the model's points (`Model.hyper`) in the place of its own, of the same shapes: a program
         that was compiled once serves them all.
       restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
@@ -145,6 +146,7 @@ def fit(
 
     Warns:
       SkippedStepsWarning: some steps were skipped.
+      ForgottenWarning: messages, locals or kernels that `state` remembers are not of these data.
 
     >>> import vijax as vi
     >>> coin = vi.model(
