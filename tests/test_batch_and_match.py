@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import linalg, optimize
 
 import vijax as vi
 from vijax.estimator.batch_and_match import batch_and_match
@@ -45,6 +45,49 @@ def test_a_step_minimises_the_divergence_of_scores():
         np.testing.assert_allclose(q.mean(), best[:2], atol=1e-4)
         factor = np.array([[np.exp(best[2]), 0.0], [best[3], np.exp(best[4])]])
         np.testing.assert_allclose(q.cov, factor @ factor.T, atol=1e-4)
+
+
+@pytest.mark.parametrize(("far", "said"), [(2.0, {}), (60.0, {}), (60.0, {"update": vi.update.kl()})])
+def test_the_first_step_of_the_row_is_that_of_the_paper(far, said):
+    """Cai et al. 2024, algorithm 1, by hand in NumPy, of the draws at which the density was asked; near and far."""
+    seen = []
+    batch, dim = 5, 2
+    scores_at = lambda x: np.array([-(x[0] ** 3) / 50 + 1.0, -3.0 * (x[1] + far) - np.cos(x[1])])
+
+    def log_density(v):
+        x = v["x"]
+        jax.debug.callback(lambda x: seen.append(np.array(x)), x)
+        return -(x[0] ** 4) / 200 + x[0] - 1.5 * (x[1] + far) ** 2 - jnp.sin(x[1])
+
+    with jax.enable_x64(True):
+        alg = vi.bam(vi.density({"x": vi.free(dim)}, log_density), num_samples=batch, **said)
+        state = alg.init(KEY)
+        mean, cov = (np.asarray(x) for x in (state.posterior["free"].mean(), state.posterior["free"].cov))
+        seen.clear()
+        new = jax.block_until_ready(jax.jit(alg.step)(KEY, state, 0.0)[0].posterior["free"])
+        draws = np.array(seen)
+        assert draws.shape == (batch, dim)
+        scores, weight = np.array([scores_at(x) for x in draws]), 10.0 * batch * dim
+        middle, push = draws.mean(0), scores.mean(0)
+        c, g = np.cov(draws.T, bias=True), np.cov(scores.T, bias=True)
+        share = weight / (1 + weight)
+        u = weight * g + share * np.outer(push, push)
+        v = cov + weight * c + share * np.outer(mean - middle, mean - middle)
+        cov = 2 * v @ np.linalg.inv(np.eye(dim) + linalg.sqrtm(np.eye(dim) + 4 * u @ v))
+        mean = (mean + weight * (cov @ push + middle)) / (1 + weight)
+        np.testing.assert_allclose(new.mean(), mean, rtol=1e-8)
+        np.testing.assert_allclose(new.cov, cov, rtol=1e-8)
+        assert new.kl(state.posterior["free"]) > 1
+
+
+def test_no_step_goes_further_than_is_said():
+    model = target(30.0)
+    state = vi.bam(model).init(KEY)
+    moved = lambda **nats: float(
+        jax.jit(vi.bam(model, **nats).step)(KEY, state, 0.0)[0].posterior["free"].kl(state.posterior["free"])
+    )
+    assert 0.1 < moved(nats=0.5) <= 0.5
+    assert moved() > 100
 
 
 @pytest.mark.parametrize("scale", [1.0, 10.0])

@@ -244,3 +244,99 @@ def test_choices_are_equal_by_value_and_pickle(choice):
     assert again == choice
     assert hash(again) == hash(choice)
     assert again != vi.step_size.constant(0.123)
+
+
+# --- what the user says -------------------------------------------------------------------------------------------
+def mixed_model():
+    """A free variable beside a conjugate one."""
+
+    def energy(s, y):
+        return 0.5 * (s["precision"].log - s["precision"].value * (y - s["at"]) ** 2 - jnp.log(2 * jnp.pi))
+
+    prior = {"precision": vi.Gamma.from_shape_rate(2.0, 1.0), "at": vi.free(log_prior=lambda x: -0.5 * x**2)}
+    return vi.energy_model(globals=prior, energy=energy, example=0.5)
+
+
+SQUARE = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum(v["x"] ** 2))
+SAID_OF = {
+    "conjugate": MODEL,
+    "free": SQUARE.with_guide(vi.guides.full_rank()),
+    "no exponential family": SQUARE.with_guide(vi.guides.low_rank(1)),
+    "both": mixed_model(),
+}
+ROWS = {
+    **{name: getattr(vi, name) for name in ("cavi", "svi", "ssvi", "ssvi_a", "pg_svi", "ngvi", "bam", "advi", "bbvi")},
+    "memoized": lambda model, **said: vi.memoized(model, 2, **said),
+}
+SAID = {
+    "estimator": [*(e for e, _ in ESTIMATORS.values()), vi.estimator.least_squares(8), vi.estimator.batch_and_match(8)],
+    "update": [*(update for update, _ in UPDATES.values()), vi.update.euclidean()],
+}
+
+
+def silent(row, model):
+    """The spec of a row of which nothing is asked, or None where it does not serve the model."""
+    try:
+        return row(model).spec
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_what_is_said_is_what_the_step_does_or_an_error(row):
+    """Of every estimator and update, for all globals or for one by name; the others keep the row's own."""
+    heard = 0
+    for model in SAID_OF.values():
+        if (usual := silent(ROWS[row], model)) is None:
+            continue
+        names = list(jax.eval_shape(usual.model.prior, dict(usual.model.hyper)))
+        for argument, choices in SAID.items():
+            for choice in choices:
+                for named in (None, *names):
+                    try:
+                        spec = ROWS[row](model, **{argument: choice if named is None else {named: choice}}).spec
+                    except ValueError as error:
+                        assert "expected" in str(error)  # noqa: PT017 (one of the two ends)
+                        continue
+                    heard += 1
+                    for name in names:
+                        own = getattr(usual, argument).of(name)
+                        assert getattr(spec, argument).of(name) == (choice if named in (None, name) else own)
+    assert heard > 5
+
+
+def test_each_row_is_silent_where_its_paper_says_nothing_and_says_the_rest():
+    """What moves free variables, and by which message, where the user has said nothing."""
+    free, both = SAID_OF["free"], SAID_OF["both"]
+    own = lambda alg, name="free": (alg.spec.estimator.of(name), alg.spec.update.of(name))
+    squares = vi.estimator.least_squares()
+    assert own(vi.svi(both)) == own(vi.ssvi_a(both)) == (squares, vi.update.within(1.0))
+    assert own(vi.ssvi_a(both), "precision") == (vi.estimator.ssvi_a(), vi.update.kl())
+    assert own(vi.bam(free)) == (vi.estimator.batch_and_match(), vi.update.kl())
+    assert own(vi.bam(free, nats=2.0)) == (vi.estimator.batch_and_match(), vi.update.within(2.0))
+    assert own(vi.ngvi(free, nats=0.2)) == (vi.estimator.least_squares(num_samples=32), vi.update.within(0.2))
+    assert own(vi.advi(both), "precision") == (vi.estimator.reparameterised(num_samples=1), vi.update.descend())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: vi.svi(SAID_OF["both"], estimator=vi.estimator.mean_field()),
+            r"estimator: expected one that draws 'free', .*, got mean_field\(.*\['precision'\]: give it .* by name",
+        ),
+        (lambda: vi.advi(SQUARE, optimizer=ADAM, update=vi.update.kl()), "optimizer: expected none beside update"),
+        (lambda: vi.bam(SQUARE, nats=1.0, update=vi.update.kl()), "nats: expected none beside update, got both"),
+        (lambda: vi.ngvi(SQUARE, nats=2.0, update=vi.update.kl()), "nats: expected none beside update, got both"),
+        (
+            lambda: vi.advi(
+                SQUARE, objective=vi.objective.renyi(0.5), estimator={"free": vi.estimator.reparameterised()}
+            ),
+            "objective: expected none beside estimator, got both. Leave one out",
+        ),
+        (lambda: vi.bbvi(SQUARE, optimizer=ADAM, update={"free": vi.update.kl()}), "optimizer: expected none beside"),
+    ],
+)
+def test_what_cannot_be_heard_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

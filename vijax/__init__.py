@@ -64,7 +64,7 @@ from vijax.model import LocalElbo, Model, model
 from vijax.models.density import density
 from vijax.models.energy import conditional, energy_model
 from vijax.result import Fit
-from vijax.status import DivergedError, SkippedStepsWarning, Status
+from vijax.status import DivergedError, ForgottenWarning, SkippedStepsWarning, Status
 from vijax.variables import free
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ __all__ = [
     "Documents",
     "Family",
     "Fit",
+    "ForgottenWarning",
     "Gamma",
     "Info",
     "InverseGamma",

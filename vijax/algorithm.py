@@ -36,7 +36,7 @@ from vijax.choices import (
     of_free,
 )
 from vijax.estimand import Estimand, distribution
-from vijax.estimator import Estimator, mean_field
+from vijax.estimator import Estimator
 from vijax.families import Product
 from vijax.generator import in_one_piece
 from vijax.lazy import check_lazy
@@ -49,7 +49,7 @@ from vijax.points import check_learnt, free_points
 from vijax.spec import Spec, StepSize
 from vijax.state import Info, Result, State, check_state, counted, fresh_counts
 from vijax.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
-from vijax.update import Update, kl
+from vijax.update import Update
 from vijax.update.descend import ADAM
 from vijax.visit import looks_ahead
 from vijax.warm import Visited, check_warm, remembered
@@ -110,8 +110,10 @@ def compose(
     Args:
       model: what is inferred.
       estimand: what is sought (`vijax.estimand`); None, and globals that a dict does not name, a distribution.
-      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None is `mean_field()`.
-      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step.
+      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None is `mean_field()`,
+        of free variables `least_squares()`.
+      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step, of free variables
+        `within(1.0)`. Free variables whose guide is no exponential family have `reparameterised()` and `descend()`.
       step_size: rho_t, or beta_t where the updates read that (`vijax.step_size`); or `vijax.step_size.backtracking()`,
         for full data.
       estep: how the model treats its local variables (`vijax.estep`); None takes the model's default.
@@ -166,8 +168,8 @@ def compose(
     check_model(model)
     check_estep(model, model.estep if estep is None else estep)
     estimands = per_variable("estimand", estimand, distribution(), Estimand, "vijax.estimand")
-    estimators = per_variable("estimator", estimator, mean_field(), Estimator, "vijax.estimator")
-    updates = per_variable("update", update, kl(), Update, "vijax.update")
+    estimators = per_variable("estimator", estimator, None, Estimator, "vijax.estimator")
+    updates = per_variable("update", update, None, Update, "vijax.update")
     _check_variables(model, estimand=estimands, estimator=estimators, update=updates)
     check_weighted(model, estimators)
     estimands, estimators, updates = of_free(model, estimands, estimators, updates)

@@ -102,10 +102,14 @@ def memoized(
     that `local_elbo` is linear in the statistics at fixed locals; where it is not, the fixed points are right all the
     same, and the reported bound is not.
 
+    A fit goes on from its state with any key: the data alone say how they are cut. With other data, another E-step or
+    another `num_parts` the messages are begun anew, as a `vijax.ForgottenWarning` says, and the posterior stays.
+
     Args:
       model: what is inferred.
-      num_parts: into how many parts the data are cut; `vijax.fit` does it, and takes no `batch_size`. The state holds
-        the natural parameters of the globals so many times, twice that where locals are found ahead.
+      num_parts: into how many parts the data are cut, at random but always alike; `vijax.fit` does it, and takes no
+        `batch_size`. The state holds the natural parameters of the globals so many times, twice that where locals are
+        found ahead.
       points: as for `cavi`; with all globals as points it is incremental EM.
       estep: how local variables are treated.
       **choices: the other arguments of `compose`.
@@ -150,7 +154,7 @@ def ssvi_a(
     full data it wants a schedule that holds rho near 1 first (`hold_then_decay`). `points` as for `cavi`.
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
-    choices["estimator"] = _estimator(choices, at_draw())
+    choices["estimator"] = _estimator(choices, at_draw(), model)
     schedule = step_size or robbins_monro(kappa=0.6)
     return compose(model, estep=estep, step_size=schedule, **_stochastic("ssvi_a", choices))
 
@@ -182,7 +186,7 @@ def ssvi(
       **choices: the other arguments of `compose`.
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
-    choices["estimator"] = _estimator(choices, through_v(damping=damping, control_variate=control_variate))
+    choices["estimator"] = _estimator(choices, through_v(damping=damping, control_variate=control_variate), model)
     growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
     choices.setdefault("ramp", growth)
     schedule = step_size or robbins_monro(kappa=0.6)
@@ -273,8 +277,12 @@ def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[st
     return PerVariable(chosen.default, tuple(sorted(named.items())))
 
 
-def _estimator(choices: Mapping[str, Any], default: Estimator) -> PerVariable[Estimator]:
-    return per_variable("estimator", choices.get("estimator"), default, Estimator, "vijax.estimator")
+def _estimator(choices: Mapping[str, Any], default: Estimator, serves: Model | None = None) -> PerVariable[Any]:
+    """The row's own, where the user says nothing; for free variables of `serves`, which it cannot serve, nothing."""
+    chosen = per_variable("estimator", choices.get("estimator"), default, Estimator, "vijax.estimator")
+    if serves is None or not isinstance(choices.get("estimator"), Mapping | None):
+        return chosen
+    return PerVariable(default, tuple(sorted({**dict.fromkeys(serves.free), **dict(chosen.named)}.items())))
 
 
 def _full(name: str, choices: dict[str, Any]) -> dict[str, Any]:

@@ -71,59 +71,51 @@ def check_of_sites(model: Model, estimands: PerVariable[Estimand], estimators: P
 
 
 def of_free(
-    model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any], updates: PerVariable[Update]
+    model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any], updates: PerVariable[Any]
 ) -> tuple[PerVariable[Estimand], PerVariable[Any], PerVariable[Update]]:
-    """The choices, with those of free variables where nothing was said of these: a distribution of any form, least
-    squares of scores, steps of at most one nat.
+    """The choices, with something where nothing was said: of free variables a distribution of any form, least squares
+    of scores and steps of at most one nat, or pathwise gradients and an optimiser where their guide has no natural
+    parameters; of others mean field and natural gradients.
 
     Raises:
-      ValueError: a point is sought of free variables, or an estimator given for them that reads mean statistics.
+      ValueError: of free variables a point is sought, or an estimator or update given that cannot serve them.
     """
-    if model.free:
-        estimators, updates = _of_no_exponential_family(model, estimators, updates)
+    families = jax.eval_shape(model.prior, dict(model.hyper)) if model.free else {}
     for name in model.free:
-        sought = estimands.of(name)
+        sought, q = estimands.of(name), families[name]
         remedy = "Free variables have no conjugate prior: vijax.auto, vijax.ngvi and vijax.advi find a distribution."
         require(not sought.is_point, "estimand", f"a distribution of {name!r}, free variables", repr(sought), remedy)
         estimands = estimands.replaced(name, free_form())
-        if not isinstance(estimators.of(name), SERVE_FREE):
-            named = name in dict(estimators.named)
-            expected = f"one that draws {name!r}, such as vijax.estimator.least_squares()"
-            require(not named, "estimator", expected, repr(estimators.of(name)))
-            estimators = estimators.replaced(name, least_squares())
-        if name not in dict(updates.named) and updates.default == kl():
-            updates = updates.replaced(name, within(1.0))
-    return estimands, estimators, updates
+        if estimators.of(name) is None:
+            own = least_squares() if q.exponential else reparameterised(sticking=not q.closed_entropy)
+            estimators = estimators.replaced(name, own)
+        if updates.of(name) is None:
+            updates = updates.replaced(name, within(1.0) if q.exponential else descend())
+        _check_of_free(name, q, estimators.of(name), updates.of(name), set(families) - set(model.free))
+    return estimands, _filled(estimators, mean_field()), _filled(updates, kl())
 
 
-def _of_no_exponential_family(
-    model: Model, estimators: PerVariable[Any], updates: PerVariable[Update]
-) -> tuple[PerVariable[Any], PerVariable[Update]]:
-    """The choices for guides that have no natural parameters: pathwise gradients, and an optimiser.
+def _filled(chosen: PerVariable[Any], usual: Any) -> PerVariable[Any]:
+    return PerVariable(usual, chosen.named) if chosen.default is None else chosen
 
-    Raises:
-      ValueError: another estimator or update.
-    """
-    families = jax.eval_shape(model.prior, dict(model.hyper))
-    for name in model.free:
-        if (q := families[name]).exponential:
-            continue
-        remedy = f"A {type(q).__name__} is no exponential family: vijax.advi fits it, by pathwise gradients."
-        estimator, update = estimators.of(name), updates.of(name)
-        if name not in dict(estimators.named) and estimator == mean_field():
-            estimators = estimators.replaced(name, estimator := reparameterised(sticking=not q.closed_entropy))
-        if name not in dict(updates.named) and update == kl():
-            updates = updates.replaced(name, update := descend())
-        expected = f"vijax.estimator.reparameterised() or weighted() for {name!r}"
-        require(isinstance(estimator, reparameterised | weighted), "estimator", expected, repr(estimator), remedy)
-        through = q.closed_entropy or isinstance(estimator, weighted) or estimator.sticking
-        expected = f"sticking=True for {name!r}"
-        entropy = f"The entropy of a {type(q).__name__} has no closed form, but is in the gradients of its draws."
-        require(through, "estimator", expected, repr(estimator), entropy)
-        expected = f"vijax.update.descend(optimizer) for {name!r}"
-        moves = update.update if isinstance(update, within) else update
-        require(isinstance(moves, descend), "update", expected, repr(update), remedy)
-    return estimators, updates
+
+def _check_of_free(name: str, q: Any, estimator: Any, update: Any, others: Collection[str]) -> None:
+    """Raises ValueError at an estimator of free variables that reads mean statistics; and, where their guide has no
+    natural parameters, at all but pathwise gradients and an optimiser."""
+    expected = f"one that draws {name!r}, such as vijax.estimator.least_squares()"
+    remedy = f"It may serve the others, {sorted(others)}: give it for these by name." if others else ""
+    require(isinstance(estimator, SERVE_FREE), "estimator", expected, repr(estimator), remedy)
+    if q.exponential:
+        return
+    remedy = f"A {type(q).__name__} is no exponential family: vijax.advi fits it, by pathwise gradients."
+    expected = f"vijax.estimator.reparameterised() or weighted() for {name!r}"
+    require(isinstance(estimator, reparameterised | weighted), "estimator", expected, repr(estimator), remedy)
+    through = q.closed_entropy or isinstance(estimator, weighted) or estimator.sticking
+    entropy = f"The entropy of a {type(q).__name__} has no closed form, but is in the gradients of its draws."
+    require(through, "estimator", f"sticking=True for {name!r}", repr(estimator), entropy)
+    moves = update.update if isinstance(update, within) else update
+    expected = f"vijax.update.descend(optimizer) for {name!r}"
+    require(isinstance(moves, descend), "update", expected, repr(update), remedy)
 
 
 SERVE_FREE = (batch_and_match, least_squares, reparameterised, score_function, weighted)

@@ -30,7 +30,7 @@ from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, runs_of_one_shape, stacked
 from vijax.restarts import Many, best, in_runs, many, of_run
 from vijax.result import Fit
-from vijax.start import copied, start
+from vijax.resumed import begun, gone_on
 from vijax.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 from vijax.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.told import Told
@@ -112,7 +112,8 @@ def fit(
         documents (`vijax.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that differ by
         one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
       state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
-        and arguments, a run in two parts equals a run in one, bit for bit.
+        and arguments, a run in two parts equals a run in one, bit for bit. With other data its posterior is gone on
+        from, and what it remembers of the others is begun anew (`docs/how-to/resume.md`).
       hyper: values of some of the model's points (`Model.hyper`) in the place of its own, of the same shapes: a program
         that was compiled once serves them all.
       restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
@@ -145,6 +146,7 @@ def fit(
 
     Warns:
       SkippedStepsWarning: some steps were skipped.
+      ForgottenWarning: messages, locals or kernels that `state` remembers are not of these data.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -169,7 +171,7 @@ def fit(
     check_hyper(hyper, spec.model, state)
     check_batches(alg, loader, total)
     runs = alg if restarts == 1 else many(alg, restarts)
-    state = start(runs, loader, key_init, hyper) if state is None else copied(state)
+    state = begun(runs, loader, key_init, hyper) if state is None else gone_on(runs, loader, key_init, state)
     is_noisy = loader.steps_per_epoch > 1 or spec.draws
     window = window_of(loader.steps_per_epoch) if is_noisy else 0
     state = _watching(state, window) if window and tol is not None else state

@@ -66,14 +66,16 @@ def ngvi(
     model = _guided(model, guide)
     choices["estimator"] = _estimators(choices, least_squares(num_samples=num_samples))
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
-    row = {"name": "ngvi", "update": within(nats), "step_size": schedule, **choices}
-    return compose(model, **row)
+    _check_said_once(model, choices, "update", nats=None if nats == 1 else nats)
+    choices["update"] = _updates(choices, within(nats))
+    return compose(model, **{"name": "ngvi", "step_size": schedule, **choices})
 
 
 def bam(
     model: Model,
     *,
     num_samples: int = 32,
+    nats: float | None = None,
     step_size: Schedule | None = None,
     **choices: Any,
 ) -> Algorithm:
@@ -81,12 +83,15 @@ def bam(
 
     Nothing to tune on a normal posterior, where it arrives in few steps. Its aim is another than the evidence lower
     bound: where the posterior is not normal it ends elsewhere than `ngvi`, and its sds may be far off (of eight schools
-    by half). A start that is hundreds of standard deviations away takes it long: there `ngvi` and `vijax.auto` are
-    quicker. For all the data at each step.
+    by half). From a start that is tens of standard deviations away or more it takes long, or never arrives: there use
+    `ngvi` or `vijax.auto`. For all the data at each step.
 
     Args:
       model: a density (`vijax.density`).
       num_samples: draws a step, B.
+      nats: no step goes further than this; None takes every step whole, as the paper does. Scores far from the
+        posterior say little of it, and whole steps may leap from side to side there: of the posterior "wells" they end
+        650 sds off, with 10 nats 0.003 (benchmarks/results_posteriors.md).
       step_size: rho_t; None is `vijax.step_size.by_odds(10 B D)` for D coordinates: ten times the weights of the paper,
         with which posteriors of scales far from one took hundreds of steps more.
       **choices: the other arguments of `compose`.
@@ -106,7 +111,9 @@ def bam(
     model = _guided(model, guides.full_rank())
     choices["estimator"] = _estimators(choices, batch_and_match(num_samples=num_samples))
     schedule = step_size or by_odds(10.0 * num_samples * model.variables.dim)  # type: ignore[attr-defined]
-    return compose(model, **{"name": "bam", "update": kl(), "step_size": schedule, **choices})
+    _check_said_once(model, choices, "update", nats=nats)
+    choices["update"] = _updates(choices, kl() if nats is None else within(nats))
+    return compose(model, **{"name": "bam", "step_size": schedule, **choices})
 
 
 def advi(
@@ -145,9 +152,11 @@ def advi(
     model = _guided(model, guide, guides.mean_field())
     check_objective(objective)
     plain = reparameterised(num_samples=num_samples, sticking=isinstance(guide, Guide) and guide.sticks)
+    _check_said_once(model, choices, "estimator", objective=objective)
+    _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
-    row = {"name": "advi", "update": descend(optimizer), "step_size": constant(), **choices}
-    return compose(model, **row)
+    choices["update"] = _updates(choices, descend(optimizer))
+    return compose(model, **{"name": "advi", "step_size": constant(), **choices})
 
 
 def bbvi(
@@ -178,9 +187,10 @@ def bbvi(
     [4.]
     """
     model = _guided(model, guide, guides.mean_field())
+    _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, score_function(num_samples=num_samples))
-    row = {"name": "bbvi", "update": descend(optimizer), "step_size": constant(), **choices}
-    return compose(model, **row)
+    choices["update"] = _updates(choices, descend(optimizer))
+    return compose(model, **{"name": "bbvi", "step_size": constant(), **choices})
 
 
 def aevb(
@@ -243,13 +253,25 @@ def _estimators(
     return per_variable("estimator", given, default, Estimator, "vijax.estimator")
 
 
-def _updates(choices: Mapping[str, Any], default: Update, of_free: Mapping[str, Update]) -> PerVariable[Update]:
-    return per_variable("update", _over(choices.get("update"), of_free), default, Update, "vijax.update")
+def _updates(
+    choices: Mapping[str, Any], default: Update, of_free: Mapping[str, Update] | None = None
+) -> PerVariable[Update]:
+    given = _over(choices.get("update"), of_free or {})
+    return per_variable("update", given, default, Update, "vijax.update")
 
 
 def _over(given: Any, own: Mapping[str, Any]) -> Any:
     """The row's own choices by name, those given by name in their place; one that is given for all stays that."""
     return {**own, **(given or {})} if given is None or isinstance(given, Mapping) else given
+
+
+def _check_said_once(model: Model, choices: Mapping[str, Any], name: str, **short: Any) -> None:
+    """Raises ValueError where a choice leaves its short form nothing to say."""
+    given = choices.get(name)
+    left = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(given if isinstance(given, Mapping) else ())
+    for argument, value in short.items():
+        both = value is not None and given is not None and not (isinstance(given, Mapping) and left)
+        require(not both, argument, f"none beside {name}", "both", f"Leave one out: {name} says it of every global.")
 
 
 def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:

@@ -18,7 +18,12 @@ from vijax.model import Model
 
 
 class Loader(Protocol):
-    """Fixed-shape minibatches of a data set."""
+    """Fixed-shape minibatches of a data set.
+
+    One of your own may also have `contents()`: arrays that tell its data, and the parts that they are cut into, from
+    others, whatever the order of the batches. A fit that goes on from a state knows by them whether it reads what that
+    was fitted to. Of a loader without it the first batches are compared; of one with fixed parts all of them.
+    """
 
     @property
     def num_groups(self) -> int:
@@ -73,10 +78,18 @@ class ArrayLoader:
                 else:
                     yield self._batch(order, parts[place])._replace(part=parts[place])
 
+    def contents(self) -> Iterator[Any]:
+        """What tells these data, and the parts they are cut into, from others."""
+        yield from jax.tree.leaves(self.data)
+        if self.is_fixed:
+            yield self._order(0)
+
     def _order(self, epoch: int) -> np.ndarray:
         if self.batch_size >= self.num_groups:
             return np.arange(self.num_groups)
-        return np.random.default_rng([self.seed, epoch]).permutation(self.num_groups)
+        # Parts are a matter of the data alone, so that a fit can go on with another key.
+        seed = [self.num_groups, self.steps_per_epoch] if self.is_fixed else [self.seed, epoch]
+        return np.random.default_rng(seed).permutation(self.num_groups)
 
     def _batch(self, order: np.ndarray, i: int) -> Minibatch:
         least, more = divmod(self.num_groups, self.steps_per_epoch)  # so many of the batches have one group more
@@ -94,7 +107,7 @@ class CorpusLoader:
     """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
 
     corpus: Any
-    batch_size: int
+    batch_size: float  # N / S need be no integer where there are to be so many parts
     seed: int
     is_fixed: bool = False  # the same batches in every pass, in another order
     by_word: int | None = None  # V, where the ids of a batch are to count its own words
@@ -118,13 +131,25 @@ class CorpusLoader:
         """See `Loader`."""
         from vijax.data import minibatches
 
+        if self.is_fixed:
+            stream, hands = self._parts()
+            return (self._part(stream, hands, step) for step in range(start, stop))
         stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
-        if self.by_word is not None:
-            return self._by_word(stream, self.by_word)
-        if not self.is_fixed:
-            return iter(stream)
-        hands = stream.deal(0)
-        return (self._part(stream, hands, step) for step in range(start, stop))
+        return iter(stream) if self.by_word is None else self._by_word(stream, self.by_word)
+
+    def contents(self) -> Iterator[Any]:
+        """What tells these documents, and the parts they are cut into, from others."""
+        yield from (self.corpus.indptr, self.corpus.indices, self.corpus.counts)
+        if self.is_fixed:
+            yield from self._parts()[1]
+
+    def _parts(self) -> tuple[Any, list[np.ndarray]]:
+        """A stream of minibatches, and which documents each part has: a matter of the corpus alone, so that a fit can
+        go on with another key."""
+        from vijax.data import minibatches
+
+        stream = minibatches(self.corpus, self.batch_size, 0)
+        return stream, stream.deal(0)
 
     def _by_word(self, stream: Any, vocab_size: int) -> Iterator[Minibatch]:
         """Batches with ids of their own, padded to one number of words wherever they have no more than that. It is a
@@ -215,7 +240,8 @@ def as_loader(
         corpus = read(data)
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.documents.vocab_size)
-        size = _size_of_parts(corpus.num_documents, num_parts, batch_size)
+        size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
+        size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
         own = model.documents.vocab_size if by_word else None
         usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
         return CorpusLoader(corpus, size or usual, seed, num_parts is not None, own)

@@ -15,7 +15,7 @@ T = TypeVar("T", covariant=True)
 
 @dataclasses.dataclass(frozen=True)
 class PerVariable(Generic[T]):
-    """`default` for all globals but those named."""
+    """`default` for all globals but those named. A choice of None is none: nobody has said anything."""
 
     default: T
     named: tuple[tuple[str, T], ...] = ()
@@ -47,7 +47,7 @@ def per_variable(argument: str, given: Any, default: Any, kind: type, module: st
     Args:
       argument: its name, for errors.
       given: None, one choice for all, or choices by name; a `PerVariable` passes.
-      default: where `given` is None, and for globals that it does not name.
+      default: where `given` is None, and for globals that it does not name; None where nothing is to stand there yet.
       kind: what a choice must be.
       module: where such choices are found, for errors.
 
@@ -64,9 +64,10 @@ def per_variable(argument: str, given: Any, default: Any, kind: type, module: st
         for name, choice in given.items():
             _check(f"{argument}[{name!r}]", choice, kind, module)
         return PerVariable(default, tuple(sorted(given.items())))
-    chosen = default if given is None else given
-    _check(argument, chosen, kind, module)
-    return PerVariable(chosen)
+    if given is None:
+        return PerVariable(default)
+    _check(argument, given, kind, module)
+    return PerVariable(given)
 
 
 def _check(argument: str, choice: Any, kind: type, module: str) -> None:

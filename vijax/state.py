@@ -42,6 +42,7 @@ class State(NamedTuple):
       checked: the objective at the last three steps that are multiples of `vijax.stopping.CHECK_EVERY`, the latest
         last; NaN before. `vijax.fit` fills it in, and
       watch: averages of a noisy objective (`vijax.stopping`), where it is to stop by them.
+      data: which data it is fitted to (`vijax.fingerprint`), as `vijax.fit` notes it; zeros where nobody has.
     """
 
     posterior: Product
@@ -58,6 +59,7 @@ class State(NamedTuple):
     num_skipped: Int[Array, ""]
     checked: Float[Array, 3]
     watch: Watch
+    data: Any = None
 
 
 class Info(NamedTuple):
@@ -110,7 +112,8 @@ class Info(NamedTuple):
 def fresh_counts(dtype: Any) -> dict[str, Any]:
     """What a state counts, at step 0."""
     zeros = {name: jnp.zeros((), jnp.int32) for name in ("step", "bad_steps", "num_skipped")}
-    return {**zeros, "checked": jnp.full(3, jnp.nan, dtype), "watch": watch(dtype=dtype)}
+    none = jnp.zeros(4, jnp.uint32)
+    return {**zeros, "checked": jnp.full(3, jnp.nan, dtype), "watch": watch(dtype=dtype), "data": none}
 
 
 def counted(ok: Bool[Array, ""], old: Any, new: Any) -> Any:

@@ -35,6 +35,10 @@ class SkippedStepsWarning(UserWarning):
     """Some steps of a fit were skipped, because their value or gradient was not finite."""
 
 
+class ForgottenWarning(UserWarning):
+    """What a state remembered was of other data than the fit that goes on from it, and was begun anew."""
+
+
 class DivergedError(ArithmeticError):
     """A fit whose steps were not finite, too many in a row or most of them, or whose bound grows without limit; `fit`
     holds the last good state."""

@@ -83,7 +83,7 @@ class Minibatches:
 
 def minibatches(
     corpus: Corpus,
-    batch_size: int,
+    batch_size: float,
     seed: int,
     start: int = 0,
     num_steps: int | None = None,
@@ -93,7 +93,8 @@ def minibatches(
 
     Args:
       corpus: in memory or memory-mapped; only the documents of a batch are read for it.
-      batch_size: documents per batch S; the batches of an epoch are T = round(N / S), of N / T documents up to one.
+      batch_size: documents per batch S; the batches of an epoch are T = round(N / S), of N / T documents up to one. For
+        exactly T of them give N / T.
       seed: 0 or more; the same seed gives the same batches.
       start: the global step to begin at; the batches from there on are those of a stream that began at 0.
       num_steps: how many batches; None for an endless stream.
@@ -211,7 +212,7 @@ def _slot_numbers(slots: int) -> Int[np.ndarray, " slots"]:
     return np.arange(slots)
 
 
-def _check_arguments(corpus: Corpus, batch_size: int, seed: int, start: int, num_buckets: int | None) -> None:
+def _check_arguments(corpus: Corpus, batch_size: float, seed: int, start: int, num_buckets: int | None) -> None:
     documents = corpus.num_documents
     if not 1 <= batch_size <= documents:
         expected = f"from 1 to {documents}, the number of documents"
