@@ -1,5 +1,6 @@
 """Choices made for each global by name: what is sought, how its message is estimated, how it moves."""
 
+import dataclasses
 import pickle
 
 import jax
@@ -97,6 +98,39 @@ def test_backtracking_never_lowers_the_bound_and_says_how_often_it_tried():
     state, info = jax.jit(small.step)(KEY, small.init(KEY), Y)
     assert int(info.backtracks) > 0
     assert 0.001 < float(state.posterior.kl(small.init(KEY).posterior)) <= 0.01
+
+
+PRIORS = {"a": vi.Beta.from_alpha_beta(2.0, 3.0), "b": vi.Beta.from_alpha_beta(2.0, 3.0)}
+TOSSES = np.float32([[30.0, 70.0, 0.1, 0.0]])  # of coin a, and of coin b
+TOSSED = {"a": slice(0, 2), "b": slice(2, 4)}
+TRUSTED = vi.step_size.backtracking(0.6, max_nats=0.02)
+
+
+def tossed(names, data, rule):
+    """A step of coins that have nothing to do with each other, each a block by itself."""
+    said = lambda coin, y: y[:, 0] * coin.log + y[:, 1] * coin.log1m
+    bound = lambda s, y, key: (sum(said(s[name], y[:, TOSSED[name]]) for name in names), None)
+    model = vi.model({name: PRIORS[name] for name in names}, bound)
+    alg = vi.cavi(dataclasses.replace(model, blocks=tuple((name,) for name in names)), step_size=rule)
+    return jax.jit(alg.step)(KEY, alg.init(KEY), data)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("data", [TOSSES, 0.01 * TOSSES], ids=["one is cut back", "none is"])
+def test_of_blocks_each_has_its_own_size_and_the_least_is_gone_on_from(names, data):
+    """Each block moves as it would alone. Trials refused are added up; the next search begins at the least size, and
+    higher only where no block had a trial refused."""
+    state, info = tossed(names, data, TRUSTED)
+    alone = {name: tossed((name,), data, TRUSTED) for name in names}
+    for name, (own, _) in alone.items():
+        for a, b in zip(*(jax.tree.leaves(one.posterior[name]) for one in (own, state)), strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-6)
+    refused = {name: int(own.backtracks) for name, (_, own) in alone.items()}
+    assert (refused["a"] > 0, refused["b"]) == (data is TOSSES, 0)
+    assert int(info.backtracks) == sum(refused.values())
+    least = min(float(own.step_size) for _, own in alone.values())
+    np.testing.assert_allclose(info.step_size, least, rtol=1e-6)
+    np.testing.assert_allclose(state.step_size, min(float(own.step_size) for own, _ in alone.values()), rtol=1e-6)
 
 
 def test_no_step_leaves_its_trust_region():
