@@ -1,7 +1,7 @@
-"""What `tests/test_axis.py` runs over an axis: every row of the algorithms' table, on tiny models of every kind. Made
-anew at each call, in the precision of the moment."""
+"""What `tests/test_axis.py` runs over an axis: every row of the algorithms' table, on tiny models of every kind."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -25,15 +25,15 @@ ROWS = (RNG.normal(size=(16, 3, 2)), RNG.normal(size=(16, 3)), np.arange(3) < RN
 
 class Case(NamedTuple):
     """Attributes:
-    row: makes the algorithm, of the model and the choices.
-    model: what is inferred.
+    row: makes the algorithm, of a model and choices.
+    make: makes the model, in the precision of the moment.
     batches: of a run, one after the other and from the start again.
     choices: of the row.
     draws_locals: the E-step draws, by a key that every device has of its own.
     """
 
     row: Any
-    model: vi.Model
+    make: Callable[[], vi.Model]
     batches: tuple[vi.Minibatch, ...]
     choices: dict[str, Any]
     draws_locals: bool = False
@@ -67,19 +67,18 @@ def in_groups():
     return vi.models.hierarchical_linear_regression(2)
 
 
-def density(**choices):
+def density():
     """A mean and a scale, of a density by groups."""
     norm = jax.scipy.stats.norm
     return vi.density(
         {"mean": vi.free(2), "scale": vi.free(support="positive")},
         log_prior=lambda v: norm.logpdf(v["mean"], 0, 3).sum() - v["scale"],
         log_lik=lambda v, y: norm.logpdf(y, v["mean"], v["scale"]).sum(),
-        **choices,
     )
 
 
-def free_beside_conjugate(guide=None):
-    """y ~ N(tanh(w y' + shift), 1 / tau): w free under a prior with a point of its own, tau conjugate."""
+def free_beside_conjugate():
+    """y ~ N(tanh(w x + shift), 1 / tau): w free under a prior with a point of its own, tau conjugate."""
 
     def energy(s, y, hyper):
         gap = y[1] - jnp.tanh(s["w"] * y[0] + hyper["shift"])
@@ -91,7 +90,6 @@ def free_beside_conjugate(guide=None):
         prior_energy=lambda s, hyper: 0.5 * (jnp.log(hyper["ridge"]) - hyper["ridge"] * s["w"] ** 2),
         hyper={"ridge": 2.0},
         points={"shift": jnp.asarray(0.1)},
-        guide=guide,
         example=np.zeros(2),
     )
 
@@ -128,6 +126,10 @@ def wisharts():
     return vi.models.mixture(vi.models.emission.full_gaussian(3, dim=2))
 
 
+def hmm():
+    return vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=2))
+
+
 def lda():
     return vi.models.lda(3, 12, alpha=0.3, eta=0.2)
 
@@ -151,59 +153,54 @@ FAST = optax.adam(0.05)
 
 CASES = {
     # Conjugate models.
-    "mixture by cavi": lambda: Case(vi.cavi, wisharts(), BATCH, {}),
-    "mixture by svi, padded": lambda: Case(vi.svi, mixture(), PADDED, {}),
-    "mixture by ssvi": lambda: Case(vi.ssvi, mixture(), BATCH, {"step_size": HALF}),
-    "mixture by em": lambda: Case(vi.em, mixture(), BATCH, {}),
-    "mixture by memoized": lambda: Case(vi.memoized, mixture(), PARTS, {"num_parts": 2}),
-    "mixture, backtracking": lambda: Case(vi.cavi, mixture(), BATCH, {"step_size": TRIES}),
-    "lda, mean field": lambda: Case(vi.svi, lda(), DOCUMENTS, {"step_size": HALF, "learn": ("alpha",)}),
-    "lda, cvb0": lambda: Case(vi.svi, lda(), DOCUMENTS, {"step_size": HALF, "estep": vi.estep.cvb0()}),
-    "lda, gibbs": lambda: Case(
-        vi.svi, lda(), DOCUMENTS, {"step_size": HALF, "estep": vi.estep.gibbs(num_sweeps=3, burn_in=1)}, True
+    "mixture by cavi": Case(vi.cavi, wisharts, BATCH, {}),
+    "mixture by svi, padded": Case(vi.svi, mixture, PADDED, {}),
+    "mixture by ssvi": Case(vi.ssvi, mixture, BATCH, {"step_size": HALF}),
+    "mixture by em": Case(vi.em, mixture, BATCH, {}),
+    "mixture by memoized": Case(vi.memoized, mixture, PARTS, {"num_parts": 2}),
+    "mixture, backtracking": Case(vi.cavi, mixture, BATCH, {"step_size": TRIES}),
+    "lda, mean field": Case(vi.svi, lda, DOCUMENTS, {"step_size": HALF, "learn": ("alpha",)}),
+    "lda, cvb0": Case(vi.svi, lda, DOCUMENTS, {"step_size": HALF, "estep": vi.estep.cvb0()}),
+    "lda, gibbs": Case(
+        vi.svi, lda, DOCUMENTS, {"step_size": HALF, "estep": vi.estep.gibbs(num_sweeps=3, burn_in=1)}, True
     ),
-    "lda by ssvi_a": lambda: Case(vi.ssvi_a, lda(), DOCUMENTS, {"step_size": HALF}),
-    "hmm": lambda: Case(
-        vi.svi,
-        vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=2)),
-        (vi.Minibatch(SEQUENCES, N),),
-        {"step_size": HALF},
-    ),
+    "lda by ssvi_a": Case(vi.ssvi_a, lda, DOCUMENTS, {"step_size": HALF}),
+    "hmm": Case(vi.svi, hmm, (vi.Minibatch(SEQUENCES, N),), {"step_size": HALF}),
     # Gaussian predictors.
-    "gp": lambda: Case(vi.pg_svi, gp(), SITES, {"step_size": HALF}),
-    "gp, backtracking": lambda: Case(vi.pg_svi, gp(), SITES, {}),
-    "gp, memory": lambda: Case(vi.pg_svi, gp(), SITES, {"step_size": HALF, "memory": True}),
-    "gp, learnt": lambda: Case(vi.pg_svi, gp("rbf"), SITES, {"learn": ("scale", "length")}),
+    "gp": Case(vi.pg_svi, gp, SITES, {"step_size": HALF}),
+    "gp, backtracking": Case(vi.pg_svi, gp, SITES, {}),
+    "gp, memory": Case(vi.pg_svi, gp, SITES, {"step_size": HALF, "memory": True}),
+    "gp, learnt": Case(vi.pg_svi, lambda: gp("rbf"), SITES, {"learn": ("scale", "length")}),
     # A term that couples the globals.
-    "hierarchy by map": lambda: Case(vi.map, hierarchy(), PADDED, {}),
-    "hierarchy by cavi": lambda: Case(vi.cavi, hierarchy(), BATCH, {}),
-    "hierarchy by cavi, learnt": lambda: Case(vi.cavi, hierarchy(), BATCH, {"learn": ("ridge",)}),
-    "hierarchy, backtracking": lambda: Case(vi.cavi, hierarchy(), BATCH, {"step_size": TRIES}),
-    "hierarchy by memoized": lambda: Case(vi.memoized, hierarchy(), PARTS, {"num_parts": 2}),
-    "hierarchy by svi": lambda: Case(vi.svi, hierarchy(), PADDED, {"average_after": 1}),
-    "hierarchy by ssvi": lambda: Case(vi.ssvi, hierarchy(), BATCH, {"step_size": HALF}),
-    "hierarchy by ssvi_a": lambda: Case(vi.ssvi_a, hierarchy(), BATCH, {"step_size": HALF}),
-    "hierarchy by pg_svi": lambda: Case(vi.pg_svi, hierarchy(), BATCH, {}),
-    "hierarchy by descent": lambda: Case(vi.svi, hierarchy(), BATCH, {"update": vi.update.descend(FAST)}),
-    "groups by cavi": lambda: Case(vi.cavi, in_groups(), GROUPS, {}),
-    "locals found anew by svi": lambda: Case(vi.svi, coupled_locals(), SIGNED, {}),
-    "groups by svi": lambda: Case(vi.svi, in_groups(), GROUPS, {}),
-    "locals that go on by cavi": lambda: Case(vi.cavi, coupled_locals(), SIGNED, {}),
+    "hierarchy by map": Case(vi.map, hierarchy, PADDED, {}),
+    "hierarchy by cavi": Case(vi.cavi, hierarchy, BATCH, {}),
+    "hierarchy by cavi, learnt": Case(vi.cavi, hierarchy, BATCH, {"learn": ("ridge",)}),
+    "hierarchy, backtracking": Case(vi.cavi, hierarchy, BATCH, {"step_size": TRIES}),
+    "hierarchy by memoized": Case(vi.memoized, hierarchy, PARTS, {"num_parts": 2}),
+    "hierarchy by svi": Case(vi.svi, hierarchy, PADDED, {"average_after": 1}),
+    "hierarchy by ssvi": Case(vi.ssvi, hierarchy, BATCH, {"step_size": HALF}),
+    "hierarchy by ssvi_a": Case(vi.ssvi_a, hierarchy, BATCH, {"step_size": HALF}),
+    "hierarchy by pg_svi": Case(vi.pg_svi, hierarchy, BATCH, {}),
+    "hierarchy by descent": Case(vi.svi, hierarchy, BATCH, {"update": vi.update.descend(FAST)}),
+    "groups by cavi": Case(vi.cavi, in_groups, GROUPS, {}),
+    "groups by svi": Case(vi.svi, in_groups, GROUPS, {}),
+    "locals found anew by svi": Case(vi.svi, coupled_locals, SIGNED, {}),
+    "locals that go on by cavi": Case(vi.cavi, coupled_locals, SIGNED, {}),
     # Free variables.
-    "density by ngvi": lambda: Case(vi.ngvi, density(), PADDED, {}),
-    "density by bam": lambda: Case(vi.bam, density(), BATCH, {}),
-    "density by advi": lambda: Case(vi.advi, density(), PADDED, {"optimizer": FAST}),
-    "density by advi, weighted": lambda: Case(
-        vi.advi, density(), BATCH, {"num_samples": 4, "objective": vi.objective.importance_weighted()}
+    "density by ngvi": Case(vi.ngvi, density, PADDED, {}),
+    "density by bam": Case(vi.bam, density, BATCH, {}),
+    "density by advi": Case(vi.advi, density, PADDED, {"optimizer": FAST}),
+    "density by advi, weighted": Case(
+        vi.advi, density, BATCH, {"num_samples": 4, "objective": vi.objective.importance_weighted()}
     ),
-    "density by advi, low rank": lambda: Case(vi.advi, density(), BATCH, {"guide": vi.guides.low_rank(1)}),
-    "density by advi, mixture": lambda: Case(vi.advi, density(), BATCH, {"guide": vi.guides.mixture(2)}),
-    "density by bbvi": lambda: Case(vi.bbvi, density(), BATCH, {"optimizer": FAST}),
-    "density by pg_svi": lambda: Case(vi.pg_svi, density(), BATCH, {"update": vi.update.within(1.0)}),
-    "free and conjugate by svi": lambda: Case(vi.svi, free_beside_conjugate(), PAIRS, {"learn": ("ridge", "shift")}),
-    "free and conjugate by aevb": lambda: Case(vi.aevb, free_beside_conjugate(), PAIRS, {"learning_rate": 0.05}),
-    "autoencoder by aevb": lambda: Case(vi.aevb, autoencoder(False), PADDED, {"learning_rate": 0.05}, True),
-    "autoencoder with weights by aevb": lambda: Case(vi.aevb, autoencoder(True), BATCH, {"learning_rate": 0.05}, True),
+    "density by advi, low rank": Case(vi.advi, density, BATCH, {"guide": vi.guides.low_rank(1)}),
+    "density by advi, mixture": Case(vi.advi, density, BATCH, {"guide": vi.guides.mixture(2)}),
+    "density by bbvi": Case(vi.bbvi, density, BATCH, {"optimizer": FAST}),
+    "density by pg_svi": Case(vi.pg_svi, density, BATCH, {"update": vi.update.within(1.0)}),
+    "free and conjugate by svi": Case(vi.svi, free_beside_conjugate, PAIRS, {"learn": ("ridge", "shift")}),
+    "free and conjugate by aevb": Case(vi.aevb, free_beside_conjugate, PAIRS, {"learning_rate": 0.05}),
+    "autoencoder by aevb": Case(vi.aevb, lambda: autoencoder(False), PADDED, {"learning_rate": 0.05}, True),
+    "autoencoder with weights by aevb": Case(vi.aevb, lambda: autoencoder(True), BATCH, {"learning_rate": 0.05}, True),
 }
 
 
@@ -272,7 +269,8 @@ def by_devices(step, batch, count):
 def differences(name, split, counts, steps=3):
     """What differs between a run with the batch whole and one with it in parts, by 1e-5: a line for each number of
     devices and each leaf, on any of them."""
-    row, model, batches, choices, draws_locals = CASES[name]()
+    row, make, batches, choices, draws_locals = CASES[name]
+    model = make()
     keys = jax.random.split(jax.random.key(0), steps)
     parts = row(model, axis="data", **choices)
     start = jax.jit(parts.init)(keys[0], batches[0]) if model.keeps_local else parts.init(keys[0], batches[0])

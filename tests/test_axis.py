@@ -1,7 +1,8 @@
-"""A batch split over a mesh axis is the batch whole, on any number of devices: by `vmap` with a named axis here, on up to
-eight devices of a process of its own, and every row's step lowers for accelerators that are not there."""
+"""A batch split over a mesh axis is the batch whole, on any number of devices: by `vmap` with a named axis here, and on
+devices of a process of its own. Every row's step lowers for accelerators that are not there."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 import vijax as vi
 from tests import axis_cases
 from tests.axis_cases import CASES, Case, by_vmap, differences
+from vijax import algorithms
 from vijax.axis import Axis
 
 KEY, DEVICES = jax.random.key(0), 8
@@ -47,6 +49,13 @@ def test_devices(name):
         timeout=900,
     )
     assert done.stdout.strip() == f"{DEVICES} []", done.stderr[-2000:]
+
+
+def test_every_row_has_a_case():
+    """Those that the table of `vijax.algorithms` names."""
+    rows = re.findall(r"^\| `(\w+)` \|", algorithms.__doc__, re.MULTILINE)
+    assert len(rows) > 10
+    assert {getattr(vi, row) for row in rows} == {case.row for case in CASES.values()}
 
 
 def test_draws_of_the_locals_differ_between_devices():
@@ -108,8 +117,8 @@ def test_what_cannot_be_done_in_parts_is_refused(name):
 
 
 def test_locals_of_all_groups_beside_a_part_of_them_are_refused():
-    row, model, (batch,), choices, _ = CASES["locals that go on by cavi"]()
-    alg = row(model, axis="data", **choices)
+    row, make, (batch,), choices, _ = CASES["locals that go on by cavi"]
+    alg = row(make(), axis="data", **choices)
     state = jax.eval_shape(alg.init, KEY, batch._replace(num_groups=None))
     assert jax.tree.leaves(state.local)[0].shape[0] == 16
     half = jax.tree.map(lambda x: x[:8], batch.data)
@@ -121,17 +130,15 @@ def test_locals_of_all_groups_beside_a_part_of_them_are_refused():
 
 # Draws of Wishart matrices have primitives of their own; the axis has no part in them.
 LOWERED = CASES | {
-    "mixture of Wisharts by ssvi": lambda: Case(
-        vi.ssvi, axis_cases.wisharts(), axis_cases.BATCH, {"step_size": axis_cases.HALF}
-    )
+    "mixture of Wisharts by ssvi": Case(vi.ssvi, axis_cases.wisharts, axis_cases.BATCH, {"step_size": axis_cases.HALF})
 }
 
 
 @pytest.mark.parametrize("name", LOWERED)
 def test_every_step_lowers_for_an_accelerator(name):
     """For both kinds at once: a primitive without a rule for one of them is an error, and the step is traced once."""
-    row, model, (batch, *_), choices, _ = LOWERED[name]()
-    alg = row(model, **choices)
+    row, make, (batch, *_), choices, _ = LOWERED[name]
+    alg = row(make(), **choices)
     state = jax.eval_shape(alg.init, KEY, batch)
     platforms = ("cuda", "tpu")
     exported = jax.export.export(jax.jit(alg.step), platforms=platforms)(KEY, state, batch)
