@@ -154,7 +154,7 @@ SKIPPING = {
 def test_a_skipped_step_leaves_all_as_it_was(name):
     """The scale of words that the batch has not, too; and what follows it is as if it had never been."""
     alg = SKIPPING[name]()
-    minibatches = vi.data.minibatches(CORPUS, 5, 0)
+    minibatches = iter(vi.data.minibatches(CORPUS, 5, 0))
     first, second, third = (renumbered(next(minibatches), V, size=V) for _ in range(3))
     state, step = alg.init(KEY), jax.jit(alg.step)
     state, _ = step(KEY, state, first)
