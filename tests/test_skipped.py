@@ -180,20 +180,24 @@ def test_a_step_that_overshoots_to_infinity_is_skipped(name):
 PADDED = np.array([0, 0, 1, 1, 0, 1, 0], np.float32)  # padding before, between and after
 
 
-@pytest.mark.parametrize("bad", [(), (2,), (3,), (5,), (3, 5), (2, 3, 5)])
-def test_the_group_named_is_the_first_that_counts(bad):
-    """Whatever padding holds, or is filled with; here each row of it, or a copy of a row that is bad itself."""
+def of_bad_padding(model):
+    """The model whose bounds of padding are none."""
 
-    def own(hyper, stats, batch, key, estep):
-        said = filled.local_elbo(hyper, stats, batch, key, estep)
-        of_padding = jnp.where(jnp.asarray(batch.weights) > 0, said.per_group, jnp.nan)
-        return said._replace(per_group=of_padding)
+    def bound(hyper, stats, batch, key, estep):
+        said = model.local_elbo(hyper, stats, batch, key, estep)
+        return said._replace(per_group=jnp.where(jnp.asarray(batch.weights) > 0, said.per_group, jnp.nan))
 
-    filled = coin(lambda y: jnp.log(y))
-    y = np.ones(7, np.float32)
-    y[list(bad)] = -1.0
-    for model in (filled, dataclasses.replace(filled, local_elbo=own)):
-        alg = vi.svi(model)
-        _, info = jax.jit(alg.step)(KEY, alg.init(KEY), Minibatch(y, 12.0, PADDED))
+    return dataclasses.replace(model, local_elbo=bound)
+
+
+@pytest.mark.parametrize("change", [lambda model: model, of_bad_padding], ids=["filled", "not finite"])
+def test_the_group_named_is_the_first_that_counts(change):
+    """Padding is filled with a row that counts, and so bad where that is; or bad as it is."""
+    alg = vi.svi(change(coin(lambda y: jnp.log(y))))
+    state, step = alg.init(KEY), jax.jit(alg.step)
+    for bad in [(), (2,), (3,), (5,), (3, 5), (2, 3, 5)]:
+        y = np.ones(7, np.float32)
+        y[list(bad)] = -1.0
+        _, info = step(KEY, state, Minibatch(y, 12.0, PADDED))
         assert int(info.bad_group) == min(bad, default=-1)
         assert int(info.result) == (vi.Result.SKIPPED if bad else vi.Result.OK)
