@@ -1,7 +1,8 @@
-"""A batch split over a mesh axis is the batch whole: by `vmap` with a named axis here, on eight devices of a process of
-its own, and every row's step lowers for accelerators that are not there."""
+"""A batch split over a mesh axis is the batch whole, on any number of devices: by `vmap` with a named axis here, and on
+devices of a process of its own. Every row's step lowers for accelerators that are not there."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,167 +12,133 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests import axis_cases
+from tests.axis_cases import CASES, Case, by_vmap, differences
+from vijax import algorithms
 from vijax.axis import Axis
 
 KEY, DEVICES = jax.random.key(0), 8
-RNG = np.random.default_rng(0)
-Y = np.float32(RNG.normal(np.repeat([-3.0, 0.0, 4.0, 1.0], 4)[:, None], 1.0, (16, 2)))
-N = 40.0
-HALF = vi.step_size.constant(0.5)
+CHEAP = [
+    "mixture by em",
+    "gp, memory",
+    "hierarchy by map",
+    "hierarchy by memoized",
+    "density by bbvi",
+    "autoencoder by aevb",
+]
+"""One of each kind."""
 
 
-def documents(num_docs):
-    words = np.stack([RNG.choice(12, 6, replace=False) for _ in range(num_docs)]).astype(np.int32)
-    counts = RNG.integers(1, 4, words.shape).astype(np.float32)
-    return vi.Documents(words, counts, np.ones(num_docs, np.float32), max_tokens=18)
-
-
-def rbf(a, b):
-    return jnp.exp(-0.5 * (a[:, None] - b[None, :]) ** 2)
-
-
-X = np.linspace(0.0, 3.0, 16, dtype=np.float32)
-LABELS = np.where(np.sin(3 * X) > 0, 1.0, -1.0).astype(np.float32)
-GP = vi.models.gp(X, LABELS, rbf, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=X[::3])
-NAMED = vi.models.gp(X, LABELS, "rbf", vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=X[::3])
-SITES = {"site": np.arange(16, dtype=np.int32), "y": LABELS}
-LDA = vi.models.lda(3, 12, alpha=0.3, eta=0.2)
-DOCS = vi.Minibatch((documents(16),), N)
-MIXTURE = vi.models.mixture(vi.models.emission.unit_gaussian(3, dim=2))
-WISHARTS = vi.models.mixture(vi.models.emission.full_gaussian(3, dim=2))
-HMM = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=2))
-SEQUENCES = (np.float32(RNG.normal(size=(16, 5, 2))), np.arange(5) < RNG.integers(2, 6, (16, 1)))
-
-CASES = {
-    "mixture by cavi": (vi.cavi, WISHARTS, vi.Minibatch(Y, N), {}),
-    "mixture by svi, padded": (vi.svi, MIXTURE, vi.Minibatch(Y, N, np.float32(np.arange(16) < 13)), {}),
-    "mixture by ssvi": (vi.ssvi, MIXTURE, vi.Minibatch(Y, N), {"step_size": HALF}),
-    "mixture by em": (vi.em, MIXTURE, vi.Minibatch(Y, N), {}),
-    "mixture, backtracking": (vi.cavi, MIXTURE, vi.Minibatch(Y, N), {"step_size": vi.step_size.backtracking()}),
-    "lda, mean field": (vi.svi, LDA, DOCS, {"step_size": HALF, "learn": ("alpha",)}),
-    "lda, cvb0": (vi.svi, LDA, DOCS, {"step_size": HALF, "estep": vi.estep.cvb0()}),
-    "lda by ssvi_a": (vi.ssvi_a, LDA, DOCS, {"step_size": HALF}),
-    "hmm": (vi.svi, HMM, vi.Minibatch(SEQUENCES, N), {"step_size": HALF}),
-    "gp": (vi.pg_svi, GP, vi.Minibatch(SITES, 16.0), {"step_size": HALF}),
-    "gp, memory": (vi.pg_svi, GP, vi.Minibatch(SITES, 16.0), {"step_size": HALF, "memory": True}),
-    "gp, learnt": (vi.pg_svi, NAMED, vi.Minibatch(SITES, 16.0), {"learn": ("scale", "length")}),
-}
-
-
-def compared(name, split, steps=3):
-    """Numbers of the state and of what is reported, with the batch whole and split."""
-    row, model, batch, choices = CASES[name]
-    alone, parts = row(model, **choices), row(model, axis="data", **choices)
-    state = other = jax.jit(alone.init)(KEY, batch)
-    step, stepped = jax.jit(alone.step), jax.jit(split(parts.step, batch))
-    for t in range(steps):
-        state, info = step(jax.random.fold_in(KEY, t), state, batch)
-        other, told = stepped(jax.random.fold_in(KEY, t), other, batch)
-    pick = lambda state, info: (state.posterior, state.hyper, info.elbo, info.local_elbo, info.num_groups)
-    return jax.tree.leaves(pick(state, info)), jax.tree.leaves(pick(other, told))
-
-
-def by_vmap(step, batch):
-    """The groups in eight parts along an axis that `vmap` names."""
-    cut = lambda x: jnp.reshape(x, (DEVICES, -1, *jnp.shape(x)[1:]))
-
-    def split(key, state, batch):
-        axes = vi.Minibatch(0, None, None if batch.weights is None else 0)
-        pieces = batch._replace(data=jax.tree.map(cut, batch.data))
-        if batch.weights is not None:
-            pieces = pieces._replace(weights=cut(batch.weights))
-        run = jax.vmap(step, in_axes=(None, None, axes), axis_name="data")
-        return jax.tree.map(lambda x: x[0], run(key, state, pieces))
-
-    return split
-
-
-def by_devices(step, batch):
-    """The groups on eight devices."""
-    P = jax.sharding.PartitionSpec
-    mesh = jax.make_mesh((DEVICES,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    specs = vi.Minibatch(P("data"), P(), None if batch.weights is None else P("data"))
-
-    def run(key, state, batch):
-        state, info = step(key, state, batch)
-        return state, info._replace(per_group=None)
-
-    return jax.shard_map(run, mesh=mesh, in_specs=(P(), P(), specs), out_specs=P(), check_vma=False)
-
-
-def check(name, split):
-    alone, parts = compared(name, split)
-    for a, b in zip(alone, parts, strict=True):
-        np.testing.assert_allclose(b, a, rtol=2e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize("name", ["mixture by svi, padded", "gp, memory"])
+@pytest.mark.parametrize("name", CHEAP)
 def test_a_step_on_parts_is_the_step_on_the_whole(name):
-    """In this process; `test_eight_devices` has all cases."""
-    check(name, by_vmap)
+    """In this process; `test_devices` has all cases, and other numbers of devices."""
+    with jax.enable_x64(True):
+        assert differences(name, by_vmap, (2,)) == []
 
 
-def test_draws_of_the_locals_differ_between_devices(monkeypatch):
-    """And with one key for all, eight times the same documents say what they say once."""
+@pytest.mark.parametrize("name", CASES)
+def test_devices(name):
+    """Under `shard_map` on one, two and eight of them, in a process that has as many."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
+    code = f"from tests.axis_cases import *; print(jax.device_count(), differences({name!r}, by_devices, (1, 2, 8)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_ENABLE_X64": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.stdout.strip() == f"{DEVICES} []", done.stderr[-2000:]
+
+
+def test_every_row_has_a_case():
+    """Those that the table of `vijax.algorithms` names."""
+    rows = re.findall(r"^\| `(\w+)` \|", algorithms.__doc__, re.MULTILINE)
+    assert len(rows) > 10
+    assert {getattr(vi, row) for row in rows} == {case.row for case in CASES.values()}
+
+
+def test_draws_of_the_locals_differ_between_devices():
+    """With one key for all, eight times the same groups would say what they say once."""
     keys = jax.vmap(Axis("data").key, in_axes=None, axis_size=DEVICES, axis_name="data")(KEY)
     assert len(np.unique(jax.random.key_data(keys), axis=0)) == DEVICES
-    monkeypatch.setattr(Axis, "key", lambda self, key: key)
-    gibbs = vi.estep.gibbs(num_sweeps=3, burn_in=1)
-    docs = documents(2)
-    alone = vi.svi(LDA, step_size=HALF, estep=gibbs)
-    state = alone.init(KEY)
-    new, info = jax.jit(alone.step)(KEY, state, vi.Minibatch((docs,), N))
-    parts = vi.svi(LDA, step_size=HALF, estep=gibbs, axis="data")
-    repeated = vi.Minibatch(jax.tree.map(lambda x: jnp.stack([x] * DEVICES), (docs,)), N)
-    run = jax.jit(jax.vmap(parts.step, in_axes=(None, None, vi.Minibatch(0, None)), axis_name="data"))
-    split, told = run(KEY, state, repeated)
-    np.testing.assert_allclose(
-        split.posterior["topics"].concentration[0], new.posterior["topics"].concentration, rtol=1e-4
-    )
-    np.testing.assert_allclose(told.elbo[0], info.elbo, rtol=1e-4)
 
 
 def test_the_group_that_is_not_finite_is_found_in_its_part():
-    """Row 11 of 16 is the second of the sixth device."""
+    """Row 11 of 16 is the second of the sixth device; padding, here of every other device, is none."""
     coin = vi.model(
         prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
         local_elbo=lambda s, y, key: (jnp.log(y) * s["bias"].log, None),
     )
     alg = vi.svi(coin, axis="data")
-    y = jnp.ones(16).at[11].set(-1.0)
-    _, info = jax.jit(by_vmap(alg.step, vi.Minibatch(y, N)))(KEY, alg.init(KEY), vi.Minibatch(y, N))
-    assert int(info.bad_group) == 11
-    assert int(info.result) == vi.Result.SKIPPED
+    batch = vi.Minibatch(np.ones(16), 20.0, np.where(np.arange(16) % 4 == 2, 0.0, 1.0))
+    state, step = alg.init(KEY), jax.jit(by_vmap(alg.step, batch, DEVICES))
+    for bad in [(), (11,), (3, 11), (0, 15)]:
+        y = np.ones(16)
+        y[list(bad)] = -1.0
+        _, info = step(KEY, state, batch._replace(data=y))
+        assert set(info.bad_group.tolist()) == {min(bad, default=-1)}
+        assert set(info.result.tolist()) == {vi.Result.SKIPPED if bad else vi.Result.OK}
 
 
-def test_inner_steps_are_refused():
-    with pytest.raises(ValueError, match=r"^update: expected one that needs no more than the message"):
-        vi.pg_svi(GP, memory=True, inner_steps=3, axis="data")
+# --- what is refused --------------------------------------------------------------------------------------------------
+WHOLE = vi.density({"x": vi.free()}, lambda v, y: -0.5 * jnp.sum((y - v["x"]) ** 2) - 0.5 * v["x"] ** 2)
+REFUSED = {
+    "inner steps": (
+        lambda: vi.pg_svi(axis_cases.gp(), memory=True, inner_steps=3, axis="data"),
+        r"^update: expected one that needs no more than the message, with axis",
+    ),
+    "data that are one group": (
+        lambda: vi.ngvi(WHOLE, axis="data"),
+        r"^axis: expected a model whose data are groups, got one whose data are one group\. Write .*log_lik",
+    ),
+    "a density without data": (
+        lambda: vi.advi(vi.density({"x": vi.free()}, lambda v: -0.5 * v["x"] ** 2), axis="data"),
+        r"^axis: expected a model whose data are groups",
+    ),
+    "warm starts": (
+        lambda: vi.svi(axis_cases.lda(), warm_starts=True, axis="data"),
+        r"^warm_starts: expected one device, got the axis 'data'",
+    ),
+    "lazy steps": (lambda: vi.svi(axis_cases.lda(), lazy=True, axis="data"), r"^lazy: expected no axis beside it"),
+    "no name": (lambda: vi.svi(axis_cases.mixture(), axis=0), r"^axis: expected the name of a mesh axis, got 0\."),
+    "a fit": (
+        lambda: vi.fit(vi.svi(axis_cases.mixture(), axis="data"), axis_cases.Y, num_steps=1, key=KEY),
+        r"^alg: expected an algorithm without axis, got axis='data'\..*shard_map",
+    ),
+}
 
 
-def test_eight_devices():
-    """Each case under `shard_map`, in a process with as many devices."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
-    code = "from tests.test_axis import *\nfor name in CASES: check(name, by_devices)\nprint(jax.device_count())"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.stdout.split() == [str(DEVICES)], done.stderr[-2000:]
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_in_parts_is_refused(name):
+    make, words = REFUSED[name]
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_locals_of_all_groups_beside_a_part_of_them_are_refused():
+    row, make, (batch,), choices, _ = CASES["locals that go on by cavi"]
+    alg = row(make(), axis="data", **choices)
+    state = jax.eval_shape(alg.init, KEY, batch._replace(num_groups=None))
+    assert jax.tree.leaves(state.local)[0].shape[0] == 16
+    half = jax.tree.map(lambda x: x[:8], batch.data)
+    step = lambda key, state, data: alg.step(key, state, batch._replace(data=data))
+    along = jax.vmap(step, in_axes=(None, None, None), axis_name="data", axis_size=2)
+    with pytest.raises(ValueError, match=r"^state: expected locals of the 8 groups .* got State.local of 16\. Split"):
+        jax.eval_shape(along, KEY, state, half)
 
 
 # Draws of Wishart matrices have primitives of their own; the axis has no part in them.
-LOWERED = CASES | {"mixture of Wisharts by ssvi": (vi.ssvi, WISHARTS, vi.Minibatch(Y, N), {"step_size": HALF})}
+LOWERED = CASES | {
+    "mixture of Wisharts by ssvi": Case(vi.ssvi, axis_cases.wisharts, axis_cases.BATCH, {"step_size": axis_cases.HALF})
+}
 
 
 @pytest.mark.parametrize("name", LOWERED)
 def test_every_step_lowers_for_an_accelerator(name):
     """For both kinds at once: a primitive without a rule for one of them is an error, and the step is traced once."""
-    row, model, batch, choices = LOWERED[name]
-    alg = row(model, **choices)
+    row, make, (batch, *_), choices, _ = LOWERED[name]
+    alg = row(make(), **choices)
     state = jax.eval_shape(alg.init, KEY, batch)
     platforms = ("cuda", "tpu")
     exported = jax.export.export(jax.jit(alg.step), platforms=platforms)(KEY, state, batch)

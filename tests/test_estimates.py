@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import vijax as vi
 from vijax.families import Gamma, Point
@@ -75,3 +75,47 @@ def test_topics_of_em_are_scored_smoothed():
     assert float(np.asarray(fit.estimates["topics"].mean())[:, 3].max()) < 1e-6
     score = fit.score(vi.data.Corpus.from_counts(np.array([[3, 3, 2, 4]])), key=KEY)
     assert np.isfinite(score.mean)
+
+
+TINY = np.finfo(np.float32).tiny
+"""The number nearest to an edge at 0 whose logarithm is had."""
+EDGES = {
+    "gamma": (Gamma.from_shape_rate, stats.gamma.logpdf, lambda a: (a, 2.0), lambda a: (TINY, a, 0.0, 0.5)),
+    "beta at 0": (vi.Beta.from_alpha_beta, stats.beta.logpdf, lambda a: (a, 3.0), lambda a: (TINY, a, 3.0)),
+    "beta at 1": (vi.Beta.from_alpha_beta, stats.beta.logpdf, lambda a: (3.0, a), lambda a: (TINY, a, 3.0)),
+    "dirichlet": (
+        lambda *a: vi.Dirichlet.from_concentration(jnp.array(a)),
+        lambda x, a, b, c: special.gammaln(a + b + c) - special.gammaln([a, b, c]).sum() + (a + b - 2) * np.log(x),
+        lambda a: (a, a, 3.0),
+        lambda a: (TINY, a, a, 3.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.0, 7.0])
+@pytest.mark.parametrize("name", EDGES)
+def test_the_penalty_of_a_mode_at_the_edge_is_that_of_the_nearest_number_inside(name, shape):
+    """There the density itself is infinite or zero (or neither, at shape 1), and an objective would say no more."""
+    make, log_density, arguments, at = EDGES[name]
+    q, prior = make(*arguments(0.7)), make(*arguments(shape))
+    penalty = float(vi.estimand.mode().penalty(q, prior))
+    np.testing.assert_allclose(penalty, -float(log_density(*at(shape))), rtol=1e-5, atol=2e-6)
+
+
+def test_inside_the_penalty_is_minus_the_log_density_at_the_mode():
+    q, prior = Gamma.from_shape_rate(3.0, 2.0), Gamma.from_shape_rate(0.5, 1.0)
+    np.testing.assert_allclose(vi.estimand.mode().penalty(q, prior), -stats.gamma.logpdf(1.0, 0.5), rtol=1e-6)
+
+
+def test_the_objective_of_a_point_at_the_edge_is_finite_and_rises():
+    """Counts of nought under a gamma of shape 1/2: the rate's mode goes to 0, whose density is infinite."""
+    model = vi.model(
+        {"rate": Gamma.from_shape_rate(0.5, 1.0)},
+        lambda s, y, key: (y * s["rate"].log - s["rate"].value, None),
+        init=lambda key, prior: vi.Product({"rate": Gamma.from_shape_rate(4.0, 1.0)}),
+    )
+    fit = vi.fit(vi.map(model, step_size=vi.step_size.constant(0.5)), np.zeros(5), num_steps=8, key=KEY)
+    assert float(fit.estimates["rate"].mean()) == 0.0
+    assert np.all(np.isfinite(fit.trace["elbo"]))
+    assert np.all(np.diff(fit.trace["elbo"]) > -1e-5)
+    np.testing.assert_allclose(fit.trace["elbo"][-1], stats.gamma.logpdf(TINY, 0.5), rtol=1e-5)

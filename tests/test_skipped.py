@@ -142,3 +142,62 @@ def test_proximal_steps_skip_messages_that_are_not_finite(rule):
     assert set(fit.trace["bad_group"].tolist()) == {0}
     assert np.all(fit.trace["non_finite"] == 6)  # slope and curvature of three sites
     assert not np.any(fit.posterior["z"].precision)
+
+
+def kept(state):
+    """All of a state but what counts its steps."""
+    return state._replace(step=None, bad_steps=None, num_skipped=None, penalty=None)
+
+
+BY_HYPER = vi.model(
+    {"bias": vi.Beta.from_alpha_beta(2.0, 3.0)},
+    lambda s, y, key, hyper: (y * s["bias"].log + (1 - y) * s["bias"].log1m + hyper["a"], None),
+    hyper={"a": jnp.float32(2.0)},
+)
+LARGE = vi.model({"bias": vi.Beta.from_alpha_beta(np.float32(2e38), 3.0)}, lambda s, y, key: (y * s["bias"].log, None))
+OVERSHOOTS = {
+    "prior and message are too large together": (LARGE, np.float32([1e38, 1e38]), {}),
+    "plain gradients": (coin(), np.ones(40), {"update": vi.update.euclidean(), "step_size": vi.step_size.beta(3e38)}),
+    "an optimiser": (coin(), np.ones(40), {"update": vi.update.descend(optax.sgd(1e38))}),
+    "a point alone": (BY_HYPER, np.ones(40), {"learn": ("a",), "hyper_optimizer": optax.sgd(1e38)}),
+}
+
+
+@pytest.mark.parametrize("name", OVERSHOOTS)
+def test_a_step_that_overshoots_to_infinity_is_skipped(name):
+    """Bound and gradients are finite: only where the step leads tells."""
+    model, data, choices = OVERSHOOTS[name]
+    alg = vi.cavi(model, **choices)
+    state, step = alg.init(KEY), jax.jit(alg.step)
+    new, info = step(KEY, state, data)
+    assert (int(info.non_finite), int(info.bad_group), int(info.bad_variable)) == (0, -1, -1)
+    assert (int(info.result), int(info.retractions)) == (vi.Result.SKIPPED, 0)
+    assert (int(new.step), int(new.num_skipped), int(new.bad_steps)) == (1, 1, 1)
+    for a, b in zip(jax.tree.leaves(kept(state)), jax.tree.leaves(kept(new)), strict=True):
+        np.testing.assert_array_equal(b, a)
+
+
+PADDED = np.array([0, 0, 1, 1, 0, 1, 0], np.float32)  # padding before, between and after
+
+
+def of_bad_padding(model):
+    """The model whose bounds of padding are none."""
+
+    def bound(hyper, stats, batch, key, estep):
+        said = model.local_elbo(hyper, stats, batch, key, estep)
+        return said._replace(per_group=jnp.where(jnp.asarray(batch.weights) > 0, said.per_group, jnp.nan))
+
+    return dataclasses.replace(model, local_elbo=bound)
+
+
+@pytest.mark.parametrize("change", [lambda model: model, of_bad_padding], ids=["filled", "not finite"])
+def test_the_group_named_is_the_first_that_counts(change):
+    """Padding is filled with a row that counts, and so bad where that is; or bad as it is."""
+    alg = vi.svi(change(coin(lambda y: jnp.log(y))))
+    state, step = alg.init(KEY), jax.jit(alg.step)
+    for bad in [(), (2,), (3,), (5,), (3, 5), (2, 3, 5)]:
+        y = np.ones(7, np.float32)
+        y[list(bad)] = -1.0
+        _, info = step(KEY, state, Minibatch(y, 12.0, PADDED))
+        assert int(info.bad_group) == min(bad, default=-1)
+        assert int(info.result) == (vi.Result.SKIPPED if bad else vi.Result.OK)

@@ -134,10 +134,33 @@ def test_the_objective_of_a_minibatch_stands_for_the_whole_set():
     np.testing.assert_allclose(got, 2 * each.sum(), rtol=1e-5)
 
 
-def test_the_next_search_starts_higher_only_after_a_first_trial_that_served():
-    rule, rho = backtracking(grow=3.0), jnp.float32(0.5)
-    np.testing.assert_allclose(safeguard.next_rho(rule, rho, jnp.int32(0)), 0.75, rtol=1e-6)
-    assert float(safeguard.next_rho(rule, rho, jnp.int32(1))) == 0.5
+@pytest.mark.parametrize("rule", [backtracking(), backtracking(0.9, shrink=0.1, grow=5.0), backtracking(0.2, grow=1.0)])
+def test_a_search_begins_where_the_last_one_ended_and_higher_only_after_a_first_trial_that_served(rule):
+    """beta is shrunk once for each refusal; of steps whose first trial served the next begins at `grow` times it."""
+    beta = lambda rho: rho / (1 - rho)
+    with jax.enable_x64(True):
+        last, expected = jnp.float64(0.0), beta(rule.initial)
+        for t, refusals in enumerate([0, 2, 0, 1, 3, 0, 0, 1, 1, 2]):
+            first = safeguard.first_rho(rule, last, jnp.int32(t))
+            np.testing.assert_allclose(beta(first), expected, rtol=1e-9)
+            expected *= rule.shrink**refusals
+            serves = lambda size, most=expected: beta(size) <= most * 1.001
+            _, used, refused = safeguard.backtrack(lambda size: size, serves, jnp.float64(-1.0), first, rule)
+            assert int(refused) == refusals
+            np.testing.assert_allclose(beta(used), expected, rtol=1e-9)
+            last = safeguard.next_rho(rule, used, refused)
+            expected *= rule.grow if refusals == 0 else 1.0
+
+
+@pytest.mark.parametrize("grow", [1.0, 2.0, 1e9])
+def test_however_long_sizes_have_grown_a_refused_trial_is_followed_by_a_smaller_one(grow):
+    rule = backtracking(0.9, grow=grow)
+    rho = jnp.float32(rule.initial)
+    for _ in range(40):
+        rho = safeguard.next_rho(rule, rho, jnp.int32(0))
+    _, used, refused = safeguard.backtrack(lambda size: size, lambda size: size < 0.3, jnp.float32(-1.0), rho, rule)
+    assert int(refused) < rule.max_trials
+    assert 0.1 < float(used) < 0.3
 
 
 def test_where_every_trial_lowers_the_objective_no_step_is_taken():

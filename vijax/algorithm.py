@@ -150,7 +150,9 @@ def compose(
       axis: name of the mesh axis over which the groups of a batch are split, where `step` runs inside `jax.shard_map`:
         key and state whole on every device, the batch split, N given (`Minibatch.num_groups`). The step sums values,
         gradients or messages, and counts over it. What it returns is the same on every device, but for
-        `Info.per_group` and locals, which are each device's own.
+        `Info.per_group` and locals, which are each device's own: where a state has locals, `State.local` is split as
+        the batch is. Start outside, `init(key, batch)` on the whole batch: a start may depend on the data. E-steps that
+        draw locals draw others on each device, so that their noise depends on the number of devices.
       name: what the algorithm is called.
       **unknown: nothing; names that are none of the above are errors that say which are.
 
@@ -160,9 +162,9 @@ def compose(
         not of the kind that the model reads, `step_size` is no schedule, `learn` names what is no point of the model or
         does not satisfy its constraint, `penalty_every` is below 1, `average_after` below 0, draws or a point are asked
         of the predictors of a GP or GLM, `warm_starts` of a model or E-step that has nothing to go on from, or beside
-        `num_parts` or `axis`, `lazy` where a step would move all words, an update of several steps is given with
-        `axis`, or maximum likelihood is asked of a model whose globals have priors that depend on each other, or of
-        globals that it does not determine (`Model.needs_prior`).
+        `num_parts` or `axis`, `lazy` where a step would move all words, an update of several steps or a model whose
+        data are one group is given with `axis`, or maximum likelihood is asked of a model whose globals have priors
+        that depend on each other, or of globals that it does not determine (`Model.needs_prior`).
     """
     check_names(unknown, set(inspect.signature(compose).parameters) - {"unknown", "name"})
     check_model(model)
@@ -282,6 +284,7 @@ class _Step(_OfChoices):
         spec, key = self.spec, in_one_piece(key)
         batch = self._batch(batch)
         by_words.check_seen(spec, state, batch)
+        spec.axis.check_local(state.local, batch.data)
         if not spec.lazy:
             return self._taken(key, state, batch)
         penalty, whole = by_words.penalty(spec, state, batch)

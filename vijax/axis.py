@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from vijax.checks import require
+
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
@@ -44,3 +46,15 @@ class Axis:
         here = jnp.where(place < 0, most, place + size * jax.lax.axis_index(self.name))
         least = jax.lax.pmin(here, self.name)
         return jnp.where(least == most, -1, least)
+
+    def check_local(self, local: PyTree, data: PyTree) -> None:
+        """ValueError where a device has the locals of other groups than those of its part of the batch."""
+        if self.name is None or local is None:
+            return
+        kept, here = (jnp.shape(jax.tree.leaves(x)[0])[0] for x in (local, data))
+        expected = f"locals of the {here} groups that this device has of the batch"
+        remedy = (
+            "Split State.local over the axis, as the data: specs = jax.tree.map(lambda _: P(), state), and then "
+            f"specs._replace(local=P({self.name!r})) for the state in in_specs and out_specs."
+        )
+        require(kept == here, "state", expected, f"State.local of {kept}", remedy)

@@ -183,11 +183,16 @@ def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
 
 
 def check_axis(spec: Any) -> None:
-    """Raises ValueError at updates that cannot be taken with a batch in parts."""
+    """Raises ValueError where a batch cannot be had in parts: names that are none, data that are one group, updates
+    that look at the data again."""
+    if (name := spec.axis.name) is None:
+        return
+    require(isinstance(name, str), "axis", "the name of a mesh axis", repr(name))
+    remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave axis out."
+    require(not spec.model.one_group, "axis", "a model whose data are groups", "one whose data are one group", remedy)
     again = [choice for choice in spec.update.choices() if choice.asks_again]
-    whole = spec.axis.name is None or not again
     remedy = "Leave out inner_steps, or axis."
-    require(whole, "update", "one that needs no more than the message, with axis", repr(again), remedy)
+    require(not again, "update", "one that needs no more than the message, with axis", repr(again), remedy)
 
 
 def check_parts(spec: Any) -> None:

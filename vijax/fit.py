@@ -22,6 +22,7 @@ from vijax.fit_arguments import (
     check_key,
     check_not_forked,
     check_restarts,
+    check_whole,
     num_steps_of,
     usual_words,
 )
@@ -167,6 +168,7 @@ def fit(
     spec = alg.spec
     loader = as_loader(data, spec.model, batch_size, int(seed), spec.num_parts, spec.lazy, usual_words(spec))
     total = num_steps_of(num_epochs, num_steps, loader)
+    check_whole(spec)
     check_restarts(restarts, state)
     check_hyper(hyper, spec.model, state)
     check_batches(alg, loader, total)

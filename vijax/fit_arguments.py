@@ -78,6 +78,12 @@ def _check_parts(num_parts: int, loader: Loader) -> None:
     require(fixed, "data", expected, f"{type(loader).__name__} of {loader.steps_per_epoch}", remedy)
 
 
+def check_whole(spec: Spec) -> None:
+    """Raises ValueError at an algorithm whose steps are for batches in parts: a fit hands them whole ones."""
+    remedy = "Leave axis out, or call its step inside jax.shard_map in a loop of your own."
+    require(spec.axis.name is None, "alg", "an algorithm without axis", f"axis={spec.axis.name!r}", remedy)
+
+
 def check_restarts(restarts: int, state: Any) -> None:
     """Raises ValueError where their number is not that of the state that a run goes on from."""
     require_integers(restarts=restarts)

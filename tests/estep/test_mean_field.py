@@ -72,3 +72,50 @@ def test_float32_is_right_to_float32():
     gamma = estep.mean_field(50, 1e-9).mixed_membership(*single, jax.random.key(0), 60).gamma
     expected = [reference(p, c, alpha, 50, 1e-9) for p, c in zip(likelihood, counts, strict=True)]
     np.testing.assert_allclose(gamma, expected, rtol=2e-4, atol=2e-4)
+
+
+def marked(topics=4, docs=3, tokens=20.0):
+    """Documents of the words of one topic each, which others hardly have: the last topics' own. All start with few."""
+    likelihood = np.full((docs, 1, topics), 1e-4)
+    likelihood[np.arange(docs), 0, np.arange(docs) + topics - docs] = 1.0
+    return likelihood, np.full((docs, 1), tokens), np.full(topics, 0.01)
+
+
+def infer(step, likelihood, counts, alpha, start=None):
+    return step.mixed_membership(
+        *map(jnp.asarray, (likelihood, counts, alpha)),
+        jax.random.key(0),
+        60,
+        None if start is None else jnp.asarray(start),
+    ).gamma
+
+
+@pytest.mark.parametrize("left", range(4))
+def test_a_topic_that_a_document_has_left_comes_back(left):
+    """Wherever it was last: a topic without a token has weight exp digamma(alpha), e^-100 here, and gets none."""
+    given = marked()
+    start = given[2] + 20.0 * np.eye(4)[[left] * 3]
+    with jax.enable_x64(True):
+        step = estep.mean_field(200, 1e-9)
+        np.testing.assert_allclose(infer(step, *given, start), infer(step, *given), rtol=1e-6)
+
+
+def test_to_go_on_from_nowhere_is_to_begin():
+    """From where nothing is known of a document, after any number of rounds."""
+    likelihood, counts, alpha = documents(5)
+    even = alpha + counts.sum(1, keepdims=True) / len(alpha)
+    with jax.enable_x64(True):
+        for rounds in (1, 3):
+            step = estep.mean_field(rounds, 1e-12)
+            cold, again = infer(step, likelihood, counts, alpha), infer(step, likelihood, counts, alpha, even)
+            np.testing.assert_allclose(again, cold, rtol=1e-10)
+
+
+def test_what_an_earlier_visit_found_is_of_use():
+    """Going on from the fixed point, two rounds end nearer to it than from nothing."""
+    given = documents(6)
+    with jax.enable_x64(True):
+        end = infer(estep.mean_field(20000, 1e-12), *given)
+        two = estep.mean_field(2, 1e-12)
+        cold, warm = (np.abs(infer(two, *given, start) - end).max(axis=1) for start in (None, end))
+    assert np.all(warm < 0.7 * cold)

@@ -12,6 +12,7 @@ from vijax.estimator.joint import estimate
 from vijax.families import gamma
 from vijax.families.gamma import GammaStats
 
+KEY = jax.random.key(0)
 SHAPE, RATE = 1.3, 0.6
 PRIOR = {"shape": 0.9, "rate": 0.4}
 
@@ -60,3 +61,29 @@ def test_expected_message_is_the_gradient_of_the_elbo(monkeypatch, control_varia
         expected = ascent_direction(x, w)
     np.testing.assert_allclose(jax.tree.leaves(direction), expected, rtol=1e-6)
     assert np.max(np.abs(np.array(jax.tree.leaves(biased)) - expected)) > 1e-2  # V is not idle
+
+
+PROXIMAL = {"mirror": vi.update.mirror(), "euclidean": vi.update.euclidean()}
+
+
+def stepped(name, size, **choices):
+    """Natural parameters after a step of this beta, of one and the same draw: of SSVI-A, or of SSVI by its choices."""
+    row, prior = vi.ssvi if choices else vi.ssvi_a, vi.Gamma.from_shape_rate(3.0, 2.0)
+    model = vi.model({"rate": prior}, lambda s, y, key: (y * s["rate"].log - local(s["rate"]), None))
+    alg = row(model, update=PROXIMAL[name], step_size=vi.step_size.beta(size), full_data=True, **choices)
+    return np.array(jax.tree.leaves(jax.jit(alg.step)(KEY, alg.init(KEY), jnp.array([0.4, 1.3]))[0].posterior))
+
+
+@pytest.mark.parametrize("name", PROXIMAL)
+def test_v_has_no_share_in_steps_of_beta_one_and_more(name):
+    """tau_t = tau (1 - rho_t) lies between 0 and tau: a beta above one leaves nothing of the old posterior."""
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(stepped(name, 1.7, damping=1.0), stepped(name, 1.7), rtol=1e-9)
+
+
+def test_below_one_the_share_of_v_is_in_proportion_to_the_damping():
+    """Of a step that is linear in the message."""
+    with jax.enable_x64(True):
+        plain, full, damped = (stepped("euclidean", 0.4, **more) for more in ({}, {"damping": 1.0}, {"damping": 0.3}))
+        assert np.max(np.abs(full - plain)) > 1e-3
+        np.testing.assert_allclose(damped - plain, 0.3 * (full - plain), rtol=1e-7)
