@@ -15,7 +15,7 @@ from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Data, Seen
 from vijax.app.restored import again, restore
 from vijax.app.run_end import end_of
-from vijax.app.run_folder import Say, read_json, read_run_config
+from vijax.app.run_folder import Say, read_facts, read_run_config
 from vijax.app.typed_toml import flatten
 from vijax.evaluate import Coherence, npmi, paired_difference
 from vijax.evaluate.paired import Difference
@@ -149,9 +149,9 @@ def check_same_data(folders: Sequence[Path], but: Sequence[str] = ()) -> None:
     """Raises ConfigError on fewer than two runs, or runs of other data; of facts `but` these."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
-    first = read_json(folders[0] / "data.json")
+    first = read_facts(folders[0])
     for folder in folders:
-        facts = read_json(folder / "data.json")
+        facts = read_facts(folder)
         changed = [key for key in {**first, **facts} if key not in but and first.get(key) != facts.get(key)]
         if changed:
             known = ", ".join(f"{key}: {first.get(key)!s:.40} and {facts.get(key)!s:.40}" for key in changed)

@@ -38,15 +38,17 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
             convert_options=reader.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
     except (ValueError, csv.Error) as error:  # those of Arrow are ValueErrors
-        raise ConfigError(f"{path}: damaged ({error}); remove it, and write it again: {_remedy(path)}") from error
+        raise ConfigError(f"{path}: damaged ({error}); {written_again(path)}") from error
     if not {"document", "words", "share_0"} <= set(header):
-        raise ConfigError(f"{path}: expected columns document, words and share_0, got {', '.join(header)[:200]}")
+        got = ", ".join(header)[:200]
+        raise ConfigError(f"{path}: expected columns document, words and share_0, got {got}; {written_again(path)}")
     found = {name: table[name] for name in header}
     return {name: column.to_numpy() if _is_number(name) else column.to_pylist() for name, column in found.items()}
 
 
-def _remedy(path: Path) -> str:
-    return f"vijax transform {path.parent} --out {path}"
+def written_again(path: Path) -> str:
+    """What to do with a file that is not as it should be."""
+    return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
 
 
 def _header(path: Path) -> list[str]:

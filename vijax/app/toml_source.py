@@ -11,11 +11,16 @@ from typing import Any
 from vijax.app.typed_toml import ConfigError, Entry, settings
 
 
+class NotTomlError(ConfigError):
+    """A file that is no TOML at all."""
+
+
 def read_toml(path: str | Path) -> dict[str, Entry]:
     """The entries of a TOML file.
 
     Raises:
-      ConfigError: the file is missing, holds data, is not UTF-8 or is not TOML.
+      ConfigError: the file is missing or holds data.
+      NotTomlError: it is not UTF-8, or not TOML.
     """
     _check_is_no_data(Path(path))
     try:
@@ -24,9 +29,9 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
+        raise NotTomlError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists nested as deep
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise NotTomlError(f"{path}: not valid TOML: {error}") from error
     lines = _key_lines(text)
     return {key: Entry(value, _place(path, key, lines)) for key, value in _leaves(tables).items()}
 
