@@ -152,8 +152,8 @@ def latest(
     if not files:
         raise CheckpointError(f"{folder}: no checkpoint to go on from: there is none; start again with `vijax fit`")
     raise CheckpointError(
-        f"{folder}: no checkpoint to go on from: none of the {len(files)} files is readable; remove {folder}, and begin "
-        f"again (of a run: vijax resume {Path(folder).parent})"
+        f"{folder}: no checkpoint to go on from: none of the {len(files)} files is readable; remove {folder}, and "
+        f"begin again (of a run: vijax resume {Path(folder).parent})"
     )
 
 
