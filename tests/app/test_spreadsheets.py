@@ -24,8 +24,21 @@ from vijax.app.topic_formats import formatted
 from vijax.evaluate import Difference, Score
 from vijax.summary import Document, Topic
 
-FORMULAS = ("=1+1", "+x", "-x", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-2+3+cmd|'x'!A0", "=a,b", '="b"', "\uff1d1")
-PLAIN = ("-1.5", "+2", "-1e-05", ".5", "-.5", "1", "x=1", "a-b", "'x", "'-1.5", "", "\u2212x")
+FORMULAS = (
+    "=1+1",
+    "+x",
+    "-x",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "-2+3+cmd|'x'!A0",
+    "=a,b",
+    "'-1.5",
+    '="b"',
+    "\uff1d1",
+)
+PLAIN = ("-1.5", "+2", "-1e-05", ".5", "-.5", "1", "x=1", "a-b", "'x", "", "\u2212x", "a, b")
 EVIL = FORMULAS[7]
 SCRIPTS = Path(vijax.__file__).parent / "app" / "explorer" / "script"
 
@@ -80,7 +93,7 @@ def written(tmp_path):
 
 
 def compared(tmp_path):
-    score = Score(-1.0, 0.1, np.array([-1.0]), np.array([1]), np.array([0]))
+    score = Score(-1.0, 0.1, np.array([-1.0]), np.array([1]), np.array([0]), 0)
     run = Compared(Path(EVIL), (EVIL,), score, None, None, "")
     found = Comparison((f"data.{EVIL}",), (run, run._replace(behind=Difference(0.1, 0.1))), 0)
     with pytest.MonkeyPatch.context() as patch:
@@ -127,11 +140,11 @@ def test_documents_are_called_as_in_the_data_when_they_are_read_again(tmp_path):
     pytest.importorskip("pyarrow")
     from vijax.app.doc_topics import read_doc_topics
 
-    columns = {"document": list(FORMULAS), EVIL: list(PLAIN[: len(FORMULAS)]), "words": np.arange(len(FORMULAS))}
+    columns = {"document": list(FORMULAS), EVIL: list(PLAIN), "words": np.arange(len(FORMULAS))}
     write_columns(tmp_path / "doc_topics.csv", columns | {"share_0": np.ones(len(FORMULAS))})
     found = read_doc_topics(tmp_path / "doc_topics.csv")
     assert found["document"] == list(FORMULAS)
-    assert found[EVIL] == list(PLAIN[: len(FORMULAS)])
+    assert found[EVIL] == list(PLAIN)
 
 
 def test_the_page_knows_formulas_by_the_same_patterns():

@@ -20,7 +20,7 @@ def quoted(text: str) -> str:
     >>> [quoted(text) for text in ("=1+1", "-x", "-1.5", "+1e-5", "x=1", "'=1")]
     ["'=1+1", "'-x", '-1.5', '+1e-5', 'x=1', "''=1"]
     """
-    return f"'{text}" if _is_formula(text) else text
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 
 def unquoted(text: str) -> str:
@@ -29,8 +29,4 @@ def unquoted(text: str) -> str:
     >>> [unquoted(quoted(text)) for text in ("=1+1", "'=1", "'x", "-1.5")]
     ['=1+1', "'=1", "'x", '-1.5']
     """
-    return text[1:] if text.startswith("'") and _is_formula(text) else text
-
-
-def _is_formula(text: str) -> bool:
-    return FORMULA.match(text) is not None and NUMBER.fullmatch(text.lstrip("'")) is None
+    return text[1:] if text.startswith("'") and FORMULA.match(text) else text

@@ -50,7 +50,7 @@ function plain(text) {
 function quoted(text) {
   const formula = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
   const number = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
-  return formula.test(text) && !number.test(text.replace(/^'+/, "")) ? `'${text}` : text;
+  return formula.test(text) && !number.test(text) ? `'${text}` : text;
 }
 
 function csv(rows) {
