@@ -25,17 +25,7 @@ from vijax.evaluate import Difference, Score
 from vijax.summary import Document, Topic
 
 FORMULAS = (
-    "=1+1",
-    "+x",
-    "-x",
-    "@SUM(1)",
-    "\t=1",
-    "\r=1",
-    "\n=1",
-    "-2+3+cmd|'x'!A0",
-    "=a,b",
-    "'-1.5",
-    '="b"',
+    *("=1+1", "+x", "-x", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-2+3+cmd|'x'!A0", "=a,b", "'-1.5", '="b"'),
     "\uff1d1",
 )
 PLAIN = ("-1.5", "+2", "-1e-05", ".5", "-.5", "1", "x=1", "a-b", "'x", "", "\u2212x", "a, b")
