@@ -9,9 +9,11 @@ folder), so that a kill at any moment leaves the previous checkpoints as they we
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -112,6 +114,8 @@ def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Ch
 def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[Any]]:
     """Step, configuration, and the leaves with what is known of each."""
     try:
+        if not zipfile.is_zipfile(path):  # of other files NumPy says that the reader should trust them
+            raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt (it is no whole .npz file)")
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop("meta").tobytes())
@@ -145,8 +149,20 @@ def latest(
             raise  # those before it are of the same run
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
-    found = f"none of the {len(files)} files is readable" if files else "there is none"
-    raise CheckpointError(f"{folder}: no checkpoint to go on from: {found}; start again with `vijax fit`")
+    if not files:
+        raise CheckpointError(f"{folder}: no checkpoint to go on from: there is none; start again with `vijax fit`")
+    raise CheckpointError(
+        f"{folder}: no checkpoint to go on from: none of the {len(files)} files is readable; remove {folder}, and "
+        f"begin again (of a run: vijax resume {Path(folder).parent})"
+    )
+
+
+def latest_config(folder: str | Path) -> Mapping[str, Any] | None:
+    """The configuration that the newest whole checkpoint holds; None if there is none."""
+    for path in checkpoint_files(folder):
+        with contextlib.suppress(CheckpointError):
+            return _read(path)[1]
+    return None
 
 
 # --- files --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,29 @@ import jax
 import numpy as np
 
 
+class RowError(ValueError):
+    """A row of data that cannot be.
+
+    Attributes:
+      row: its number, from 0.
+      column: that of the column, from 0.
+
+    >>> error = RowError("data: expected counts, got -1.0 in", 5, 1, "(3 such values). Remove them.")
+    >>> print(error)
+    data: expected counts, got -1.0 in row 5, column 1, counted from 0 (3 such values). Remove them.
+    >>> error.at("line 7, column 'weight'")
+    "data: expected counts, got -1.0 in line 7, column 'weight' (3 such values). Remove them."
+    """
+
+    def __init__(self, before: str, row: int, column: int, after: str):
+        super().__init__(f"{before} row {row}, column {column}, counted from 0 {after}")
+        self.row, self.column, self._before, self._after = row, column, before, after
+
+    def at(self, place: str) -> str:
+        """The message with another name of the place."""
+        return f"{self._before} {place} {self._after}"
+
+
 def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -> None:
     """Raises ValueError naming the argument when `ok` is concretely false; traced values pass.
 

@@ -13,6 +13,12 @@ from vijax.app.config import differing_keys, load_config, read_config, schema, s
 from vijax.app.toml_source import _leaves
 from vijax.app.typed_toml import ConfigError, Entry, flatten, settings, write_toml
 
+DOTTED = ".".join("a" * 3000)
+DEEP = ("[" * 400 + "]" * 400, "[" * 5000 + "]" * 5000, "{" + DOTTED + " = 1}", "[{" + DOTTED + " = 1}]")
+NESTED = [
+    *((1, text) for text in (f"[{DOTTED}]\nx = 1\n", f"[[{DOTTED}]]\nx = 1\n", f"{DOTTED} = 1\n")),
+    *((2, f"[model]\nnum_topics = {value}\n") for value in DEEP),
+]
 BAD_NAMES = (
     *("'../../x'", "'/tmp/x'", "'a/b'", "'..'", "'.'", "''", "'.hidden'", "'a\\b'", "'C:x'", '"a\\u0000b"', '"a\\nb"'),
     f"'{'x' * 101}'", f"'{'ä' * 51}'",
@@ -105,7 +111,10 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
         ("[data]\nsplit_seed = -1\n", ["line 2", "data.split_seed", "at least 0"]),
         ("[fit]\nevaluate_every = -1\n", ["line 2", "fit.evaluate_every", "at least 0"]),
         *((f"name = {name}\n", ["line 1", "name", "a name that a folder may have", "no slash"]) for name in BAD_NAMES),
-        (f"x = {'[' * 3000}{']' * 3000}\n", ["run.toml", "not valid TOML"]),
+        *(
+            (text, ["run.toml", f"line {line}", "names of at most 20 parts", "no setting needs them"])
+            for line, text in NESTED
+        ),
     ],
 )
 def test_mistakes_name_the_place_the_key_and_the_remedy(tmp_path, text, fragments):

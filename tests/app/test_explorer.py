@@ -189,7 +189,7 @@ def test_a_run_explores_its_documents_by_their_columns(texts, tmp_path, capsys):
     (tmp_path / "run" / "posterior.npz").write_bytes(b"x")
     config.write_text(config.read_text().replace("sections", "section"))
     assert main(["report", str(tmp_path / "run")]) == 2
-    assert "posterior.npz: damaged" in capsys.readouterr().err
+    assert "posterior.npz: missing or damaged" in capsys.readouterr().err
 
 
 def test_a_run_may_keep_no_text(texts, tmp_path, capsys):

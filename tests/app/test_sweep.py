@@ -178,6 +178,46 @@ def test_a_run_on_standardised_columns_is_compared_with_one_on_raw_ones(tmp_path
     assert "are of other data" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def of_a_table(tmp_path_factory):
+    """Runs of one table that ask for it in different ways, and of others."""
+    folder = tmp_path_factory.mktemp("table")
+    rng = np.random.default_rng(3)
+    rows = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(9, 1, (30, 2))]) * [1.0, 100.0]
+    table = lambda name, rows: np.savetxt(folder / name, rows, delimiter=",", header="size,weight", comments="")
+    table("own.csv", rows)
+    table("copy.csv", rows)
+    table("other.csv", rows + 1e-3 * (np.arange(60) == 7)[:, None])
+    columns = 'columns=["size","weight"]'
+    asked = {
+        "unset": ["own.csv", "standardise=false"],
+        "written": ["own.csv", columns, "standardise=false"],
+        "written, scaled": ["own.csv", columns, "standardise=true"],
+        "copied, all rows, scaled": ["copy.csv", "num_rows=60", "standardise=true"],
+        "other, scaled": ["other.csv", "standardise=true"],
+        "one column, scaled": ["own.csv", 'columns=["size"]', "standardise=true"],
+        "other split, scaled": ["own.csv", "split_seed=1", "standardise=true"],
+    }
+    for name, (path, *said) in asked.items():
+        given = ["--set", "num_components=2", "held_out=0.2", "fit.num_epochs=2", "fit.restarts=1", *said]
+        assert main(["fit", "gmm_diagonal", "--data", str(folder / path), "--out", str(folder / name), *given]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", ["written", "written, scaled", "copied, all rows, scaled"])
+def test_data_are_what_was_read_and_not_how_they_were_asked_for(of_a_table, name, capsys):
+    for pair in (["unset", name], [name, "unset"]):
+        assert main(["compare", *(str(of_a_table / run) for run in pair)]) == 0
+        assert "same held-out data" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["other, scaled", "one column, scaled", "other split, scaled"])
+@pytest.mark.parametrize("beside", ["unset", "written, scaled"])
+def test_of_other_data_also_where_columns_are_standardised(of_a_table, name, beside, capsys):
+    assert main(["compare", str(of_a_table / beside), str(of_a_table / name)]) == 2
+    assert "are of other data, on which scores cannot be compared" in capsys.readouterr().err
+
+
 def test_runs_of_other_data_are_not_compared(swept, tmp_path, capsys):
     other = tmp_path / "other"
     for name in ("config.toml", "data.json"):

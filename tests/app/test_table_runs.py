@@ -222,7 +222,7 @@ def test_minibatches_converge_and_a_stopped_run_does_so_where_the_unbroken_one_d
         ("fit {inputs}/small.toml --set held_out=0.001", ["held_out", "0 of 90 rows"]),
         ("fit {inputs}/small.toml --set model.name=mixed", ["model.name", 'did you mean "mixture"?']),
         ("fit {inputs}/small.toml --set num_topics=3", ["num_topics"]),
-        ("fit {inputs}/gaps.toml", ["gaps.csv", "a missing value in row 1 of column 'right'"]),
+        ("fit {inputs}/gaps.toml", ["gaps.csv", "a missing value in line 3 of column 'right'"]),
         ("topics {run}", ["no topics", "vijax summary"]),
         ("evaluate {run} --data {inputs}/other.csv", ["other.csv", "'left'"]),
         ("evaluate {run} --data {inputs}/rows.csv --column text", ["--column"]),

@@ -18,7 +18,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 def test_a_column_of_numbers_with_a_mistake_is_not_passed_over():
     found = {"a": np.arange(3.0), "b": np.array(["1", "oops", "3"], object), "name": np.array(["x", "y", "z"], object)}
-    with pytest.raises(ValueError, match="column 'b': expected numbers, got 'oops' in row 1"):
+    with pytest.raises(ValueError, match="column 'b': expected numbers, got 'oops' in row 1, counted from 0,"):
         table_of(found, Choice(), "a file")
     assert table_of({**found, "b": np.arange(3.0)}, Choice(), "a file").columns == ("a", "b")
 
@@ -48,11 +48,12 @@ def test_rows_of_a_single_group_cannot_be_held_out(name, tmp_path):
 def test_counts_are_checked_in_both_parts(part, tmp_path):
     rows = np.random.default_rng(0).poisson(3, (20, 2))
     order = np.random.default_rng(0).permutation(20)  # of data.split_seed = 0: the first are held out
-    rows[order[-1 if part == "training" else 0], 1] = -1
+    row = order[-1 if part == "training" else 0]
+    rows[row, 1] = -1
     path = tmp_path / "counts.csv"
     np.savetxt(path, rows, "%d", ",", header="a,b", comments="")
     config = load_config(CONFIGS / "gap_nmf.toml", ("num_epochs=1",), str(path))
-    with pytest.raises(ValueError, match=rf"counts.csv, {part} rows, .*expected counts 0, 1, 2.*-1"):
+    with pytest.raises(ValueError, match=rf"counts.csv, .*expected counts 0, 1, 2.*-1.0 in line {row + 2}, column 'b'"):
         start(config, tmp_path / "run", say=lambda message: None)
     assert not (tmp_path / "run").exists()
 

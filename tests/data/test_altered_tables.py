@@ -19,9 +19,9 @@ def table(path, text, **choice):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n2,1_000\n3,3\n", "column 'b': expected numbers, got '1_000' in row 1"),
-        ('a,b\n1,2\n2,"1,234"\n3,3\n', "column 'b': expected numbers, got '1,234' in row 1"),
-        ("a,b\n1,2\n2,0x10\n3,3\n", "got '0x10' in row 1"),
+        ("a,b\n1,2\n2,1_000\n3,3\n", "column 'b': expected numbers, got '1_000' in line 3"),
+        ('a,b\n1,2\n2,"1,234"\n3,3\n', "column 'b': expected numbers, got '1,234' in line 3"),
+        ("a,b\n1,2\n2,0x10\n3,3\n", "got '0x10' in line 3"),
         ("5.1,3.5,1.4,setosa\n4.9,3,1.4,setosa\n", r"t\.csv:1: expected a header line of names, got numbers: '5.1'"),
         ("7,9\n3,4\n", r"t\.csv:1: expected a header line of names, got numbers: '7', '9'"),
         ("a;b\n1;2\n", "one divided by semicolons"),
@@ -37,9 +37,9 @@ def test_columns_left_out_are_noted(tmp_path):
     assert found.columns == ("a",)
     assert found.notes == (
         "A column without a name (column 1) is left out: give it one to have it read.",
-        "The column 'price' is left out: '$1,200' in row 0 is not a number.",
-        "The column 'ticket' is left out: 'A7' in row 0 is not a number, though 1 of its 3 cells are.",
-        "The column 'kind' is left out: 'x' in row 0 is not a number.",
+        "The column 'price' is left out: '$1,200' in line 2 is not a number.",
+        "The column 'ticket' is left out: 'A7' in line 2 is not a number, though 1 of its 3 cells are.",
+        "The column 'kind' is left out: 'x' in line 2 is not a number.",
     )
     assert "Line 1 was taken for the header: '0', '1'" in table(tmp_path, "0,1\n3,4\n").notes[0]
     assert table(tmp_path, "country,2019\nFrance,4\n").columns == ("2019",)
@@ -53,20 +53,22 @@ def test_groups_are_told_apart_as_they_are_written(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"g": [2**53, 2**53 + 1], "a": [1.0, 2.0]}), tmp_path / "t.parquet")
     assert read_table(str(tmp_path / "t.parquet"), Choice(group="g")).group_names == (str(2**53), str(2**53 + 1))
-    with pytest.raises(DataError, match="group 'g': expected a group in every row, got a missing value in row 1, 2"):
+    with pytest.raises(
+        DataError, match="group 'g': expected a group in every row, got a missing value in line 3, line 4"
+    ):
         table(tmp_path, "g,a\nx,1\n,2\nNaN,3\n", group="g")
 
 
 @pytest.mark.parametrize("values", ["1,,1", "yes,,yes", "0,1,", "no,yes,NA"])
 def test_a_missing_class_is_no_class(values, tmp_path):
     rows = "".join(f"{n},{value}\n" for n, value in enumerate(values.split(",")))
-    with pytest.raises(DataError, match=r"target 'y': expected a class in every row, got a missing value in row [12]"):
+    with pytest.raises(DataError, match=r"target 'y': expected a class in every row, got a missing value in line [34]"):
         table(tmp_path, "a,y\n" + rows, target="y", kind="binary")
     assert table(tmp_path, "a,y\n1,none\n2,some\n", target="y", kind="binary").classes == ("none", "some")
 
 
 def test_an_infinite_count_is_no_count(tmp_path):
-    with pytest.raises(DataError, match=r"counts 0, 1, 2, \.\.\., got inf in row 1"):
+    with pytest.raises(DataError, match=r"counts 0, 1, 2, \.\.\., got inf in line 3"):
         table(tmp_path, "a,y\n1,2\n2,inf\n", target="y", kind="count")
 
 

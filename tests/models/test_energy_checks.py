@@ -161,12 +161,12 @@ def test_data_that_are_not_finite_are_named_unless_the_energy_takes_them():
     y[3, 1] = np.nan
     total = lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * s["m"].square
     plain = make(total, np.zeros(2))
-    with pytest.raises(ValueError, match=r"^data: .*finite, got nan in row 3, column 1\. Remove or impute"):
+    with pytest.raises(ValueError, match=r"^data: .*finite, got nan in row 3, column 1, counted from 0\. Remove"):
         vi.fit(vi.cavi(plain), y, num_steps=1, key=KEY)
     missing = make(lambda s, y: total(s, jnp.nan_to_num(y)), np.zeros(2))
     assert vi.fit(vi.cavi(missing), y, num_steps=1, key=KEY).posterior["m"].mean() == 0.0
     pair = make(lambda s, d: total(s, d["x"]) + d["w"] * 0.0, {"w": 0.0, "x": np.zeros(2)})
-    with pytest.raises(ValueError, match=r"^data\['w'\]: .* got inf in row 0\."):
+    with pytest.raises(ValueError, match=r"^data\['w'\]: .* got inf in row 0, counted from 0\."):
         vi.fit(vi.cavi(pair), {"w": np.full(5, np.inf), "x": np.zeros((5, 2))}, num_steps=1, key=KEY)
 
 

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from vijax.app.assemble import fingerprint, load_data
 from vijax.app.config import Config, ConfigError
 from vijax.app.listing import Data, Seen
 from vijax.app.restored import again, restore
 from vijax.app.run_end import end_of
-from vijax.app.run_folder import Say, read_json, read_run_config
+from vijax.app.run_folder import Say, read_facts, read_run_config
 from vijax.app.typed_toml import flatten
 from vijax.evaluate import Coherence, npmi, paired_difference
 from vijax.evaluate.paired import Difference
@@ -95,9 +96,8 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
         things; nothing that could be scored.
     """
     configs = [read_run_config(folder) for folder in folders]
-    scaled = differ_in_scale(configs)
-    check_same_data(folders, but=("sha256",) if scaled else ())
-    read = [data] * len(folders) if data is not None else _read(folders, configs, scaled)
+    check_same_data(folders, configs if differ_in_scale(configs) else None)
+    read = [data] * len(folders) if data is not None else _read(folders, configs)
     if read[0].test is None:
         raise ConfigError(
             f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out, or "
@@ -127,38 +127,46 @@ def ending(folder: Path) -> str:
 
 
 def differ_in_scale(configs: Sequence[Config]) -> bool:
-    """Whether runs are of one table, and only some have standardised its columns. Their scores, in the units of the
-    data, can be compared; each is then of its own reading of the table, which is known to be what it began with."""
-    if not all(hasattr(config.data, SCALED) for config in configs):
-        return False
-    tables = [dataclasses.replace(config.data, **{SCALED: False}) for config in configs]
-    return all(t == tables[0] for t in tables) and len({getattr(config.data, SCALED) for config in configs}) > 1
+    """Whether only some of the runs have standardised the columns of their tables. Their scores, in the units of the
+    data, can be compared; each is then of its own reading of the table."""
+    return len({getattr(config.data, SCALED, None) for config in configs} - {None}) > 1
 
 
-def _read(folders: Sequence[Path], configs: Sequence[Config], scaled: bool) -> list[Data]:
-    """The data of each run: those of the first, but where some have standardised them."""
-    if not scaled:
-        return [again(folders[0], configs[0])] * len(folders)
+def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
+    """The data of each run, which are the same, but where some have standardised them; known to be what it began
+    with."""
     found: dict[bool, Data] = {}
     for folder, config in zip(folders, configs, strict=True):
-        found.setdefault(getattr(config.data, SCALED), again(folder, config))
-    return [found[getattr(config.data, SCALED)] for config in configs]
+        scaled = getattr(config.data, SCALED, False)
+        found[scaled] = found[scaled] if scaled in found else again(folder, config)
+    return [found[getattr(config.data, SCALED, False)] for config in configs]
 
 
-def check_same_data(folders: Sequence[Path], but: Sequence[str] = ()) -> None:
-    """Raises ConfigError on fewer than two runs, or runs of other data; of facts `but` these."""
+def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = None) -> None:
+    """Raises ConfigError on fewer than two runs, or runs of other data. What was read is compared, not how it was asked
+    for: with `configs`, what it was before columns were standardised."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
-    first = read_json(folders[0] / "data.json")
-    for folder in folders:
-        facts = read_json(folder / "data.json")
-        changed = [key for key in {**first, **facts} if key not in but and first.get(key) != facts.get(key)]
+    found = [read_facts(folder) for folder in folders]
+    if configs is not None:
+        found = [_unscaled(facts, config) for facts, config in zip(found, configs, strict=True)]
+    first = found[0]
+    for folder, facts in zip(folders, found, strict=True):
+        changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
         if changed:
             known = ", ".join(f"{key}: {first.get(key)!s:.40} and {facts.get(key)!s:.40}" for key in changed)
             raise ConfigError(
                 f"{folders[0]} and {folder} are of other data, on which scores cannot be compared ({known}); fit both "
                 "to the same data with the same split"
             )
+
+
+def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
+    """Facts of the data of a run, its checksum that of the columns as they are in the table."""
+    if not getattr(config.data, SCALED, False):
+        return facts
+    raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
+    return {**facts, "sha256": fingerprint(raw, load_data(raw))}
 
 
 def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | None, str]:

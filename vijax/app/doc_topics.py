@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vijax.app.spreadsheet import unquoted
 from vijax.app.typed_toml import ConfigError
 from vijax.extras import require_extra
 from vijax.files import write_text
@@ -21,7 +22,7 @@ COMMONEST = 15
 
 
 def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
-    """The columns by name: words and shares as numbers, all others as they are written.
+    """The columns by name: words and shares as numbers, all others as they were in the data.
 
     Raises:
       ConfigError: there is no such file, or it is no table of topics of documents.
@@ -38,15 +39,20 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
             convert_options=reader.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
     except (ValueError, csv.Error) as error:  # those of Arrow are ValueErrors
-        raise ConfigError(f"{path}: damaged ({error}); remove it, and write it again: {_remedy(path)}") from error
+        raise ConfigError(f"{path}: damaged ({error}); {written_again(path)}") from error
     if not {"document", "words", "share_0"} <= set(header):
-        raise ConfigError(f"{path}: expected columns document, words and share_0, got {', '.join(header)[:200]}")
-    found = {name: table[name] for name in header}
-    return {name: column.to_numpy() if _is_number(name) else column.to_pylist() for name, column in found.items()}
+        got = ", ".join(header)[:200]
+        raise ConfigError(f"{path}: expected columns document, words and share_0, got {got}; {written_again(path)}")
+    return {unquoted(name): _values(table[name], _is_number(name)) for name in header}
 
 
-def _remedy(path: Path) -> str:
-    return f"vijax transform {path.parent} --out {path}"
+def _values(column: Any, is_number: bool) -> Sequence[Any]:
+    return column.to_numpy() if is_number else [unquoted(text) for text in column.to_pylist()]
+
+
+def written_again(path: Path) -> str:
+    """What to do with a file that is not as it should be."""
+    return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
 
 
 def _header(path: Path) -> list[str]:

@@ -13,7 +13,7 @@ from vijax.app.doc_topics import excerpts_of
 from vijax.app.listing import Data, New, Source
 from vijax.app.page_section import DocumentPage
 from vijax.app.sections import DocumentData
-from vijax.app.typed_toml import ConfigError, Entry, flatten
+from vijax.app.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.beside import columns_beside
 from vijax.data.corpus import joined
@@ -119,10 +119,11 @@ def _keep(folder: Path, data: Data) -> None:
 
 def _kept(folder: Path) -> Data | None:
     """A corpus that stands for the run's, of whose words alone the model is made: one document of each word once."""
+    path = folder / WORDS
     try:
-        words = (folder / WORDS).read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise ConfigError(f"{folder / WORDS}: missing; is {folder} a run folder?") from error
+        words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamagedError(f"{path}: missing or damaged ({error})", f"write it again: vijax resume {folder}") from error
     return Data(Corpus.from_counts(np.ones((1, len(words)), int), tuple(words)), None)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app import blocks
+from vijax.app.spreadsheet import quoted
 from vijax.summary import Topic
 
 Part = tuple[str, Sequence[Any], Iterable[Sequence[Any]]]
@@ -31,12 +30,19 @@ def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A header and rows as CSV; nothing stands for what is missing."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(["" if _is_missing(cell) else cell for cell in row] for row in rows)
-    return text.getvalue()
+    """A header and rows as CSV; nothing stands for what is missing, and what a spreadsheet would run is text."""
+    return "".join(",".join(map(_cell, row)) + "\n" for row in itertools.chain([header], rows))
+
+
+def _cell(cell: Any) -> str:
+    if _is_missing(cell):
+        return ""
+    text = str(cell) if isinstance(cell, int | float | np.number) else quoted(str(cell))
+    return text if APART.isdisjoint(text) else '"' + text.replace('"', '""') + '"'
+
+
+APART = frozenset('",\r\n')
+"""Cells of these are put in quotes. Python's csv leaves a carriage return as it is, where lines end in a line feed."""
 
 
 def _is_missing(cell: Any) -> bool:

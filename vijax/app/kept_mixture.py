@@ -10,7 +10,7 @@ from typing import Any
 from vijax.algorithm import Algorithm
 from vijax.app.at_once import is_at_once
 from vijax.app.run_folder import read_json, write_json
-from vijax.app.typed_toml import ConfigError
+from vijax.app.typed_toml import DamagedError
 from vijax.automatic.concluded import of_mixture
 from vijax.families.normal_mixture import NormalMixture
 from vijax.fit import Progress
@@ -35,13 +35,14 @@ def as_kept(folder: Path, config: Any, algorithm: Algorithm) -> Algorithm:
     """The algorithm of what a run's checkpoints hold: that of its settings, but where it has kept a mixture.
 
     Raises:
-      ConfigError: the file that says so is damaged.
+      DamagedError: the file that says so is damaged.
     """
     path = folder / FILE
     if not is_at_once(config) or not path.is_file():
         return algorithm
-    count = read_json(path).get("components")
+    remedy = f"fit it again: vijax resume {folder}"
+    count = read_json(path, remedy).get("components")
     if not isinstance(count, int) or count < 1:
-        raise ConfigError(f"{path}: damaged: expected the number of components; fit it again: vijax resume {folder}")
+        raise DamagedError(f"{path}: damaged: expected the number of components", remedy)
     model: Any = algorithm.spec.model
     return of_mixture(model, count)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.listing import Data, New
-from vijax.app.typed_toml import ConfigError
+from vijax.app.typed_toml import ConfigError, DamagedError
 from vijax.data.checks import fail
 from vijax.data.notes import Notes
 from vijax.data.table import Choice, Columns, Scaling, Table, table_of
@@ -44,7 +44,7 @@ def kept(folder: Path) -> Data | None:
     None of a run of an earlier version, which has kept nothing.
 
     Raises:
-      ConfigError: the file is damaged.
+      DamagedError: the file is damaged.
     """
     path = folder / COLUMNS
     if not path.is_file():
@@ -52,7 +52,8 @@ def kept(folder: Path) -> Data | None:
     try:
         return Data(_stand_in(json.loads(path.read_text(encoding="utf-8"))), None)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error}); is {folder} a run folder?") from error
+        fault = f"{path}: damaged ({type(error).__name__}: {error})"
+        raise DamagedError(fault, f"write it again: vijax resume {folder}") from error
 
 
 def _stand_in(outline: dict[str, Any]) -> Table:

@@ -11,13 +11,14 @@ import numpy as np
 from vijax import metrics
 from vijax.app import blocks, exports
 from vijax.app.claim import unwritable
-from vijax.app.config import Config, ConfigError
+from vijax.app.config import Config
 from vijax.app.documents import DOCUMENTS
 from vijax.app.explorer.embedded import Explored
 from vijax.app.explorer.of_run import explored_of
 from vijax.app.restored import again, restore
 from vijax.app.run_end import end_of
-from vijax.app.run_folder import read_json, read_run_config
+from vijax.app.run_folder import no_facts, read_facts, read_run_config
+from vijax.app.typed_toml import DamagedError
 from vijax.families import Dirichlet
 from vijax.files import own_folder, write_atomically, write_text
 from vijax.progress import clock_time
@@ -92,7 +93,7 @@ def _explored(run: Run) -> Explored | None:
     topics = [block for block in run.shown if isinstance(block, blocks.Topics)]
     if not topics or run.config.listing.source is not DOCUMENTS:
         return None
-    facts = read_json(run.folder / "data.json")
+    facts = read_facts(run.folder)
     tokens = facts.get("tokens")
     known = tokens if isinstance(tokens, int) else None
     return explored_of(run.folder, run.config, topics[0], known, run.concentration)
@@ -156,11 +157,12 @@ def _lead(run: Run) -> str:
 
 
 def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
-    path, result = run.folder / "data.json", run.result
+    known, result = read_facts(run.folder), run.result
     try:
-        facts = dict(run.config.listing.source.tiles(read_json(path)))
+        facts = dict(run.config.listing.source.tiles(known))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error})") from error
+        fault = f"{run.folder / 'data.json'}: damaged ({type(error).__name__}: {error})"
+        raise DamagedError(fault, no_facts(run.folder)) from error
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""

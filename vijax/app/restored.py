@@ -14,7 +14,7 @@ from vijax.app.kept_mixture import as_kept
 from vijax.app.listing import Data, Seen
 from vijax.app.run_folder import check_same_data, latest_checkpoint
 from vijax.app.versions import other_version
-from vijax.checkpoint import CheckpointError
+from vijax.checkpoint import CheckpointError, OtherTreeError
 from vijax.data.checks import DataError
 from vijax.restarts import best_state
 from vijax.result import Fit
@@ -38,6 +38,9 @@ def restore(folder: Path, config: Config, data: Data | None = None, moved: str |
     algorithm = as_kept(folder, config, make_algorithm(config, data))
     try:
         found = latest_checkpoint(folder, config, state_like(config, algorithm, data), say=lambda message: None)
+    except OtherTreeError as error:
+        lost = f". Or what it has kept of its data is damaged: write that again, vijax resume {folder}."
+        raise ConfigError(f"{error}{other_version(folder) or lost}") from error
     except CheckpointError as error:
         raise ConfigError(f"{error}{other_version(folder)}") from error
     if found is None:

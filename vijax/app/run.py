@@ -34,15 +34,24 @@ from vijax.app.pages import write_pages
 from vijax.app.patience import announced
 from vijax.app.recorder import Recorder
 from vijax.app.results import forget_results, write_results
-from vijax.app.run_end import end_of, forget_end, what_is_saved, write_end
-from vijax.app.run_folder import Say, check_same_data, latest_checkpoint, read_run_config, write_beginning
+from vijax.app.run_end import forget_end, what_is_saved, whole_end_of, write_end
+from vijax.app.run_folder import (
+    Say,
+    check_same_data,
+    latest_checkpoint,
+    mend_config,
+    read_run_config,
+    write_beginning,
+)
 from vijax.app.sections import DocumentData
 from vijax.app.stage_files import keep_stage, read_stage
 from vijax.app.tables import held_out_entries
 from vijax.app.topics import without_excerpts
-from vijax.app.typed_toml import flatten
+from vijax.app.typed_toml import DamagedError, flatten
 from vijax.app.user_code import named_at_fit
 from vijax.app.versions import note_versions
+from vijax.checks import RowError
+from vijax.data.table import said
 from vijax.files import own_folder, remove_leftovers
 from vijax.fit import Status, fit
 from vijax.interrupt import heard_while_busy
@@ -125,16 +134,18 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
       ConfigError: not a run folder; other data or other settings than it began with; another process is at it.
       CheckpointError: no checkpoint can be read.
     """
+    if folder.is_dir():
+        with locked(folder):
+            mend_config(folder, say)
     config = read_run_config(folder)
     with locked(folder), _telling(folder), config.in_precision():
         data = read(config, say) if data is None else data
         check_same_data(folder, config, data)
+        config.listing.source.keep(folder, data)  # what is damaged there is whole again
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
         remove_leftovers(own_folder(folder / "checkpoints"))
-        kept = as_kept(folder, config, algorithm)
-        found = latest_checkpoint(folder, config, state_like(config, kept, data), say)
-        ended = end_of(folder)
+        found, ended = _found(folder, config, algorithm, data, say), whole_end_of(folder, say)
         if found is not None and ended is not None and _is_at_its_end(config, found, ended):
             more = "" if is_at_once(config) else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
             say(f"{folder} has {'ended' if is_at_once(config) else 'converged'}{more}")
@@ -145,6 +156,19 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
         forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
+
+
+def _found(folder: Path, config: Config, algorithm: Any, data: Data, say: Say) -> checkpoint.Checkpoint | None:
+    """The newest checkpoint. A run that goes on from none does without one that cannot be read."""
+    try:
+        kept = as_kept(folder, config, algorithm)
+        return latest_checkpoint(folder, config, state_like(config, kept, data), say)
+    except (DamagedError, checkpoint.CheckpointError) as error:
+        if not is_at_once(config):
+            raise
+        fault = error.fault if isinstance(error, DamagedError) else error
+        say(f"Warning: {fault}. It is fitted again.")
+        return None
 
 
 def _prepare(folder: Path, step: int, say: Say) -> None:
@@ -194,6 +218,8 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
     for name, part in parts.items():
         try:
             check(config.listing.arrange(part, config.model))
+        except RowError as error:
+            raise said(part, error) from None
         except ValueError as error:
             where = f"{name} {'documents' if documents else 'rows'}, counted from 0 within them"
             raise ValueError(f"{config.data.path}, {where}: {error}") from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,8 @@ import numpy as np
 
 from vijax import checkpoint
 from vijax.app import blocks
-from vijax.app.config import ConfigError
-from vijax.app.run_folder import read_json, write_json
+from vijax.app.run_folder import Say, read_json, write_json
+from vijax.app.typed_toml import DamagedError
 from vijax.families.by_word import dense
 from vijax.files import write_atomically
 from vijax.result import Fit
@@ -44,18 +46,47 @@ def end_of(folder: Path) -> dict[str, Any] | None:
     """What `write_end` put into result.json, its blocks as they were; None while there is no end yet.
 
     Raises:
-      ConfigError: the file is not what `write_end` writes.
+      DamagedError: the file is not what `write_end` writes.
     """
     path = folder / "result.json"
     if not path.is_file():
         return None
-    found = {"skipped": 0, "usable": True} | read_json(path)
+    found = {"skipped": 0, "usable": True} | read_json(path, _again(folder))
     try:
         return {name: read(found[name]) for name, read in END.items()}
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise ConfigError(
-            f"{path}: damaged ({type(error).__name__}: {error}); write it again: vijax resume {folder}"
-        ) from error
+        raise DamagedError(f"{path}: damaged ({type(error).__name__}: {error})", _again(folder)) from error
+
+
+def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
+    """As `end_of`; where a file of the end is damaged this is said, and there is no end: the run writes it again."""
+    try:
+        ended = end_of(folder)
+        if ended is not None:
+            read_posterior(folder)
+        return ended
+    except DamagedError as error:
+        say(f"Warning: {error.fault}; it is written again")
+        return None
+
+
+def read_posterior(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of posterior.npz.
+
+    Raises:
+      DamagedError: it is missing or damaged.
+    """
+    path = folder / "posterior.npz"
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        why = type(error).__name__  # NumPy's own words tell the reader to trust the file
+        raise DamagedError(f"{path}: missing or damaged ({why})", _again(folder)) from error
+
+
+def _again(folder: Path) -> str:
+    return f"write it again: vijax resume {folder}"
 
 
 def _finite(value: Any) -> float | None:

@@ -29,7 +29,8 @@ from vijax import checkpoint
 from vijax.app.assemble import fingerprint
 from vijax.app.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.listing import Data
-from vijax.app.typed_toml import flatten
+from vijax.app.toml_source import NotTomlError
+from vijax.app.typed_toml import DamagedError, flatten, toml_value
 from vijax.app.versions import other_version, write_versions
 from vijax.files import own_folder, write_text
 
@@ -46,15 +47,48 @@ def read_run_config(folder: Path) -> Config:
         raise ConfigError(f"{folder}: there is no such folder; name that of a run of vijax fit, such as runs/lda-1")
     if (folder / "sweep.json").is_file():
         raise ConfigError(f"{folder}: the folder of a sweep; name one of the runs in it, which comparison.txt lists")
-    if not (folder / "config.toml").is_file():
+    path, is_saved = folder / "config.toml", bool(checkpoint.checkpoint_files(folder / "checkpoints"))
+    if is_saved and _is_lost(path):
+        remedy = f"write it again, as the last checkpoint has it: {_resume(folder)}"
+        raise DamagedError(f"{path}: missing or empty", remedy)
+    if not path.is_file():
         raise ConfigError(
             f"{folder}: not a run folder: it has no config.toml. If a run was stopped while it began, nothing of it "
             f"was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
         )
     try:
-        return load_config(folder / "config.toml")
+        return load_config(path)
+    except NotTomlError as error:
+        other = f", or remove it, and have that of the last checkpoint written: {_resume(folder)}" if is_saved else ""
+        raise ConfigError(f"{error}; correct it{other}") from error
     except ConfigError as error:
         raise ConfigError(f"{error}{other_version(folder)}") from error
+
+
+def mend_config(folder: Path, say: Say) -> None:
+    """Writes a config.toml that is lost again, as the newest whole checkpoint has it.
+
+    Raises:
+      DamagedError: no checkpoint can be read.
+    """
+    path = folder / "config.toml"
+    if not _is_lost(path) or not checkpoint.checkpoint_files(folder / "checkpoints"):
+        return
+    settings = checkpoint.latest_config(folder / "checkpoints")
+    if settings is None:
+        raise DamagedError(f"{path}: missing or empty, and no checkpoint can be read", "fit again in another folder")
+    lines = [f"{key} = {toml_value(value)}\n" for key, value in settings.items() if value is not None]
+    write_text(path, "".join(lines))
+    write_text(path, write_toml(load_config(path)))
+    say(f"Warning: {path} was missing or empty; it is written again, as the last checkpoint has it")
+
+
+def _is_lost(path: Path) -> bool:
+    return not path.exists() or (path.is_file() and not path.read_bytes().strip())
+
+
+def _resume(folder: Path) -> str:
+    return f"vijax resume {folder}"
 
 
 def write_beginning(folder: Path, config: Config, data: Data) -> None:
@@ -72,7 +106,7 @@ def _data_facts(config: Config, data: Data) -> dict[str, Any]:
 
 def check_same_data(folder: Path, config: Config, data: Data) -> None:
     """Raises a `ConfigError` if the data differ from those the run began with."""
-    before, now = read_json(folder / "data.json"), _data_facts(config, data)
+    before, now = read_facts(folder), _data_facts(config, data)
     if before != now:
         changed = ", ".join(
             f"{key}: {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]
@@ -101,21 +135,39 @@ def latest_checkpoint(
     return checkpoint.latest(folder / name, like, lambda message: say(f"Warning: {message}"), check)
 
 
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What data.json says of the data that a run began with.
+
+    Raises:
+      DamagedError: it is missing or damaged.
+    """
+    path = folder / "data.json"
+    found = read_json(path, no_facts(folder))
+    if "sha256" not in found:
+        raise DamagedError(f"{path}: damaged: it has no checksum of the data", no_facts(folder))
+    return found
+
+
+def no_facts(folder: Path) -> str:
+    """What to do where it is not known any more which data a run began with."""
+    return f"which data the run began with is not known any more: fit it again, vijax fit {folder / 'config.toml'}"
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes a file of JSON, wholly or not at all."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """Reads one.
 
     Raises:
-      ConfigError: it is missing or damaged.
+      DamagedError: it is missing or damaged; the message ends with the remedy.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: missing or damaged ({error}); is {path.parent} a run folder?") from error
+        raise DamagedError(f"{path}: missing or damaged ({error})", remedy) from error
     if not isinstance(found, dict):
-        raise ConfigError(f"{path}: damaged: expected an object of JSON, got {type(found).__name__}")
+        raise DamagedError(f"{path}: damaged: expected an object of JSON, got {type(found).__name__}", remedy)
     return found

@@ -20,9 +20,9 @@ from vijax.app.comparison_files import write_comparison
 from vijax.app.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
 from vijax.app.listing import Data
 from vijax.app.run import begin, named, read, resume
-from vijax.app.run_end import end_of
+from vijax.app.run_end import whole_end_of
 from vijax.app.run_folder import Say, read_json, write_json
-from vijax.app.typed_toml import flatten, toml_value, write_toml
+from vijax.app.typed_toml import DamagedError, flatten, toml_value, write_toml
 from vijax.files import own_folder, write_text
 from vijax.status import Status
 
@@ -88,7 +88,7 @@ def resume_sweep(folder: Path, say: Say) -> Comparison:
 def _go_on(folder: Path, names: Sequence[str], data: Data, say: Say) -> Comparison:
     for number, name in enumerate(names, 1):
         where = f"{name} ({number} of {len(names)})"
-        if _has_ended(folder / name):
+        if _has_ended(folder / name, say):
             say(f"--- {where}: has ended")
             continue
         say(f"--- {where}")
@@ -109,9 +109,9 @@ def _run(folder: Path, name: str, data: Data, say: Say) -> Status:
         raise UnfinishedError(f"{stopped or 'stopped'}. All of the sweep: vijax resume {folder}") from None
 
 
-def _has_ended(run: Path) -> bool:
-    """Whether a run needs nothing more: it was not stopped by its user."""
-    ended = end_of(run)
+def _has_ended(run: Path, say: Say) -> bool:
+    """Whether a run needs nothing more: it was not stopped by its user, and its end is whole."""
+    ended = whole_end_of(run, say)
     return ended is not None and not ended["status"].startswith(tuple(str(s).partition(":")[0] for s in STOPPED))
 
 
@@ -168,9 +168,13 @@ def _names(folder: Path) -> list[str]:
     """The runs of a sweep, whose names lead nowhere else.
 
     Raises:
-      ConfigError: the file is damaged.
+      DamagedError: the file is damaged.
     """
-    names = read_json(folder / FILE).get("runs")
+    remedy = (
+        f"begin the sweep again, or go on with each of its runs (vijax resume {folder}/RUN) and then compare them "
+        f"(vijax compare {folder}/RUN {folder}/RUN)"
+    )
+    names = read_json(folder / FILE, remedy).get("runs")
     if not isinstance(names, list) or not names or not all(isinstance(n, str) and FOLDER_NAME.test(n) for n in names):
-        raise ConfigError(f"{folder / FILE}: damaged: expected a list of the names of runs")
+        raise DamagedError(f"{folder / FILE}: damaged: expected a list of the names of runs", remedy)
     return names

@@ -11,11 +11,16 @@ from typing import Any
 from vijax.app.typed_toml import ConfigError, Entry, settings
 
 
+class NotTomlError(ConfigError):
+    """A file that is no TOML at all."""
+
+
 def read_toml(path: str | Path) -> dict[str, Entry]:
     """The entries of a TOML file.
 
     Raises:
-      ConfigError: the file is missing, holds data, is not UTF-8 or is not TOML.
+      ConfigError: the file is missing or holds data.
+      NotTomlError: it is not UTF-8, not TOML, or nested too deeply.
     """
     _check_is_no_data(Path(path))
     try:
@@ -24,9 +29,13 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists nested as deep
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise NotTomlError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
+    except RecursionError as error:  # lists nested as deep
+        raise _too_deep(path, text) from error
+    except ValueError as error:  # also numbers of thousands of digits
+        raise NotTomlError(f"{path}: not valid TOML: {error}") from error
+    if not _is_shallow(tables):
+        raise _too_deep(path, text)
     lines = _key_lines(text)
     return {key: Entry(value, _place(path, key, lines)) for key, value in _leaves(tables).items()}
 
@@ -66,17 +75,48 @@ def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
 
 
 def override_value(text: str) -> Any:
-    """A TOML value, or else the bare word itself, so that nobody has to quote quotes in a shell."""
+    """A TOML value, or else the bare word itself, so that nobody has to quote quotes in a shell.
+
+    Raises:
+      ConfigError: it is nested too deeply.
+    """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
+        value = tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
         return text
+    except RecursionError as error:
+        raise ConfigError(f"--set {text[:40]}...: {TOO_DEEP}") from error
+    if not _is_shallow(value):
+        raise ConfigError(f"--set {text[:40]}...: {TOO_DEEP}")
+    return value
 
 
 def full_key(key: str, schema: type) -> str:
     """A key with its sections, where its last name is the only such of a schema; else as it is."""
     matches = [known for known in settings(schema) if known == key or known.endswith("." + key)]
     return matches[0] if len(matches) == 1 else key
+
+
+DEEPEST = 20
+TOO_DEEP = f"expected names of at most {DEEPEST} parts and lists nested no deeper, got more; no setting needs them"
+
+
+def _too_deep(path: str | Path, text: str) -> NotTomlError:
+    deep = (n for n, line in enumerate(text.splitlines(), 1) if max(line.count("."), line.count("[")) > DEEPEST)
+    number = next(deep, None)
+    return NotTomlError(f"{path}{f', line {number}' if number else ''}: {TOO_DEEP}")
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether no table or list is nested deeper than any setting is: what reads them calls itself for each level."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [item for found in level for item in _items(found)]
+    return not level
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

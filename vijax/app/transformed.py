@@ -12,6 +12,8 @@ import numpy as np
 from vijax.app.column_files import write_columns
 from vijax.app.listing import Found, Listing, New, Seen, Tell
 from vijax.app.typed_toml import ConfigError
+from vijax.checks import RowError
+from vijax.data.table import said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +86,10 @@ def transformed(listing: Listing, seen: Seen, new: New, tell: Tell = lambda done
     """
     check_transforms(listing)
     transform: Any = listing.transform
-    found: Found = transform(seen, new.data, tell)
+    try:
+        found: Found = transform(seen, new.data, tell)
+    except RowError as error:
+        raise said(new.data, error) from None
     return Transformed(found, new.beside, new.notes)
 
 

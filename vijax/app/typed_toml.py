@@ -24,6 +24,14 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the message says which key, where it stands and what to write."""
 
 
+class DamagedError(ConfigError):
+    """A file of a run that is lost or cannot be read; `fault` says which and why, the message also what to do."""
+
+    def __init__(self, fault: str, remedy: str):
+        super().__init__(f"{fault}; {remedy}")
+        self.fault = fault
+
+
 class Entry(NamedTuple):
     """A value and the place it was read from."""
 

@@ -2,15 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 MISSING = frozenset(["", "na", "n/a", "nan", "null", "none", "?"])
 """What stands for a missing value, in small letters."""
 MISSING_NAMES = MISSING - {"none"}
 """The same of a class or a group, of which one may well be called "none"."""
+
+
+class FileColumns(dict[str, np.ndarray]):
+    """Columns of a file by name.
+
+    Attributes:
+      lines: the line on which each row ends; None of files that have no lines.
+    """
+
+    def __init__(self, columns: Mapping[str, np.ndarray], lines: Sequence[int] | None = None):
+        super().__init__(columns)
+        self.lines = lines
+
+    def first(self, number: int | None) -> FileColumns:
+        """The first rows."""
+        return FileColumns({name: values[:number] for name, values in self.items()}, self.lines)
+
+
+class Origin(NamedTuple):
+    """Where rows come from.
+
+    Attributes:
+      where: the file.
+      called: what a row is called there.
+      numbers: of the rows, as a person counts.
+    """
+
+    where: str
+    called: str
+    numbers: Int[np.ndarray, " N"]
+
+
+def origin_of(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
+    """Of the columns of a file; None of those in memory."""
+    if not isinstance(found, FileColumns):
+        return None
+    size = len(next(iter(found.values()), ()))
+    if found.lines is None:
+        return Origin(where, "row", np.arange(1, size + 1))
+    return Origin(where, "line", np.array(found.lines[:size], int))
+
+
+RowName = Callable[[Any], str]
+"""The number of a row, from 0 -> what a person calls it."""
+
+
+def row_name(found: Mapping[str, np.ndarray]) -> RowName:
+    """How the rows of a table are called: of a text file by their lines, of other files counted from 1, of a table in
+    memory as Python counts them.
+
+    >>> row_name(FileColumns({}, [2, 3, 5]))(2), row_name(FileColumns({}))(2), row_name({})(2)
+    ('line 5', 'row 3', 'row 2, counted from 0,')
+    """
+    origin = origin_of(found, "")
+    if origin is None:
+        return lambda row: f"row {row}, counted from 0,"
+    return lambda row: f"{origin.called} {origin.numbers[row]}"
 
 
 def number(cell: object) -> float:

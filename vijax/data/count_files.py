@@ -32,16 +32,33 @@ Vocabulary = str | Path | Sequence[str] | None
 def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
     """A SciPy sparse .npz, or one with the arrays `indptr`, `indices` and `counts`.
 
-    The vocabulary is NAME.vocab.txt beside NAME.npz unless another is given.
+    The vocabulary is the array `vocabulary` of the file, or NAME.vocab.txt beside NAME.npz, unless another is given.
     """
-    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
     arrays = load_arrays(path)
+    words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
+    if vocabulary is None and "vocabulary" in arrays:
+        words = _own_words(path, arrays["vocabulary"], words)
     if {"indptr", "indices", "counts"} <= set(arrays):
         return _from_csr(path, arrays, words)
     if {"format", "shape", "data"} <= set(arrays):
         return _from_scipy_npz(path, arrays, words)
     expected = "the arrays indptr, indices and counts, or a matrix saved by scipy.sparse.save_npz"
     raise fail(path, expected, f"the arrays {', '.join(arrays)}", "save the counts by scipy.sparse.save_npz")
+
+
+def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The words that a file of counts holds; a list beside it must not say otherwise."""
+    where, remedy = f"{path}, vocabulary", "save it as an array of strings, one a column of the counts, in order"
+    if array.ndim != 1 or array.dtype.kind not in "US":
+        raise fail(where, "one axis of words", f"shape {array.shape}, dtype {array.dtype}", remedy)
+    try:
+        words = tuple(word.decode() if isinstance(word, bytes) else str(word) for word in array.tolist())
+    except UnicodeDecodeError as error:
+        raise fail(where, "words in UTF-8", str(error), remedy) from error
+    if beside not in (None, words):
+        got = f"others in {path.with_suffix('.vocab.txt')}"
+        raise fail(where, "the same words as beside it", got, "remove one of the two, or pass vocabulary=")
+    return words
 
 
 def _from_scipy_npz(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] | None) -> Corpus:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vijax.data.checks import DataError, fail, listed
-from vijax.data.columns import are_missing, as_numbers, name_of, not_numbers
+from vijax.data.columns import RowName, are_missing, as_numbers, name_of, not_numbers, row_name
 from vijax.data.notes import Notes
 from vijax.data.table import Columns
 
@@ -98,7 +98,7 @@ def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | Non
 def _of_edges(
     found: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
-    ends = [_names(found[column], column, where) for column in (choice.source, choice.target)]
+    ends = [_names(found[column], column, where, row_name(found)) for column in (choice.source, choice.target)]
     names = tuple(dict.fromkeys(name for pair in zip(*ends, strict=True) for name in pair))
     if choice.nodes is not None and set(names) <= set(choice.nodes):
         names = choice.nodes
@@ -112,9 +112,9 @@ def _of_edges(
     return names, _matrix(rows[kept], columns[kept], weights[kept], len(names), choice)
 
 
-def _names(values: np.ndarray, column: str, where: str) -> list[str]:
+def _names(values: np.ndarray, column: str, where: str, at: RowName) -> list[str]:
     if (missing := are_missing(values)).any():
-        got = f"a missing name in row {int(np.argmax(missing))} ({int(missing.sum())} such)"
+        got = f"a missing name in {at(int(np.argmax(missing)))} ({int(missing.sum())} such)"
         raise fail(f"{where}, column {column!r}", "a node in every row", got, "remove those rows or fill them in")
     return [name_of(value) for value in values.tolist()]
 
@@ -122,12 +122,12 @@ def _names(values: np.ndarray, column: str, where: str) -> list[str]:
 def _weights(found: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
     if choice.weight not in found:
         return np.ones(len(found[choice.source]))
-    values, where = found[choice.weight], f"{where}, column {choice.weight!r}"
+    values, where, at = found[choice.weight], f"{where}, column {choice.weight!r}", row_name(found)
     if (bad := not_numbers(values)).any():
         row = int(np.argmax(bad))
-        raise fail(where, "numbers", f"{str(values[row])[:40]!r} in row {row}", "correct it, or name another column")
+        raise fail(where, "numbers", f"{str(values[row])[:40]!r} in {at(row)}", "correct it, or name another column")
     weights = as_numbers(values)
-    _check_values(weights, choice, where, lambda place: f"in row {place[0]}")
+    _check_values(weights, choice, where, lambda place: f"in {at(place[0])}")
     return weights
 
 

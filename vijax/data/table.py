@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.data.checks import fail, listed, nearest
-from vijax.data.columns import are_missing, as_numbers, name_of, not_numbers
+from vijax.checks import RowError
+from vijax.data.checks import DataError, fail, listed, nearest
+from vijax.data.columns import Origin, RowName, are_missing, as_numbers, name_of, not_numbers, origin_of, row_name
 from vijax.data.notes import Notes
 
 Columns = Mapping[str, np.ndarray]
@@ -39,6 +40,7 @@ class Table:
       group_names: what they were called.
       scaling: what x was standardised by, or None.
       notes: what the reader of the table should be told, such as which columns are left out.
+      origin: the file, and where in it the rows are; None of a table in memory.
     """
 
     columns: tuple[str, ...]
@@ -51,6 +53,7 @@ class Table:
     group_names: tuple[str, ...] = ()
     scaling: Scaling | None = None
     notes: tuple[str, ...] = ()
+    origin: Origin | None = None
 
     def __len__(self) -> int:
         return self.num_rows
@@ -68,11 +71,12 @@ class Table:
     def rows(self, index: np.ndarray) -> Table:
         """Some of the rows; their groups are numbered again."""
         y = None if self.y is None else self.y[index]
+        origin = self.origin and self.origin._replace(numbers=self.origin.numbers[index])
         if self.groups is None:
-            return dataclasses.replace(self, x=self.x[index], y=y)
+            return dataclasses.replace(self, x=self.x[index], y=y, origin=origin)
         kept, groups = _codes(self.groups[index])
         names = tuple(self.group_names[int(g)] for g in kept)
-        return dataclasses.replace(self, x=self.x[index], y=y, groups=groups, group_names=names)
+        return dataclasses.replace(self, x=self.x[index], y=y, groups=groups, group_names=names, origin=origin)
 
     def sequences(self) -> list[Float[np.ndarray, "T D"]]:
         """x group by group; the order of rows in the table is the order of steps. Without groups: one sequence."""
@@ -94,6 +98,16 @@ def _scaling(x: np.ndarray) -> Scaling:
     mean = np.where(there, x, 0.0).sum(axis=0) / number
     deviation = np.sqrt((np.where(there, x - mean, 0.0) ** 2).sum(axis=0) / number)
     return Scaling(mean, np.where(deviation > 0, deviation, 1.0))
+
+
+def said(data: Any, error: RowError) -> ValueError:
+    """What a model says of a row, the rows being those of a table group by group: with the file, and as that counts."""
+    origin = getattr(data, "origin", None)
+    if origin is None:
+        return error
+    order = np.arange(data.num_rows) if data.groups is None else np.argsort(data.groups, kind="stable")
+    place = f"{origin.called} {origin.numbers[order[error.row]]}, column {data.columns[error.column]!r}"
+    return DataError(f"{origin.where}, {error.at(place)}")
 
 
 # --- from named columns ----------------------------------------------------------------------------------------------
@@ -128,7 +142,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
 
     Raises:
       DataError: a column that is not there or not of numbers, a missing value, a target of the wrong kind, a row
-        without a group. Rows are counted from 0.
+        without a group. Rows are called as `vijax.data.columns.row_name` has it.
 
     >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
     >>> table = table_of(found, Choice(target="kind", kind="binary"), "an example")
@@ -140,12 +154,13 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         if name is not None and name not in found:
             remedy = f"name another, data.{key}; {nearest(name, found)}"
             raise fail(where, f"a column {name!r} (data.{key})", "none of that name", remedy)
-    notes = notes or Notes()
+    _check_columns(choice, where)
+    notes, at = notes or Notes(), row_name(found)
     columns = choice.columns or _columns_of_numbers(found, choice, where, notes)
-    x = np.stack([_numbers(found[name], name, where) for name in columns], axis=1)
-    _check_values(x, columns, choice.missing, where)
-    target = None if choice.target is None else _target(found[choice.target], choice, where)
-    names, groups = ((), None) if choice.group is None else _groups(found[choice.group], choice.group, where)
+    x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
+    _check_values(x, columns, choice.missing, where, at)
+    target = None if choice.target is None else _target(found[choice.target], choice, where, at)
+    names, groups = ((), None) if choice.group is None else _groups(found[choice.group], choice.group, where, at)
     return Table(
         columns=tuple(columns),
         x=x,
@@ -156,7 +171,20 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         groups=groups,
         group_names=tuple(map(name_of, names)),
         notes=notes.texts(),
+        origin=origin_of(found, where),
     )
+
+
+def _check_columns(choice: Choice, where: str) -> None:
+    """Columns that are used once, and do not tell what is to be predicted."""
+    names = choice.columns or ()
+    again = list(dict.fromkeys(name for i, name in enumerate(names) if name in names[:i]))
+    if again:
+        got = f"{listed(again)} more than once"
+        raise fail(f"{where}, data.columns", "distinct names", got, "name each column once")
+    if choice.target in names:
+        got = f"{choice.target!r}, the target, among them"
+        raise fail(f"{where}, data.columns", "columns to predict the target by", got, "leave it out of data.columns")
 
 
 def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[str, ...]:
@@ -169,7 +197,7 @@ def _columns_of_numbers(found: Columns, choice: Choice, where: str, notes: Notes
         got = f"text in {listed(text)}" if text else "none but target and group"
         raise fail(where, "columns of numbers", got, "check the file, or name other columns: data.columns")
     for name in text:
-        notes.add(_note_of_text(name, found[name], bad[name]))
+        notes.add(_note_of_text(name, found[name], bad[name], row_name(found)))
     return columns
 
 
@@ -178,22 +206,22 @@ def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
     return bool(bad.any()) and int((~bad & ~are_missing(values)).sum()) <= int(bad.sum())
 
 
-def _note_of_text(name: str, values: np.ndarray, bad: np.ndarray) -> str:
+def _note_of_text(name: str, values: np.ndarray, bad: np.ndarray, at: RowName) -> str:
     row, numbers = int(np.argmax(bad)), int((~bad & ~are_missing(values)).sum())
     some = f", though {numbers:,} of its {len(values):,} cells are" if numbers else ""
-    return f"The column {name!r} is left out: {str(values[row])[:40]!r} in row {row} is not a number{some}."
+    return f"The column {name!r} is left out: {str(values[row])[:40]!r} in {at(row)} is not a number{some}."
 
 
-def _numbers(values: np.ndarray, name: str, where: str) -> Float[np.ndarray, " N"]:
+def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np.ndarray, " N"]:
     if (bad := not_numbers(values)).any():
         row = int(np.argmax(bad))
         remedy = "correct it, such as 1234.5 for '1,234.5' or '$1,234.5', or leave the column out of data.columns"
-        got = f"{str(values[row])[:40]!r} in row {row} ({int(bad.sum())} such)"
+        got = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
         raise fail(f"{where}, column {name!r}", "numbers", got, remedy)
     return as_numbers(values)
 
 
-def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where: str) -> None:
+def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where: str, at: RowName) -> None:
     if not len(x):
         raise fail(where, "at least one row", "none", "check the file")
     bad = np.argwhere(~np.isfinite(x) if not missing else np.isinf(x))
@@ -202,27 +230,29 @@ def _check_values(x: np.ndarray, columns: tuple[str, ...], missing: bool, where:
         got = "a missing value" if np.isnan(x[row, column]) else str(x[row, column])
         other = "" if missing else "; or fit a model of missing entries, such as factor_analysis"
         remedy = f"remove those rows or fill them in{other}"
-        place = f"{got} in row {row} of column {columns[column]!r} ({len(bad)} such)"
+        place = f"{got} in {at(row)} of column {columns[column]!r} ({len(bad)} such)"
         raise fail(where, "finite numbers", place, remedy)
 
 
-def _target(values: np.ndarray, choice: Choice, where: str) -> tuple[np.ndarray, tuple[str, str] | None]:
-    y = values if choice.kind == "binary" else _numbers(values, str(choice.target), where)
+def _target(values: np.ndarray, choice: Choice, where: str, at: RowName) -> tuple[np.ndarray, tuple[str, str] | None]:
+    y = values if choice.kind == "binary" else _numbers(values, str(choice.target), where, at)
     where = f"{where}, target {choice.target!r}"
     if choice.kind == "binary":
-        return _two_classes(values, choice.classes, where)
+        return _two_classes(values, choice.classes, where, at)
     whole = (y >= 0) & (y == np.floor(y))
     wrong = ~np.isfinite(y) | (~whole if choice.kind == "count" else False)
     if wrong.any():
         row = int(np.argmax(wrong))
         expected = "finite numbers" if choice.kind == "real" else "counts 0, 1, 2, ..."
-        raise fail(where, expected, f"{y[row]} in row {row} ({int(wrong.sum())} such)", "correct or remove those rows")
+        raise fail(where, expected, f"{y[row]} in {at(row)} ({int(wrong.sum())} such)", "correct or remove those rows")
     return y, None
 
 
-def _two_classes(values: np.ndarray, classes: tuple[str, str] | None, where: str) -> tuple[np.ndarray, tuple[str, str]]:
+def _two_classes(
+    values: np.ndarray, classes: tuple[str, str] | None, where: str, at: RowName
+) -> tuple[np.ndarray, tuple[str, str]]:
     """-1 for the first of two classes in the order of their names (or of numbers), +1 for the second."""
-    _check_present(values, "a class in every row", where)
+    _check_present(values, "a class in every row", where, at)
     names = np.array([name_of(value) for value in values], object)
     numeric = not not_numbers(names).any()
     found = sorted(set(names.tolist()), key=lambda name: (float(name) if numeric else 0.0, name))
@@ -235,17 +265,17 @@ def _two_classes(values: np.ndarray, classes: tuple[str, str] | None, where: str
     return np.where(names == expected[1], 1.0, -1.0), (expected[0], expected[1])
 
 
-def _groups(values: np.ndarray, name: str, where: str) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
+def _groups(values: np.ndarray, name: str, where: str, at: RowName) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
     """Names of groups, and the group of each row."""
-    _check_present(values, "a group in every row", f"{where}, group {name!r}")
+    _check_present(values, "a group in every row", f"{where}, group {name!r}", at)
     return _codes(values)
 
 
-def _check_present(values: np.ndarray, expected: str, where: str) -> None:
+def _check_present(values: np.ndarray, expected: str, where: str, at: RowName) -> None:
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
-        rows = ", ".join(map(str, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
-        got = f"a missing value in row {rows} ({len(missing)} such)"
+        rows = ", ".join(map(at, missing[:5].tolist())) + (", ..." if len(missing) > 5 else "")
+        got = f"a missing value in {rows} ({len(missing)} such)"
         raise fail(where, expected, got, "remove those rows or fill them in")
 
 

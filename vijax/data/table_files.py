@@ -10,7 +10,7 @@ import numpy as np
 
 from vijax.data.arrays import load_arrays
 from vijax.data.checks import fail, listed, nearest
-from vijax.data.columns import MISSING, column_of, name_of, not_numbers
+from vijax.data.columns import MISSING, FileColumns, column_of, name_of, not_numbers
 from vijax.data.delimited import read_delimited
 from vijax.data.download import fetch, is_url
 from vijax.data.guards import SHEETS, kind_of, naming, parsing
@@ -78,14 +78,15 @@ def read_columns(
         if name not in GENERATORS:
             raise fail(source, "a generator that there is", repr(name), nearest(name, GENERATORS))
         generator = GENERATORS[name]
-        return generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows)
+        return FileColumns(generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows))
     if kind == "sklearn":
         found = _bundled(source, name)
     else:
         path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
         with naming(path):
             found = _reader(path)(path, encoding, exact, notes or Notes())
-    return {name: values[:num_rows] for name, values in found.items()}
+    found = found if isinstance(found, FileColumns) else FileColumns(found)
+    return found.first(num_rows)
 
 
 def _reader(path: Path) -> Callable[[Path, str, Container[str], Notes], Columns]:
@@ -115,12 +116,15 @@ def _csv(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Colu
     header, rows = read_delimited(path, encoding)
     _check_header(header, f"{path}:1", notes)
     cells: list[list[str]] = []
+    lines: list[int] = []
     for line, row in rows:
         if len(row) < len(header):
             raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", "correct the line")
         cells.append([cell.strip() for cell in row])
+        lines.append(line)
     columns = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
-    return {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
+    found = {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
+    return FileColumns(found, lines)
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:

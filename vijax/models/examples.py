@@ -105,11 +105,11 @@ def check_finite(data: PyTree, is_finite: Any) -> None:
             continue
         first = np.argwhere(~np.isfinite(values))[0]
         if not is_finite(jax.tree.map(lambda x: jnp.asarray(x[first[0]]), data)):  # noqa: B023
-            place = f"row {first[0]}" + (f", column {', '.join(map(str, first[1:]))}" if len(first) > 1 else "")
+            column = f", column {', '.join(map(str, first[1:]))}" if len(first) > 1 else ""
             name = jax.tree_util.keystr(path)
             raise ValueError(
-                f"data{name}: expected numbers at which the energy is finite, got {values[tuple(first)]} in {place}. "
-                "Remove or impute it, or have the energy leave it out."
+                f"data{name}: expected numbers at which the energy is finite, got {values[tuple(first)]} in row "
+                f"{first[0]}{column}, counted from 0. Remove or impute it, or have the energy leave it out."
             )
 
 

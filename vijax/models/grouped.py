@@ -64,7 +64,8 @@ def check_groups(data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarra
     fine = {"finite inputs": np.isfinite(x).all(axis=2), expected: np.isfinite(y) & valid(y)}
     for what, ok in fine.items():
         bad = np.argwhere(mask & ~ok)
-        where = f"{len(bad)} rows that are not, the first row {bad[0, 1]} of group {bad[0, 0]}" if len(bad) else ""
+        first = f"row {bad[0, 1]} of group {bad[0, 0]}, counted from 0" if len(bad) else ""
+        where = f"{len(bad)} rows that are not, the first {first}"
         require(not len(bad), "data", what, where, "Remove or impute those rows.")
     padding = np.isfinite(x).all(axis=2) & np.isfinite(y)
     require(padding, "data", "finite numbers in padded rows too", "others", "See vijax.models.group_rows.")

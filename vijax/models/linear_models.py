@@ -125,7 +125,7 @@ class _Design:
         self.shape = self.matrix.shape
         require(len(self.shape) == 2, "x", "a matrix (N, D)", f"shape {self.shape}")
         bad = _rows_not_finite(matrix)
-        where = f"{len(bad)} rows that are not, the first row {bad[0]}" if len(bad) else ""
+        where = f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0" if len(bad) else ""
         require(not len(bad), "x", "finite numbers", where, "Remove or impute those rows.")
 
 

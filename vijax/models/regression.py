@@ -107,5 +107,5 @@ def check_pair(data: PyTree, dim: int) -> None:
     fits = x.ndim == 2 and x.shape[1] == dim and y.shape == x.shape[:1]
     require(fits, "data", f"x of shape (N, {dim}) and y of shape (N,)", f"{x.shape} and {y.shape}")
     bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
-    where = f"{len(bad)} rows that are not, the first row {bad[0] if len(bad) else None}"
+    where = f"{len(bad)} rows that are not, the first row {bad[0] if len(bad) else None}, counted from 0"
     require(not len(bad), "data", "finite numbers", where, "Remove or impute those rows.")

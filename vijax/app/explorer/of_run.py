@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,14 @@ import numpy as np
 
 from vijax.app import blocks
 from vijax.app.config import Config, ConfigError
-from vijax.app.doc_topics import beside, read_doc_topics, read_excerpts
+from vijax.app.doc_topics import beside, read_doc_topics, read_excerpts, written_again
 from vijax.app.explorer.documents import Documents, documents_of
 from vijax.app.explorer.embedded import Explored
 from vijax.app.explorer.groups import Grouped, grouped
 from vijax.app.explorer.words import Words, words_of, words_of_blocks
 from vijax.app.results import excerpts_path, results_path, sample_path
-from vijax.app.run_folder import read_json
+from vijax.app.run_end import read_posterior
+from vijax.app.run_folder import read_facts
 
 CONCENTRATION = "topics/concentration"
 """Of posterior.npz: the Dirichlet parameters of the topics' words."""
@@ -46,7 +46,7 @@ def explored_of(
     columns = read_doc_topics(path) if concentration is None and path.is_file() else None
     size = len(block.topics)
     if columns is not None and f"share_{size - 1}" not in columns:
-        raise ConfigError(f"{path}: expected shares of {size} topics; write it again: vijax transform {folder}")
+        raise ConfigError(f"{path}: expected shares of {size} topics; {written_again(path)}")
     documents, groups = _documents(folder, config, columns), _groups(config, columns)
     found = Explored(block.topics, block.distances, words, tokens, documents, groups, config.name)
     return found if path == whole or columns is None else _of_sample(found, folder, len(columns["words"]))
@@ -54,7 +54,7 @@ def explored_of(
 
 def _of_sample(explored: Explored, folder: Path, size: int) -> Explored:
     """With the number of all documents, of which the page knows so many."""
-    facts = read_json(folder / "data.json")
+    facts = read_facts(folder)
     documents = explored.documents
     known = None if documents is None else documents._replace(total=facts["documents"] + facts["held_out"])
     return explored._replace(documents=known, sampled=size)
@@ -82,7 +82,7 @@ def _words(folder: Path, config: Config, block: blocks.Topics, concentration: np
     if found.shape != (len(block.topics), len(vocabulary)):
         raise ConfigError(
             f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of {len(vocabulary)} words, got an array "
-            f"of shape {found.shape}; put back the files of one run"
+            f"of shape {found.shape}; write both again: vijax resume {folder}"
         )
     return words_of(found, vocabulary, config.page.words)
 
@@ -93,12 +93,7 @@ def posterior_of(folder: Path) -> np.ndarray | None:
     Raises:
       ConfigError: the file is damaged.
     """
-    path = folder / "posterior.npz"
-    if not path.is_file():
+    if not (folder / "posterior.npz").is_file():
         return None
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return np.asarray(arrays[CONCENTRATION], np.float64) if CONCENTRATION in arrays else None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        why = type(error).__name__  # NumPy's own words tell the reader to trust the file
-        raise ConfigError(f"{path}: damaged ({why}); write it again: vijax resume {folder}") from error
+    found = read_posterior(folder).get(CONCENTRATION)
+    return None if found is None else np.asarray(found, np.float64)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.by_value import Remade
-from vijax.checks import require, require_integers
+from vijax.checks import RowError, require, require_integers
 from vijax.families import Family, Point
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
@@ -105,10 +105,8 @@ def checker(dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str, 
         bad = np.argwhere(~(np.isfinite(data) & valid(data)))
         if len(bad):
             row, column = map(int, bad[0])
-            raise ValueError(
-                f"data: expected {expected}, got {data[row, column]} in row {row}, column {column} ({len(bad)} such "
-                "values). Remove or impute those rows."
-            )
+            before = f"data: expected {expected}, got {data[row, column]} in"
+            raise RowError(before, row, column, f"({len(bad)} such values). Remove or impute those rows.")
         if centred:
             _check_centred(data)
 

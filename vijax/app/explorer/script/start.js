@@ -46,9 +46,20 @@ function plain(text) {
   return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 }
 
+// As vijax/app/spreadsheet.py: what a spreadsheet would run gets a single quote in front.
+function quoted(text) {
+  const formula = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
+  const number = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
+  return formula.test(text) && !number.test(text) ? `'${text}` : text;
+}
+
+function csv(rows) {
+  const cell = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  return rows.map((row) => row.map((value) => cell(quoted(String(value ?? "")))).join(",")).join("\n") + "\n";
+}
+
 function save(name, rows) {
-  const cell = (value) => (/[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
-  const text = rows.map((row) => row.map((value) => cell(value ?? "")).join(",")).join("\n") + "\n";
+  const text = csv(rows);
   const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
   make("a", { href: url, download: `${read.name}_${name}.csv` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);

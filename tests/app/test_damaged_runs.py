@@ -1,0 +1,145 @@
+"""Damaged files of a run folder: each is written again, or the error says what to do, and that works."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("matplotlib")
+pytest.importorskip("pyarrow")
+
+import vijax as vi
+from vijax.app.run_folder import read_json
+from vijax.cli import main
+
+DAMAGES = {
+    "gone": lambda whole: None,
+    "empty": lambda whole: b"",
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "noise": lambda whole: b"\x00\xffnonsense\x80",
+    "other": lambda whole: b"[]\n",
+}
+OF_ROWS = ("config.toml", "data.json", "columns.json", "metrics.jsonl", "checkpoints", "result.json", "posterior.npz")
+MORE_OF_ROWS = ("versions.json", "transformed.csv", "summary.txt", "report.html")
+OF_DOCUMENTS = ("vocabulary.txt", "posterior.npz", "doc_topics.csv", "excerpts.json", "result.json")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_figures():
+    """Figures are not what is tested here; drawing them takes as long as the rest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vijax.app.pages._write_figures", lambda *arguments: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """A finished run of a mixture."""
+    folder = tmp_path_factory.mktemp("rows")
+    x = np.random.default_rng(0).normal(size=(40, 2)) + 4.0 * (np.arange(40) % 2)[:, None]
+    np.savetxt(folder / "rows.csv", x, delimiter=",", header="a,b", comments="", fmt="%.6g")
+    said = ["num_components=2", "data.held_out=0", "fit.num_epochs=4", "fit.checkpoint_every_s=0", "fit.restarts=1"]
+    data, out = str(folder / "rows.csv"), folder / "run"
+    assert main(["fit", "mixture", "--data", data, "--out", str(out), "--set", *said]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """A run of LDA that has converged: to go on with it is to have its pages written again."""
+    folder = tmp_path_factory.mktemp("documents")
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice([f"w{c}x" for c in "abcdefghijkl"], 20)) for _ in range(30)]
+    (folder / "docs.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    said = ["num_topics=2", "data.held_out=0", "data.max_df=1.0", "fit.num_epochs=400", "fit.convergence=0.1"]
+    data, out = str(folder / "docs.jsonl"), folder / "run"
+    assert main(["fit", "lda", "--data", data, "--out", str(out), "--set", *said]) == 0
+    assert read_json(out / "result.json", "")["status"].startswith("converged")
+    return out
+
+
+def damage(run, name, kind, tmp_path):
+    """A copy of a run, a file of which (all checkpoints) is damaged."""
+    copy = shutil.copytree(run, tmp_path / "run")
+    for path in [copy / name] if (copy / name).is_file() else list((copy / name).iterdir()):
+        left = DAMAGES[kind](path.read_bytes())
+        path.unlink()
+        if left is not None:
+            path.write_bytes(left)
+    return copy
+
+
+def follow(message):
+    """Does what an error says: removes what is to be removed, and runs the command."""
+    for name in re.findall(r"remove (\S+?)[,;]", message):
+        path = Path(re.search(r"vijax: (\S+?):", message)[1] if name == "it" else name)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    commands = re.findall(r"vijax ((?:resume|fit|transform|report) [^();]*)", message)
+    for command in commands:
+        assert main(command.strip().removesuffix(".").split()) == 0
+    return commands
+
+
+def check_that_it_can_be_mended(copy, capsys, monkeypatch):
+    monkeypatch.chdir(copy.parent)
+    told = ""
+    for command in ("report", "resume"):
+        capsys.readouterr()
+        status = main([command, str(copy)])
+        if status:
+            said = capsys.readouterr().err
+            told += said
+            assert "pickle" not in said
+            message = said.strip().splitlines()[-1]
+            assert follow(message) or "does without" in message, message
+    again = sorted(copy.parent.glob("runs/*"))  # where no more could be done than to fit it again
+    whole = again[0] if again else copy
+    for command in ("summary", "report", "resume"):
+        assert main([command, str(whole)]) == 0
+    assert vi.load(whole).fit.posterior
+    return told
+
+
+@pytest.mark.parametrize("name", OF_ROWS + MORE_OF_ROWS)
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_what_an_error_says_of_a_damaged_file_mends_it(rows, name, kind, tmp_path, capsys, monkeypatch):
+    check_that_it_can_be_mended(damage(rows, name, kind, tmp_path), capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("name", OF_DOCUMENTS)
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_also_of_documents_and_of_a_run_at_its_end(documents, name, kind, tmp_path, capsys, monkeypatch):
+    check_that_it_can_be_mended(damage(documents, name, kind, tmp_path), capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("which", ["rows", "documents"])
+def test_resume_takes_a_damaged_result_for_none_and_says_so(which, kind, tmp_path, request, capsys):
+    run = request.getfixturevalue(which)
+    copy = damage(run, "result.json", kind, tmp_path)
+    assert main(["resume", str(copy)]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "result.json" in line]
+    assert len(said) == (kind != "gone")
+    assert all(line.startswith("Warning: ") and line.endswith("it is written again") for line in said)
+    before, after = (read_json(folder / "result.json", "") for folder in (run, copy))
+    assert {name: after[name] for name in ("status", "step", "blocks")} == {
+        name: before[name] for name in ("status", "step", "blocks")
+    }
+
+
+def test_settings_that_are_lost_are_those_of_the_last_checkpoint(rows, tmp_path, capsys):
+    copy = damage(rows, "config.toml", "empty", tmp_path)
+    assert main(["resume", str(copy)]) == 0
+    assert "config.toml was missing or empty; it is written again" in capsys.readouterr().err
+    assert (copy / "config.toml").read_text() == (rows / "config.toml").read_text()
+
+
+def test_settings_that_are_no_toml_are_left_to_their_user(rows, tmp_path):
+    copy = damage(rows, "config.toml", "noise", tmp_path)
+    before = (copy / "config.toml").read_bytes()
+    assert main(["resume", str(copy)]) == 2
+    assert (copy / "config.toml").read_bytes() == before
