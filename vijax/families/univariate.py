@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
 
+from vijax.families import half_normal
 from vijax.families.laws import Law, by_scipy
 from vijax.tree import register
 
@@ -198,14 +199,14 @@ class TruncatedNormalLaw(Law):
         return self.variance_value
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
-        """1 - Phi((m - x) / s) / Phi(m / s), in logarithms."""
-        tail = lambda x, m, s: special.log_ndtr((m - np.maximum(x, 0)) / s) - special.log_ndtr(m / s)
-        return by_scipy(lambda *args: -np.expm1(tail(*args)), x, self.location, self.scale)
+        """1 - Phi((m - x) / s) / Phi(m / s)."""
+        hazard = lambda x, m, s: half_normal.cumulative_hazard(np.maximum(x, 0) / s, -m / s)
+        return by_scipy(lambda *args: -np.expm1(-hazard(*args)), x, self.location, self.scale)
 
     def _quantile(self, p: Any) -> Array:
-        """Where log Phi((m - x) / s) is that of m / s and log(1 - p) together."""
-        where = lambda p, m, s: m - s * special.ndtri_exp(special.log_ndtr(m / s) + np.log1p(-p))
-        return by_scipy(where, p, self.location, self.scale)
+        """Where the cumulative hazard is -log(1 - p)."""
+        excess = lambda p, m, s: s * half_normal.excess(-np.log1p(-p), -m / s)
+        return by_scipy(excess, p, self.location, self.scale)
 
 
 @law
