@@ -1,9 +1,9 @@
-"""A standard normal z given z > a, by its excess y = z - a, in float64 on the host: far in either tail, and near the cut.
+"""A standard normal z given z > a, by its excess y = z - a, in float64 on the host: far in either tail, near the cut.
 
-The cumulative hazard is H(y) = -log P(z > a + y | z > a), whose slope is the hazard g(z) = 1 / R(z), R Mills' ratio, and
-g' = g (g - z). Where y is small both H and its inverse are summed as series about the cut, or the difference of two
-logarithms would be rounding; beyond the cut's own scale, for a > 1, H = a y + y^2 / 2 + log R(a) - log R(a + y), and for
-other a the logarithms of Phi.
+The cumulative hazard is H(y) = -log P(z > a + y | z > a), whose slope is the hazard g(z) = 1 / R(z), R Mills' ratio,
+and g' = g (g - z). Where y is small both H and its inverse are summed as series about the cut, or the difference of two
+logarithms would be rounding; elsewhere, for a > 1, H = a y + y^2 / 2 + log R(a) - log R(a + y), and for other a the
+logarithms of Phi.
 """
 
 from __future__ import annotations
