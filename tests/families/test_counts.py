@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vijax.families import Categorical, Multinomial, Poisson
+from vijax.families import Bernoulli, Categorical, MarkovChain, Multinomial, Poisson
 from vijax.families.log_factorial import binomial_gap, log_factorial_gap, poisson_gap
 from vijax.families.poisson_draws import poisson_values
 
@@ -115,6 +115,43 @@ def test_the_mode_of_a_multinomial_is_the_likeliest_of_all() -> None:
     counts = counts[counts.sum((1, 2)) == 11]
     best = np.max(q.log_prob(jnp.asarray(counts)), axis=0)
     np.testing.assert_allclose(q.log_prob(q.mode()), best, rtol=1e-5)
+
+
+def test_draws_of_large_totals_are_binomial() -> None:
+    """Moments at six standard errors; every draw adds up, and counts are not all even, as floats would be; a total that
+    int32 does not hold is refused."""
+    probs, total = np.array([0.1, 0.01, 0.89]), 30_000_000
+    q = Multinomial.from_probs(probs, total)
+    draws = np.asarray(jax.jit(lambda q: q.sample(jax.random.key(0), (500,)))(q))
+    assert np.all(draws.sum(-1) == total)
+    assert np.all(np.abs(np.mean(draws % 2, 0) - 0.5) < 0.2)
+    p = np.asarray(q.probs, np.float64) / np.sum(q.probs)
+    z = (draws - total * p) / np.sqrt(total * p * (1 - p))
+    slack = 2e-7 * total * p / np.sqrt(total * p * (1 - p))  # probabilities are float32
+    assert np.all(np.abs(z.mean(0)) < 6 / np.sqrt(len(z)) + slack)
+    assert np.all(np.abs(z.var(0) - 1) < 6 * np.sqrt(2 / len(z)))
+    assert np.all(np.isfinite(q.log_prob(jnp.asarray(draws))))
+    with pytest.raises(ValueError, match="total: expected at most 2\\^31 - 1, as counts are int32, got 3000000000"):
+        Multinomial.from_probs(probs, 3_000_000_000).sample(jax.random.key(0))
+
+
+def test_what_is_nearly_certain_keeps_the_digits_of_what_is_left() -> None:
+    """Variances, log probabilities and entropies where the largest probability rounds to one."""
+    rest = float(np.exp(np.float64(np.float32(-30.0))))
+    one, three = Bernoulli.from_logit(30.0), Categorical.from_logits([30.0, 0.0, -5.0])
+    left = rest * (1 + np.exp(-5.0))
+    np.testing.assert_allclose([one.variance(), Bernoulli.from_logit(-30.0).variance()], rest, rtol=1e-6)
+    np.testing.assert_allclose(one.std(), rest**0.5, rtol=1e-6)
+    np.testing.assert_allclose(three.variance(), [left, rest, rest * np.exp(-5.0)], rtol=1e-6)
+    np.testing.assert_allclose(three.log_prob(jnp.array(0)), -left, rtol=1e-6)
+    entropy = left + rest * 30 + rest * np.exp(-5.0) * 35
+    np.testing.assert_allclose(three.entropy(), entropy, rtol=1e-6)
+    many = Multinomial.from_logits(three.logits, 1000)
+    np.testing.assert_allclose(many.variance(), 1000 * np.asarray(three.variance()), rtol=1e-6)
+    assert many.quantile(1e-12)[0] == 1000 - 1  # P(x < 1000) is 9.4e-11
+    assert many.quantile(1e-10)[0] == 1000
+    chain = MarkovChain.from_potentials(three.logits, jnp.zeros((3, 3)), jnp.zeros((1, 3)))
+    np.testing.assert_allclose(chain.variance()[0], three.variance(), rtol=1e-5)
 
 
 def test_counts_that_miss_the_total_are_impossible() -> None:
