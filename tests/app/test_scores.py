@@ -48,6 +48,19 @@ def test_the_marginal_of_a_row_with_gaps_is_that_of_what_is_there():
         np.testing.assert_allclose(found, wanted, rtol=1e-10)
 
 
+def test_the_marginal_of_a_row_in_float32_where_there_is_little_noise():
+    """Loadings a thousand times the deviation of the noise, columns in units from 1e-4 to 1e4."""
+    rng, units = np.random.default_rng(3), np.geomspace(1e-4, 1e4, 5)
+    loadings, deviation = rng.normal(size=(5, 2)), 1e-3 * rng.uniform(0.5, 2, 5)
+    y = np.float32((loadings @ rng.normal(size=2) + deviation * rng.normal(size=5)) * units)
+    loadings, variance = np.float32(loadings * units[:, None]), np.float32((deviation * units) ** 2)
+    found = factor_analysis._log_marginal(*map(jnp.asarray, (y, loadings, np.zeros(5, np.float32), variance)))
+    factor, scaled = np.float64(loadings) / units[:, None], np.float64(y) / units  # float64 holds it in these units
+    cov = factor @ factor.T + np.diag(np.float64(variance) / units**2)
+    wanted = stats.multivariate_normal.logpdf(scaled, np.zeros(5), cov) - np.log(units).sum()
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
 def test_entries_held_out_are_predicted_from_the_rest_of_their_rows():
     """The Gaussian conditional of an entry at the fitted loadings and noise, row by row, is what is scored."""
     y = RNG.normal(size=(40, 2)) @ RNG.normal(size=(2, 6)) + 0.3 * RNG.normal(size=(40, 6))

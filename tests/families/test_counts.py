@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
-from vijax.families import Categorical, Multinomial, Poisson
+from vijax.families import Bernoulli, Categorical, MarkovChain, Multinomial, Poisson
 from vijax.families.log_factorial import binomial_gap, log_factorial_gap, poisson_gap
+from vijax.families.poisson_draws import poisson_values
 
 mpmath.mp.dps = 30
 MEANS = np.float32([1e-6, 0.03, 0.9, 1.0, 7.5, 120.0, 3e3, 1e6])
@@ -67,6 +69,45 @@ def test_large_counts_in_float32() -> None:
         np.testing.assert_allclose(float(q.log_prob(x)), float(exact), rtol=1e-4)
 
 
+RATES = np.float32([999.0, 1000.0, 1003.6, 1e4, 1e5, 1e6, 3e6, 1e7, 1e8, 1e9, 2.1e9])
+
+
+@jax.jit
+def drawn(log_rate):
+    return Poisson(log_rate).sample(jax.random.key(3), (40_000,))
+
+
+def test_draws_of_large_rates_are_poisson() -> None:
+    """Rates as float32 logarithms: Kolmogorov-Smirnov, at 1e-6, on 40,000 draws each, uniform within their steps; their
+    first four moments at six standard errors; and not all of them multiples of what float32 holds."""
+    log_rate = np.log(RATES)
+    draws = np.asarray(drawn(log_rate)).astype(np.float64)
+    rates = np.asarray(jnp.exp(log_rate), np.float64)
+    within = np.random.default_rng(0).uniform(size=draws.shape)
+    uniform = stats.poisson.cdf(draws - 1, rates) + within * stats.poisson.pmf(draws, rates)
+    assert min(stats.kstest(u, "uniform").pvalue for u in uniform.T) > 1e-6
+    z = (draws - rates) / np.sqrt(rates)
+    for power, moment, variance in ((1, 0.0, 1.0), (2, 1.0, 2.0), (3, rates**-0.5, 15.0), (4, 3.0, 96.0)):
+        assert np.all(np.abs((z**power).mean(0) - moment) < 6 * np.sqrt(variance / len(z)) + 10 / rates)
+    assert np.all(np.abs(np.mean(draws % 2, 0) - 0.5) < 0.02)
+
+
+def test_counts_that_int32_does_not_hold_are_refused() -> None:
+    """Or, of a rate that is traced, are no counts; as floats they are drawn."""
+    q = Poisson.from_rate([3.0, 4e9])
+    for ask in (lambda q: q.sample(jax.random.key(0), (2,)), lambda q: q.mode()):
+        with pytest.raises(ValueError, match=r"rate: expected at most 2\.146e\+09, as counts are int32, got \[3"):
+            ask(q)
+        got = np.asarray(jax.jit(ask)(q))
+        assert np.all(got[..., 0] >= 0)
+        assert np.all(got[..., 1] == -1)
+    assert q.log_prob(jnp.array([3, -1]))[1] == -jnp.inf
+    rates = jnp.full(2000, 4e9)
+    z = (np.asarray(jax.jit(poisson_values)(jax.random.key(0), rates), np.float64) - 4e9) / 4e9**0.5
+    assert abs(z.mean()) < 0.15
+    assert abs(z.std() - 1) < 0.1
+
+
 def test_the_mode_of_a_multinomial_is_the_likeliest_of_all() -> None:
     probs = np.random.default_rng(0).dirichlet(np.ones(3), 20)
     q = Multinomial.from_probs(probs, 11)
@@ -74,6 +115,43 @@ def test_the_mode_of_a_multinomial_is_the_likeliest_of_all() -> None:
     counts = counts[counts.sum((1, 2)) == 11]
     best = np.max(q.log_prob(jnp.asarray(counts)), axis=0)
     np.testing.assert_allclose(q.log_prob(q.mode()), best, rtol=1e-5)
+
+
+def test_draws_of_large_totals_are_binomial() -> None:
+    """Moments at six standard errors; every draw adds up, and counts are not all even, as floats would be; a total that
+    int32 does not hold is refused."""
+    probs, total = np.array([0.1, 0.01, 0.89]), 30_000_000
+    q = Multinomial.from_probs(probs, total)
+    draws = np.asarray(jax.jit(lambda q: q.sample(jax.random.key(0), (500,)))(q))
+    assert np.all(draws.sum(-1) == total)
+    assert np.all(np.abs(np.mean(draws % 2, 0) - 0.5) < 0.2)
+    p = np.asarray(q.probs, np.float64) / np.sum(q.probs)
+    z = (draws - total * p) / np.sqrt(total * p * (1 - p))
+    slack = 2e-7 * total * p / np.sqrt(total * p * (1 - p))  # probabilities are float32
+    assert np.all(np.abs(z.mean(0)) < 6 / np.sqrt(len(z)) + slack)
+    assert np.all(np.abs(z.var(0) - 1) < 6 * np.sqrt(2 / len(z)))
+    assert np.all(np.isfinite(q.log_prob(jnp.asarray(draws))))
+    with pytest.raises(ValueError, match="total: expected at most 2\\^31 - 1, as counts are int32, got 3000000000"):
+        Multinomial.from_probs(probs, 3_000_000_000).sample(jax.random.key(0))
+
+
+def test_what_is_nearly_certain_keeps_the_digits_of_what_is_left() -> None:
+    """Variances, log probabilities and entropies where the largest probability rounds to one."""
+    rest = float(np.exp(np.float64(np.float32(-30.0))))
+    one, three = Bernoulli.from_logit(30.0), Categorical.from_logits([30.0, 0.0, -5.0])
+    left = rest * (1 + np.exp(-5.0))
+    np.testing.assert_allclose([one.variance(), Bernoulli.from_logit(-30.0).variance()], rest, rtol=1e-6)
+    np.testing.assert_allclose(one.std(), rest**0.5, rtol=1e-6)
+    np.testing.assert_allclose(three.variance(), [left, rest, rest * np.exp(-5.0)], rtol=1e-6)
+    np.testing.assert_allclose(three.log_prob(jnp.array(0)), -left, rtol=1e-6)
+    entropy = left + rest * 30 + rest * np.exp(-5.0) * 35
+    np.testing.assert_allclose(three.entropy(), entropy, rtol=1e-6)
+    many = Multinomial.from_logits(three.logits, 1000)
+    np.testing.assert_allclose(many.variance(), 1000 * np.asarray(three.variance()), rtol=1e-6)
+    assert many.quantile(1e-12)[0] == 1000 - 1  # P(x < 1000) is 9.4e-11
+    assert many.quantile(1e-10)[0] == 1000
+    chain = MarkovChain.from_potentials(three.logits, jnp.zeros((3, 3)), jnp.zeros((1, 3)))
+    np.testing.assert_allclose(chain.variance()[0], three.variance(), rtol=1e-5)
 
 
 def test_counts_that_miss_the_total_are_impossible() -> None:

@@ -1,7 +1,8 @@
 """float32 against 50 digits, on every family of the registry, over a wide grid of parameters, near and far.
 
 The law: `kl`, `entropy` and `log_prob` are within 1e-3 of the truth, relatively, or within 1e-4 where it is below 0.1;
-no divergence is negative; and all gradients are finite. A family is tried where its row in tests/families/oracles.py
+no divergence is negative; all gradients are finite; and moments, quantiles and distribution functions are right to 300
+units in the last place. A family is tried where its row in tests/families/oracles.py
 says; a new one without a row fails `test_every_family_has_a_row`.
 """
 
@@ -16,8 +17,9 @@ import numpy as np
 import pytest
 
 from tests.cases import FAMILIES
-from tests.families.oracles import ORACLES, Oracle, each, exactly
-from vijax.families import Family
+from tests.families.oracles import ORACLES, Oracle, each, exactly, log_uniform
+from tests.families.oracles_gaussian import GAUSSIAN
+from vijax.families import Family, PolyaGamma
 
 FEW, MANY = 80, 2000
 WITHOUT = {
@@ -142,6 +144,57 @@ def test_gradients_are_finite(name: str) -> None:
     laws = [ORACLES[name].constructor(**member) for member in arguments]
     for leaf in jax.tree.leaves(gradients(*laws, values["x"])):
         assert np.all(np.isfinite(leaf))
+
+
+# --- what a person reports ------------------------------------------------------------------------------------------
+P = np.float32([1e-6, 1e-3, 0.025, 0.5, 0.975, 0.999])
+ULP = 2.0**-24
+OF_GAUSSIAN = ("normal", "normal_gamma")  # the others' are as good as their matrices are conditioned
+POLYA_GAMMA = lambda rng, size: {"c": log_uniform(1e-6, 1e6)(rng, size)}
+REPORTED = {
+    **{name: (oracle.constructor, oracle.members) for name, oracle in ORACLES.items()},
+    **{name: (GAUSSIAN[name].constructor, GAUSSIAN[name].members) for name in OF_GAUSSIAN},
+    "polya_gamma": (lambda c: PolyaGamma.from_b_c(1, c), POLYA_GAMMA),
+}
+
+
+def reported(q: Family, x: Any = None) -> dict[str, Any]:
+    """Moments and, where there are laws, quantiles and what lies below x, by default the medians."""
+    found = {"mean": q.mean(), "variance": q.variance(), "std": q.std()}
+    try:
+        found["quantile"] = q.quantile(P)
+    except NotImplementedError:
+        return found
+    return {**found, "cdf": q.cdf(medians(found) if x is None else x)}
+
+
+def medians(found: dict[str, Any]) -> Any:
+    return jax.tree.map(lambda x: jnp.asarray(np.float32(x[3])), found["quantile"])
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_what_is_reported_in_float32_is_that_of_float64(name: str) -> None:
+    """Within 300 units in the last place of themselves, of laws with the same parameters, over the domain; what is
+    below the numbers that float32 holds may be zero, what is above them infinite. A distribution function knows the
+    distance of x from the mean to a unit of x: in standard deviations, as many more units as the mean is of them."""
+    constructor, members = REPORTED[name]
+    params = members(np.random.default_rng(0), FEW)
+    q = constructor(**{key: np.float32(value) for key, value in params.items()})
+    ours = jax.tree.map(lambda x: np.asarray(x, np.float64), reported(q))
+    below = ours.pop("cdf", None)
+    at = None if below is None else medians(ours)
+    with jax.enable_x64(True):
+        exact = reported(jax.tree.map(lambda x: jnp.asarray(np.float64(x)), q), at)
+    cdf = exact.pop("cdf", None)
+    for (path, got), want in zip(jax.tree_util.tree_leaves_with_path(ours), jax.tree.leaves(exact), strict=True):
+        with np.errstate(over="ignore"):
+            want = np.float64(np.float32(want))
+        np.testing.assert_allclose(got, want, 300 * ULP, np.finfo(np.float32).tiny, err_msg=jax.tree_util.keystr(path))
+    if below is not None:
+        for got, want, x, sd in zip(*map(jax.tree.leaves, (below, cdf, at, exact["std"])), strict=True):
+            known = np.isfinite(sd) & (np.asarray(sd) > 0)
+            far = np.abs(np.divide(x, sd, out=np.zeros(x.shape), where=known))
+            assert np.all(np.abs(got - np.asarray(want)) <= 300 * ULP * (1 + far))
 
 
 def test_every_family_has_a_row() -> None:

@@ -1,4 +1,7 @@
-"""The low-rank normal against the multivariate one, and against the derivatives of SciPy's density."""
+"""The low-rank normal against the multivariate one, against the derivatives of SciPy's density, and in float32 against
+50 digits, with factors from a hundredth to 3e3 times the standard deviations beside them, in units from 1e-6 to 1e6."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.families.oracles import each, exactly, mp
+from tests.families.test_float32 import beyond
 from vijax.families import MultivariateNormal
 from vijax.families.low_rank_normal import LowRankNormal
 
@@ -92,3 +97,151 @@ def test_natural_parameters_are_refused():
     for ask in (lambda q: q.log_normalizer(), lambda q: q.fisher_solve(q.stats(q.center))):
         with pytest.raises(NotImplementedError, match=r"no exponential family.*vijax\.advi"):
             ask(made(1))
+
+
+# --- float32 against 50 digits --------------------------------------------------------------------------------------
+SHAPES = {"two factors": (4, 2), "more factors than coordinates": (3, 5)}
+
+
+@functools.cache
+def members(shape, size, largest=3e3):
+    """Laws far from and near to each other, and a draw of each, in float32; every other one's first two factors are
+    the same but for a thousandth."""
+    (dim, rank), rng = SHAPES[shape], np.random.default_rng(0)
+    scale = 10 ** rng.uniform(-6, 6, (size, dim))
+    ratio = 10 ** rng.uniform(-2, np.log10(largest), (size, 1, 1)) * 10 ** rng.uniform(-3, 0, (size, 1, rank))
+
+    def law():
+        factor = ratio * rng.normal(size=(size, dim, rank))
+        factor[::2, :, 1] = factor[::2, :, 0] * (1 + 1e-3 * rng.normal(size=(len(factor[::2]), dim)))
+        sd = scale * np.exp(0.3 * rng.normal(size=(size, dim)))
+        center = 10 * scale * rng.normal(size=(size, dim))
+        return {"center": center, "log_sd": np.log(sd), "factor": scale[:, :, None] * factor}
+
+    q, far = law(), law()
+    jitter = lambda x: x * (1 + 1e-3 * rng.uniform(-1, 1, x.shape))
+    near = {
+        "center": q["center"] + 1e-2 * scale * rng.normal(size=(size, dim)),
+        "log_sd": q["log_sd"] + 1e-3 * rng.uniform(-1, 1, (size, dim)),
+        "factor": jitter(q["factor"]),
+    }
+    noise = np.einsum("ndr,nr->nd", q["factor"], rng.normal(size=(size, rank)))
+    x = q["center"] + np.exp(q["log_sd"]) * rng.normal(size=(size, dim)) + noise
+    return jax.tree.map(np.float32, (q, far, near, x))
+
+
+@jax.jit
+@jax.vmap
+def numbers(q, far, near, x):
+    q, far, near = (LowRankNormal(**law) for law in (q, far, near))
+    kls = {"kl_far": q.kl(far), "kl_near": q.kl(near), "kl_self": q.kl(q)}
+    return {**kls, "entropy": q.entropy(), "log_prob": q.log_prob(x)}
+
+
+def exact_cov(q):
+    factor = mp.matrix(q["factor"])
+    return mp.diag([mp.exp(2 * s) for s in q["log_sd"]]) + factor * factor.T
+
+
+def square(x, center, precision):
+    gap = mp.matrix(x) - mp.matrix(center)
+    return (gap.T * precision * gap)[0]
+
+
+def truth(q, far, near, x):
+    cov, dim = exact_cov(q), len(x)
+    level = mp.log(mp.det(cov)) + dim * mp.log(2 * mp.pi)
+
+    def kl(p):
+        other = exact_cov(p)
+        ratio = other**-1 * cov
+        trace = mp.fsum(ratio[i, i] - 1 for i in range(dim))
+        return (trace - mp.log(mp.det(ratio)) + square(q["center"], p["center"], other**-1)) / 2
+
+    log_prob = -(level + square(x, q["center"], cov**-1)) / 2
+    return {"kl_far": kl(far), "kl_near": kl(near), "kl_self": 0, "entropy": (level + dim) / 2, "log_prob": log_prob}
+
+
+def check(shape, size):
+    q, far, near, x = members(shape, size)
+    ours = numbers(q, far, near, x)
+    exact = [truth(*args) for args in zip(*map(each, (q, far, near)), exactly(x), strict=True)]
+    for name, got in ours.items():
+        want = np.array([float(row[name]) for row in exact])
+        excess = beyond(np.asarray(got, np.float64), want)
+        i = int(np.argmax(excess))
+        assert excess[i] <= 1, f"{name}, row {i}: {got[i]} for {want[i]}"
+        assert not name.startswith("kl") or np.min(got) >= 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_float32_is_right(shape):
+    check(shape, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+def test_float32_is_right_at_a_thousand_points(shape):
+    check(shape, 1000)
+
+
+@jax.jit
+@jax.vmap
+def slopes(q, p, x):
+    """Of divergence, density and entropy, in all parameters and in x."""
+    kl = jax.grad(lambda q, p: LowRankNormal(**q).kl(LowRankNormal(**p)), (0, 1))(q, p)
+    return kl, jax.grad(lambda q, x: LowRankNormal(**q).log_prob(x), (0, 1))(q, x)
+
+
+@jax.jit
+@jax.vmap
+def dense_slopes(q, p, x):
+    """The same of the dense covariances."""
+
+    def of(q):
+        return jnp.diag(jnp.exp(2 * q["log_sd"])) + q["factor"] @ q["factor"].T
+
+    def kl(q, p):
+        gap, ratio = q["center"] - p["center"], jnp.linalg.solve(of(p), of(q))
+        return 0.5 * (jnp.trace(ratio) - jnp.linalg.slogdet(ratio)[1] + gap @ jnp.linalg.solve(of(p), gap))
+
+    def log_prob(q, x):
+        gap = x - q["center"]
+        return -0.5 * (jnp.linalg.slogdet(of(q))[1] + gap @ jnp.linalg.solve(of(q), gap))
+
+    return jax.grad(kl, (0, 1))(q, p), jax.grad(log_prob, (0, 1))(q, x)
+
+
+def test_slopes_in_float32_are_those_of_dense_algebra_in_float64():
+    """Factors up to 30 standard deviations: beyond, dense algebra loses digits in float64 too."""
+    q, far, _, x = members("two factors", 40, largest=30.0)
+    ours = slopes(q, far, x)
+    with jax.enable_x64(True):
+        exact = jax.tree.map(np.asarray, dense_slopes(*jax.tree.map(np.float64, (q, far, x))))
+    for got, want in zip(jax.tree.leaves(ours), jax.tree.leaves(exact), strict=True):
+        axes = tuple(range(1, want.ndim))
+        size = np.max(np.abs(want), axes, keepdims=True)
+        assert np.max(np.abs(np.float64(got) - want) / size) < 2e-4
+
+
+def test_second_derivatives():
+    """Of the density in float64, in everything, against those of dense algebra."""
+    with jax.enable_x64(True):
+        q, x = jax.tree.map(lambda x: jnp.asarray(x, float), made(7, 3)), jnp.array([0.3, -1.0, 2.0])
+
+        def dense(q, x):
+            gap, cov = x - q.center, jnp.diag(jnp.exp(2 * q.log_sd)) + q.factor @ q.factor.T
+            return -0.5 * (jnp.linalg.slogdet(cov)[1] + gap @ jnp.linalg.solve(cov, gap))
+
+        both = [jax.jit(jax.hessian(f, (0, 1)))(q, x) for f in (lambda q, x: q.log_prob(x), dense)]
+    for got, want in zip(*map(jax.tree.leaves, both), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+
+
+def test_the_precision_inverts_the_covariance():
+    """Where the noise of one coordinate is a billionth of what its factors make of it."""
+    with jax.enable_x64(True):
+        q = LowRankNormal(jnp.zeros(3), jnp.log(jnp.array([1e-9, 1.0, 1e3])), jnp.array([[1.0, 2.0], [0.5, 0], [0, 1]]))
+        found = np.asarray(q.precision)
+    exact = exact_cov({"log_sd": exactly(np.asarray(q.log_sd)), "factor": exactly(np.asarray(q.factor))}) ** -1
+    np.testing.assert_allclose(found, np.array(exact.tolist(), float), rtol=1e-6)

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import vijax.sklearn as vs
 from tests.programs import compiled
+from vijax.sklearn.covariances import Settings, check_prior
 
 IRIS, LABELS = load_iris(return_X_y=True)
 CENTRES = np.stack([IRIS[k == LABELS].mean(0) for k in range(3)])
@@ -148,3 +149,14 @@ def test_the_words_of_scikit_learn():
         found = vs.GaussianMixture(3, max_iter=2, tol=0.0, random_state=0).fit(IRIS)
     with pytest.raises(ValueError, match="X has 3 features, but GaussianMixture is expecting 4 features"):
         found.predict(IRIS[:, :3])
+
+
+def test_a_covariance_in_unlike_units_is_a_covariance():
+    """Its smallest eigenvalue is below the rounding of its largest."""
+    rng, prior = np.random.default_rng(0), Settings(np.zeros(4), 1.0, 5.0, np.eye(4))
+    for _ in range(40):
+        root, units = rng.normal(size=(4, 4)), 10 ** rng.uniform(-6, 6, 4)
+        check_prior("full", prior._replace(covariance=np.outer(units, units) * (root @ root.T + 0.1 * np.eye(4))), 4)
+    units = np.outer(*2 * [[1e-6, 1.0, 1e3, 1e6]])
+    with pytest.raises(ValueError, match="covariance_prior: expected a positive definite covariance"):
+        check_prior("full", prior._replace(covariance=units * (np.eye(4) - 0.3)), 4)

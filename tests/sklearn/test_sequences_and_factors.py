@@ -6,6 +6,7 @@ from hmmlearn.hmm import GaussianHMM, PoissonHMM
 from sklearn.decomposition import FactorAnalysis as TheirFactors
 
 import vijax.sklearn as vs
+from tests.families.oracles import mp
 
 RNG = np.random.default_rng(0)
 LENGTHS = [70, 40, 90]
@@ -59,6 +60,62 @@ def test_factors_of_maximum_likelihood_are_those_of_scikit_learn():
     assert ours.get_feature_names_out().tolist() == ["factoranalysis0", "factoranalysis1"]
     one = vs.FactorAnalysis(2, noise="isotropic", inference="variational", tol=1e-3, random_state=0).fit(y)
     assert np.ptp(one.noise_variance_) == 0.0
+
+
+CASES = {  # rows, columns, factors, the noise's deviation beside the factors
+    "few columns": (30, 5, 2, 0.5),
+    "more columns than rows": (8, 20, 3, 0.5),
+    "more factors than columns": (20, 4, 6, 0.5),
+    "little noise": (30, 5, 2, 1e-6),
+    "a column of hardly any noise": (30, 5, 2, np.array([1e-6, 0.5, 0.5, 0.5, 0.5])),
+}
+
+
+def of_parameters(mean, components, noise_variance):
+    model = vs.FactorAnalysis(len(components))
+    model.mean_, model.components_, model.noise_variance_ = mean, components, noise_variance
+    model.n_features_in_ = len(mean)
+    return model
+
+
+def exact_scores(model, y):
+    """And the precision, to 50 digits, of the dense covariance."""
+    components, noise = (mp.matrix(part.tolist()) for part in (model.components_, model.noise_variance_))
+    cov = components.T * components + mp.diag(list(noise))
+    level, precision = len(noise) * mp.log(2 * mp.pi) + mp.log(mp.det(cov)), cov**-1
+    scores = []
+    for row in y:
+        gap = mp.matrix(row.tolist()) - mp.matrix(model.mean_.tolist())
+        scores.append(float(-(level + (gap.T * precision * gap)[0]) / 2))
+    return np.array(scores), np.array(precision.tolist(), float)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_of_columns_in_units_from_a_millionth_to_a_million(case):
+    rows, dim, factors, size = CASES[case]
+    rng, units = np.random.default_rng(1), np.geomspace(1e-6, 1e6, dim)
+    loadings, noise = rng.normal(size=(factors, dim)), size * np.exp(0.3 * rng.normal(size=dim))
+    y = rng.normal(size=(rows, factors)) @ loadings + noise * rng.normal(size=(rows, dim))
+    model = of_parameters(3.0 * units, loadings * units, (noise * units) ** 2)
+    y = (y + 3.0) * units
+    exact, precision = exact_scores(model, y)
+    np.testing.assert_allclose(model.score_samples(y), exact, rtol=1e-8)
+    np.testing.assert_allclose(model.score(y), exact.mean(), rtol=1e-8)
+    root = np.sqrt(np.diag(precision))
+    np.testing.assert_allclose(
+        model.get_precision() / root / root[:, None], precision / root / root[:, None], atol=1e-9
+    )
+
+
+def test_units_of_columns_do_not_matter_to_a_fit():
+    """Nor to whether a column is taken for a constant: the fit is the same, and the score less by the log of the
+    units."""
+    rng, units = np.random.default_rng(1), np.geomspace(1e-6, 1e6, 5)
+    y = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 5)) + rng.normal(size=(50, 5))
+    fits = [vs.FactorAnalysis(2, random_state=0).fit(x) for x in (y, y * units)]
+    np.testing.assert_allclose(fits[1].components_ / units, fits[0].components_, rtol=1e-6)
+    np.testing.assert_allclose(fits[1].score(y * units) + np.log(units).sum(), fits[0].score(y), rtol=1e-9)
+    np.testing.assert_allclose(fits[1].loglike_[-1], fits[1].score(y * units), atol=1e-4)
 
 
 def test_parts_of_counts():

@@ -14,7 +14,7 @@ from vijax.app.blocks import Block, Heat, Table
 from vijax.app.listing import Seen
 from vijax.app.options import Chooser, Option, chosen
 from vijax.app.typed_toml import POSITIVE, at_least, setting
-from vijax.app.units import units_of
+from vijax.app.units import covariance_of, units_of
 from vijax.models import emission as emissions
 from vijax.models.emission import Emission
 
@@ -107,10 +107,10 @@ def _gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
     if name == "spherical_gaussian":
         return [(mean, np.eye(len(mean)) / max(p[0, 0], 1e-30)) for mean, p in zip(means, precisions, strict=True)]
     if name == "tied_gaussian":
-        return [(mean, np.linalg.pinv(precisions)) for mean in means]
+        return [(mean, covariance_of(precisions)) for mean in means]
     if name == "diagonal_gaussian":
         return [(mean, np.diag(1 / np.maximum(p, 1e-30))) for mean, p in zip(means, precisions, strict=True)]
-    return [(mean, np.linalg.pinv(p)) for mean, p in zip(means, precisions, strict=True)]
+    return [(mean, covariance_of(p)) for mean, p in zip(means, precisions, strict=True)]
 
 
 def component_means(name: str, seen: Seen) -> np.ndarray:

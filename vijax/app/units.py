@@ -14,6 +14,20 @@ from jaxtyping import Float
 STANDARDISED = "In units of standardised columns (mean 0, deviation 1 in the training rows)."
 
 
+def covariance_of(precision: Any) -> Float[np.ndarray, "*batch D D"]:
+    """Inverses of precision matrices, of a singular one the pseudo-inverse, whatever the units of the columns: in units
+    in which the diagonal is one, or a column in large units is taken for one of no variance.
+
+    >>> covariance_of(np.diag([1e-12, 1e12])).round(20).tolist()
+    [[1000000000000.0, 0.0], [0.0, 1e-12]]
+    """
+    precision = np.asarray(precision, float)
+    diagonal = np.diagonal(precision, axis1=-2, axis2=-1)
+    deviations = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    units = deviations[..., :, None] * deviations[..., None, :]
+    return units * np.linalg.pinv(units * precision, hermitian=True)
+
+
 class Units(NamedTuple):
     """What the columns of a table were standardised by.
 

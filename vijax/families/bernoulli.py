@@ -77,7 +77,7 @@ class Bernoulli(Family):
 
     def marginal_laws(self) -> BinomialLaw:
         """Itself."""
-        return BinomialLaw(jnp.ones_like(self.logit), self.probs)
+        return BinomialLaw(jnp.ones_like(self.logit), self.probs, jax.nn.sigmoid(-self.logit))
 
     def mode(self) -> Int[Array, "*batch"]:
         """The likelier of 0 and 1; 0 when equally likely."""

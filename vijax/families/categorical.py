@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero
@@ -75,8 +75,11 @@ class Categorical(Family):
 
     @property
     def log_probs(self) -> Float[Array, "*batch K"]:
-        """log P(x = k)."""
-        return jax.nn.log_softmax(self.logits)
+        """log P(x = k), right relative to itself where that is nearly certain too."""
+        first = _is_largest(self.logits)
+        largest = jnp.sum(jnp.where(first, self.logits, 0.0), -1, keepdims=True)
+        shifted = self.logits - largest
+        return shifted - jnp.log1p(jnp.sum(jnp.where(first, 0.0, jnp.exp(shifted)), -1, keepdims=True))
 
     @property
     def num_classes(self) -> int:
@@ -101,7 +104,7 @@ class Categorical(Family):
 
     def variance(self) -> Float[Array, "*batch K"]:
         """p (1 - p): of the one-hot vector, as the mean is. Classes have no order, and so no quantiles."""
-        return self.probs * (1.0 - self.probs)
+        return self.probs * complements(self.probs)
 
     def mode(self) -> Int[Array, "*batch"]:
         """The likeliest class; the first of several."""
@@ -142,6 +145,21 @@ class Categorical(Family):
         the part of `g` that does not is outside of the range of F, and is dropped."""
         g = cotangent.one_hot
         return type(self)(ratio_or_zero(g, self.probs) - jnp.sum(g, -1, keepdims=True))
+
+
+def complements(probs: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
+    """1 - p, of the largest p the sum of the others.
+
+    >>> print(complements(jnp.array([1.0, 1e-20, 2e-20])))
+    [3.e-20 1.e+00 1.e+00]
+    """
+    first = _is_largest(probs)
+    return jnp.where(first, jnp.sum(jnp.where(first, 0.0, probs), -1, keepdims=True), 1.0 - probs)
+
+
+def _is_largest(x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
+    """Where the first of the largest entries is."""
+    return jnp.arange(x.shape[-1]) == jnp.argmax(x, -1, keepdims=True)
 
 
 def relative_entropy_terms(log_p: Float[Array, "*shape"], log_p2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -100,11 +100,15 @@ def over_laws(f: Callable[..., Any], laws: Any, *values: Any) -> Any:
 
 def by_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]:
     """A function of SciPy's, which takes and returns arrays of one shape, of arrays that broadcast; in the working
-    precision."""
+    precision. What neither that nor float64 holds is infinite, without a warning."""
     dtype = jnp.result_type(float)
+
+    def there(*values: Any) -> np.ndarray:
+        with np.errstate(over="ignore", divide="ignore"):
+            return np.asarray(f(*(np.asarray(x, np.float64) for x in values))).astype(dtype)
+
     if not any(isinstance(x, jax.core.Tracer) for x in args):
-        return jnp.asarray(f(*(np.asarray(x, np.float64) for x in args)), dtype)
+        return jnp.asarray(there(*args))
     shape = jnp.broadcast_shapes(*map(jnp.shape, args))
-    there = lambda *values: np.asarray(f(*(np.asarray(x, np.float64) for x in values)), dtype)
     whole = jnp.broadcast_arrays(*map(jnp.asarray, args))
     return jax.pure_callback(there, jax.ShapeDtypeStruct(shape, dtype), *whole, vmap_method="broadcast_all")

@@ -19,7 +19,7 @@ from vijax import tree
 from vijax.checks import require
 from vijax.families import chains
 from vijax.families.base import Family, as_floats, context_field, domain_mask, family, over_batch
-from vijax.families.categorical import Categorical
+from vijax.families.categorical import Categorical, complements
 
 Mask = Bool[Array, "*batch T"] | None
 
@@ -134,7 +134,7 @@ class MarkovChain(Family):
 
     def variance(self) -> Float[Array, "*batch T K"]:
         """p (1 - p): of the one-hot states, as the mean is. States have no order, and so no quantiles."""
-        return self.mean() * (1.0 - self.mean())
+        return self.mean() * complements(self.mean())
 
     def mode(self) -> Int[Array, "*batch T"]:
         """The likeliest path (Viterbi)."""

@@ -12,11 +12,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, domain_mask, family, static_field
-from vijax.families.categorical import Categorical, CategoricalStats
+from vijax.families.categorical import Categorical, CategoricalStats, complements
 from vijax.families.construction import constructor
 from vijax.families.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.special import log_gamma
 from vijax.families.univariate import BinomialLaw
+
+PIECE = 1 << 20
+"""The largest total drawn at once."""
 
 
 class MultinomialStats(NamedTuple):
@@ -92,9 +95,18 @@ class Multinomial(Family):
         return self.log_normalizer() - self.dot(self.expected_stats()) - self.entropy()
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch K"]:
-        """Counts, int32."""
-        counts = jax.random.multinomial(key, self.total, self.probs, shape=shape + self.logits.shape)
-        return counts.astype(jnp.int32)
+        """Counts, int32: of a large total the sum of draws of `PIECE` each, for `jax.random.binomial` decides in
+        float32 by terms of the size of the total (of 1e8 its variances are a fifth off), and counts in floats.
+
+        Raises:
+          ValueError: a total above 2^31 - 1, which int32 does not hold."""
+        require(self.total < 2**31, "total", "at most 2^31 - 1, as counts are int32", self.total)
+        size = shape + self.logits.shape
+        draw = lambda key, n: jax.random.multinomial(key, n, self.probs, shape=size).astype(jnp.int32)
+        pieces, rest = divmod(max(self.total - 1, 0), PIECE)  # at least one is left over: the draw of a small total
+        add = lambda i, counts: counts + draw(jax.random.fold_in(key, i), PIECE)
+        last = draw(key, rest + min(self.total, 1))
+        return last if pieces == 0 else jax.lax.fori_loop(0, pieces, add, last)
 
     def mean(self) -> Float[Array, "*batch K"]:
         """n p."""
@@ -102,7 +114,7 @@ class Multinomial(Family):
 
     def marginal_laws(self) -> BinomialLaw:
         """Of each category Binomial(n, p_k)."""
-        return BinomialLaw(jnp.asarray(self.total, self.logits.dtype), self.probs)
+        return BinomialLaw(jnp.asarray(self.total, self.logits.dtype), self.probs, complements(self.probs))
 
     def mode(self) -> Int[Array, "*batch K"]:
         """The likeliest counts: draws are handed out one by one to the largest p_k / (x_k + 1) (D'Hondt's method),
@@ -131,12 +143,12 @@ class Multinomial(Family):
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers; minus infinity unless x are counts that sum to the total."""
+        adds_up = jnp.sum(jnp.asarray(x), -1) == self.total  # of integers exactly
         (x,) = self.stats(x)
-        log_mean = jax.nn.log_softmax(self.logits) + math.log(max(self.total, 1e-30))
+        log_mean = self.as_categorical().log_probs + math.log(max(self.total, 1e-30))
         each = jnp.sum(deviance(x, log_mean) + log_factorial_gap(x), -1)
         log_prob = log_factorial_gap(jnp.asarray(self.total, x.dtype)) - each
-        possible = jnp.all(is_count(x), -1) & (jnp.sum(x, -1) == self.total)
-        return jnp.where(possible, log_prob, -jnp.inf)
+        return jnp.where(jnp.all(is_count(x), -1) & adds_up, log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """sum_k [E log x_k! - m_k log m_k + m_k] - [log n! - n log n + n], m = n p, in nats."""

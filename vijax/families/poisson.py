@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple, Self
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -12,6 +11,7 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, domain_mask, family, finite, positive_and_finite, ratio_or_zero
 from vijax.families.construction import constructor, on_host
 from vijax.families.log_factorial import deviance, is_count, log_factorial_gap, poisson_gap
+from vijax.families.poisson_draws import held, poisson_counts
 from vijax.families.special import expm1_minus_identity, log_gamma
 from vijax.families.univariate import PoissonLaw
 
@@ -79,8 +79,11 @@ class Poisson(Family):
         return -poisson_gap(self.rate) - self.rate * (self.log_rate - 1.0)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
-        """Counts, int32."""
-        return jax.random.poisson(key, self.rate, shape + self.batch_shape, jnp.int32)
+        """Counts, int32.
+
+        Raises:
+          ValueError: a rate above 2.146e9, whose counts int32 does not hold; of a traced rate draws are -1 there."""
+        return poisson_counts(key, self.rate, shape + self.batch_shape)
 
     def mean(self) -> Float[Array, "*batch"]:
         """The rate."""
@@ -91,8 +94,8 @@ class Poisson(Family):
         return PoissonLaw(self.rate)
 
     def mode(self) -> Int[Array, "*batch"]:
-        """The rate rounded down; a whole rate is as likely as the number below it."""
-        return jnp.floor(self.rate).astype(jnp.int32)
+        """The rate rounded down; a whole rate is as likely as the number below it. Raises as `sample` does."""
+        return jnp.where(held(self.rate), jnp.floor(self.rate), -1.0).astype(jnp.int32)
 
     def in_domain(self) -> Self:
         """Any finite log rate."""

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
 
+from vijax.families import half_normal
 from vijax.families.laws import Law, by_scipy
 from vijax.tree import register
 
@@ -198,14 +199,14 @@ class TruncatedNormalLaw(Law):
         return self.variance_value
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
-        """1 - Phi((m - x) / s) / Phi(m / s), in logarithms."""
-        tail = lambda x, m, s: special.log_ndtr((m - np.maximum(x, 0)) / s) - special.log_ndtr(m / s)
-        return by_scipy(lambda *args: -np.expm1(tail(*args)), x, self.location, self.scale)
+        """1 - Phi((m - x) / s) / Phi(m / s)."""
+        hazard = lambda x, m, s: half_normal.cumulative_hazard(np.maximum(x, 0) / s, -m / s)
+        return by_scipy(lambda *args: -np.expm1(-hazard(*args)), x, self.location, self.scale)
 
     def _quantile(self, p: Any) -> Array:
-        """Where log Phi((m - x) / s) is that of m / s and log(1 - p) together."""
-        where = lambda p, m, s: m - s * special.ndtri_exp(special.log_ndtr(m / s) + np.log1p(-p))
-        return by_scipy(where, p, self.location, self.scale)
+        """Where the cumulative hazard is -log(1 - p)."""
+        excess = lambda p, m, s: s * half_normal.excess(-np.log1p(-p), -m / s)
+        return by_scipy(excess, p, self.location, self.scale)
 
 
 @law
@@ -232,10 +233,17 @@ class PoissonLaw(Law):
 
 @law
 class BinomialLaw(Law):
-    """How many of `total` events of this probability occur."""
+    """How many of `total` events of this probability occur.
+
+    Attributes:
+      total: n.
+      probs: p.
+      complement: 1 - p, which is not to be had from a p near one.
+    """
 
     total: Float[Array, "*batch"]
     probs: Float[Array, "*batch"]
+    complement: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
         """n p."""
@@ -243,24 +251,36 @@ class BinomialLaw(Law):
 
     def variance(self) -> Float[Array, "*batch"]:
         """n p (1 - p)."""
-        return self.mean() * (1.0 - self.probs)
+        return self.mean() * self.complement
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
         """By the incomplete beta function."""
-        return by_scipy(_binomial, x, self.total, self.probs)
+        return by_scipy(_binomial, x, self.total, self.probs, self.complement)
 
     def _quantile(self, p: Any) -> Array:
-        least = lambda p, n, q: _least_count(special.bdtrik(p, n, q), lambda k: _binomial(k, n, q), p)
-        return by_scipy(least, p, self.total, self.probs)
+        """By halving the range of counts."""
+
+        def least(p: np.ndarray, n: np.ndarray, *probs: Any) -> np.ndarray:
+            p, n, *probs = np.broadcast_arrays(p, n, *probs)
+            low, high = np.full_like(n, -1.0), n
+            while np.any(high - low > 1):
+                middle = np.floor(0.5 * (low + high))
+                below = _binomial(middle, n, *probs) < p
+                low, high = np.where(below, middle, low), np.where(below, high, middle)
+            return high
+
+        return by_scipy(least, p, self.total, self.probs, self.complement)
 
 
 def _poisson(x: np.ndarray, rate: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, special.pdtr(np.maximum(np.floor(x), 0), rate), 0)
 
 
-def _binomial(x: np.ndarray, total: np.ndarray, probs: np.ndarray) -> np.ndarray:
+def _binomial(x: np.ndarray, total: np.ndarray, probs: np.ndarray, complement: np.ndarray) -> np.ndarray:
+    """Of probabilities above a half by the failures, n - x or more."""
     known = np.clip(np.floor(x), 0, total)
-    return np.where(x >= 0, special.bdtr(known, total, probs), 0)
+    failures = np.where(known < total, special.bdtrc(np.maximum(total - known - 1, 0), total, complement), 1.0)
+    return np.where(x >= 0, np.where(probs > 0.5, failures, special.bdtr(known, total, probs)), 0)
 
 
 def _least_count(near: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], p: np.ndarray) -> np.ndarray:

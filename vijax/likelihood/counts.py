@@ -12,6 +12,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.checks import require_positive
+from vijax.families.poisson_draws import poisson_values
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
 
@@ -36,7 +37,7 @@ def poisson_log() -> Likelihood:
         check=lambda y: _check_counts(y, "poisson_log"),
         mean=jnp.exp,
         cdf=lambda y, z: jnp.where(y < 0, 0.0, gammaincc(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(z))),
-        sample=lambda key, z: jax.random.poisson(key, jnp.exp(z)).astype(z.dtype),
+        sample=lambda key, z: poisson_values(key, jnp.exp(z)).astype(z.dtype),
     )
 
 
@@ -65,7 +66,7 @@ def negative_binomial(dispersion: Any) -> Likelihood:
     def sample(key: PRNGKeyArray, z: Array) -> Array:
         key_rate, key_count = jax.random.split(key)
         rate = jax.random.gamma(key_rate, r.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / r
-        return jax.random.poisson(key_count, rate).astype(z.dtype)
+        return poisson_values(key_count, rate).astype(z.dtype)
 
     return Likelihood(
         log_prob,

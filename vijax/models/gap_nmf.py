@@ -33,6 +33,7 @@ from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
 from vijax.families.base import as_float
+from vijax.families.poisson_draws import poisson_values
 from vijax.generative import Generative, rows_like
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.corners import corner_rows
@@ -124,7 +125,7 @@ def _activations_drawn(hyper: Hyper, values: Any, y: Array, key: PRNGKeyArray) -
 
 def _counts_drawn(hyper: Hyper, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "T F"]:
     rates = _product(local["activations"] * values["gains"], values["dictionary"].T)
-    return jax.random.poisson(key, rates).astype(y.dtype)
+    return poisson_values(key, rates).astype(y.dtype)
 
 
 def _flat(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:

@@ -26,6 +26,7 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
 from vijax.compiler import quick_jit
 from vijax.families import Beta, Categorical, Dirichlet, Gamma
+from vijax.families.poisson_draws import poisson_values
 from vijax.generative import Generative, is_sizes
 from vijax.model import Model
 from vijax.models.energy import energy_model
@@ -123,7 +124,7 @@ def _generative(edges: str, directed: bool, places: Any) -> Generative:
     def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "graphs N N"]:
         z = local["z"]
         rates = values["rates"][places][z[:, :, None], z[:, None, :]]
-        drawn = jax.random.bernoulli(key, rates) if edges == "bernoulli" else jax.random.poisson(key, rates)
+        drawn = jax.random.bernoulli(key, rates) if edges == "bernoulli" else poisson_values(key, rates)
         return _off_diagonal(drawn.astype(y.dtype), directed)
 
     return Generative(layout, data, local, lambda layout, data: _off_diagonal(layout, directed))

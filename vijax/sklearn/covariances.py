@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.checks import require, require_positive
+from vijax.families.matrices import is_definite
 from vijax.models import emission
 from vijax.models.emission import Emission
 
@@ -78,7 +79,7 @@ def check_prior(kind: str, settings: Settings, dim: int) -> None:
 
 def _is_definite(covariance: np.ndarray) -> bool:
     matrix = covariance if np.ndim(covariance) == 2 else np.diag(np.atleast_1d(covariance))
-    return bool(np.all(np.isfinite(matrix)) and np.all(np.linalg.eigvalsh(matrix) > 0))
+    return bool(np.all(np.isfinite(matrix)) and np.all(is_definite(matrix)))
 
 
 def means_of(kind: str, point: Any) -> np.ndarray:

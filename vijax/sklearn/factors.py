@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
 from vijax.checks import require, require_integers, require_positive
+from vijax.compiler import quick_jit
+from vijax.families.low_rank_normal import LowRankNormal
 from vijax.models.factor_analysis import factor_analysis
 from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
 from vijax.sklearn.rows import by_row, fit_rows
@@ -81,9 +83,7 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
         self._check_arguments()
         X = self._checked(X, reset=True)
         self.mean_ = X.mean(axis=0)
-        spread = X.std(axis=0)
-        usual = float(np.sqrt(np.mean(spread**2))) or 1.0
-        self._scale = np.where(spread > 1e-9 * usual, spread, usual) if self.noise == "diagonal" else usual
+        self._scale = _spreads(X, self.mean_) if self.noise == "diagonal" else _usual(X.std(axis=0))
         size = X.shape[1] if self.n_components is None else self.n_components
         with jax.enable_x64(True):
             model = factor_analysis(
@@ -114,19 +114,27 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
 
     def get_precision(self) -> Float[np.ndarray, "D D"]:
         """The inverse of the covariance."""
-        return np.linalg.inv(self.get_covariance())
+        check_is_fitted(self)
+        with jax.enable_x64(True):
+            return np.array(_precision(self._law()))
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
         """Log density of each row at the point estimates."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        law = stats.multivariate_normal(self.mean_, self.get_covariance(), allow_singular=True)
-        return np.atleast_1d(law.logpdf(X))
+        with jax.enable_x64(True):
+            return by_row(lambda gap: _log_prob(self._law(), gap), X - self.mean_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
         del y
         return float(self.score_samples(X).mean())
+
+    def _law(self) -> LowRankNormal:
+        """Of a row less the means. By its factors: of the dense covariance of columns in very different units, or of
+        little noise, float64 does not hold all eigenvalues."""
+        log_sd = 0.5 * np.log(self.noise_variance_)
+        return LowRankNormal(jnp.zeros_like(log_sd), jnp.asarray(log_sd), jnp.asarray(self.components_.T))
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
@@ -149,3 +157,20 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+_log_prob = quick_jit(lambda law, gap: law.log_prob(gap))
+_precision = quick_jit(lambda law: law.precision)
+
+
+def _spreads(X: np.ndarray, mean: np.ndarray) -> Float[np.ndarray, " D"]:
+    """Standard deviations of columns, each judged in its own units; of one that is constant but for rounding the usual
+    one."""
+    spread = X.std(axis=0)
+    varies = spread > 16 * np.finfo(np.float64).eps * np.abs(mean)
+    return np.where(varies, spread, _usual(spread[varies]))
+
+
+def _usual(spread: np.ndarray) -> float:
+    """The root of the mean square; 1 where nothing varies."""
+    return float(np.sqrt(np.mean(spread**2))) if np.any(spread) else 1.0

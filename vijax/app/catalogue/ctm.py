@@ -17,6 +17,7 @@ from vijax.app.options import Chooser, Option
 from vijax.app.sections import DAMPING, LAZY, RAMP, WARM, Name, StepSizeConfig
 from vijax.app.topics import shares_of_documents, topics_block
 from vijax.app.typed_toml import FRACTION, POSITIVE, at_least, section, setting
+from vijax.app.units import covariance_of
 
 COMMON = ("covariance", "step_size", "max_iters", "tol")
 MOST_PAIRS = 10
@@ -106,7 +107,7 @@ def describe(seen: Seen) -> list[Block]:
 def _correlation(precision: np.ndarray) -> np.ndarray:
     """Of the logits. They are known up to a constant shift of all, which is taken out first."""
     centring = np.eye(len(precision)) - 1 / len(precision)
-    cov = centring @ np.linalg.pinv(precision) @ centring
+    cov = centring @ covariance_of(precision) @ centring
     deviation = np.sqrt(np.maximum(np.diag(cov), 1e-300))
     return cov / np.outer(deviation, deviation)
 

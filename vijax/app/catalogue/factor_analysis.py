@@ -8,7 +8,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from vijax import models
@@ -22,6 +21,7 @@ from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, held_out_entries, values
 from vijax.app.typed_toml import POSITIVE, at_least, setting
 from vijax.app.units import log_scales, units_of
+from vijax.families.low_rank_normal import LowRankNormal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,10 +73,8 @@ def _log_marginal(
     there = ~jnp.isnan(y)
     residual = jnp.where(there, y - means, 0.0)
     kept = jnp.where(there[:, None], loadings, 0.0)
-    factor = jnp.linalg.cholesky(kept @ kept.T + jnp.diag(jnp.where(there, variance, 1.0)))
-    white = solve_triangular(factor, residual, lower=True)
-    log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return -0.5 * (white @ white + log_det + jnp.sum(there) * jnp.log(2 * jnp.pi))
+    law = LowRankNormal(jnp.zeros_like(residual), 0.5 * jnp.log(jnp.where(there, variance, 1.0)), kept)
+    return law.log_prob(residual) + 0.5 * jnp.sum(~there) * jnp.log(2 * jnp.pi)
 
 
 def _score_entries(seen: Seen) -> RowScore:

@@ -20,7 +20,7 @@ from vijax.app.scores import RowScore, bounds
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, design, grouped
 from vijax.app.typed_toml import POSITIVE, section, setting
-from vijax.app.units import units_of
+from vijax.app.units import covariance_of, units_of
 
 MOST_SHOWN = 40
 """Groups whose coefficients are drawn."""
@@ -98,7 +98,7 @@ def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the coefficients of a group of which nothing is known."""
     point = seen.point("population")
     precision = np.asarray(point.precision, float)
-    cov = np.linalg.pinv(precision) if precision.ndim == 2 else np.diag(1 / np.maximum(precision, 1e-30))
+    cov = covariance_of(precision) if precision.ndim == 2 else np.diag(1 / np.maximum(precision, 1e-30))
     return np.asarray(point.mean, float), cov
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.families import Beta, Dirichlet, Gamma
+from vijax.families.poisson_draws import poisson_values
 from vijax.models.emission.base import Emission, checker, full, is_count, sizes_of
 
 
@@ -50,7 +51,7 @@ def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) ->
         return s.log @ y - jnp.sum(s.value, -1) - jnp.sum(gammaln(y + 1))
 
     check = checker(dim, is_count, "counts 0, 1, 2, ...")
-    draw = lambda rates, k, y, key: jax.random.poisson(key, rates[k]).astype(y.dtype)
+    draw = lambda rates, k, y, key: poisson_values(key, rates[k]).astype(y.dtype)
     return Emission(prior, log_likelihood, np.ones(dim), check, sample=draw)
 
 
