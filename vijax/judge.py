@@ -1,4 +1,4 @@
-"""Whether to trust a fit: what `vijax.Fit` says of that, and what it keeps so that it can be judged when it is asked for
+"""Whether to trust a fit: what `vijax.Fit` says of that, and what it keeps to be judged when it is asked
 (`vijax.judged` judges)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vijax.guides import Z
 from vijax.loader import Loader
 from vijax.model import Model
 from vijax.spec import Spec
-from vijax.status import FAILED, Status
+from vijax.status import FAILED
 
 AT_A_GLANCE = 1 << 20
 """Rows times coordinates up to which `repr` judges too."""

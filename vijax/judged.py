@@ -7,8 +7,8 @@ of the others as it is), three things are looked at.
 KL(q || p); and k-hat of exp r (Vehtari, Simpson, Gelman, Yao and Gabry 2024).
 
 *Whether q has arrived.* For a weight w in [0, 1] the density q exp(w r) leads from q to p, and its mean begins to move by
-Cov_q(z, r): for a normal that is Sigma E[grad r], which is zero where the bound is stationary in the mean. In standard
-deviations of q it says how far the mean would go.
+Cov_q(z, r): for a normal that is Sigma E[grad r], which is zero where the bound is stationary in the mean. Its standard
+deviations begin to move likewise, log sd by Cov_q(((z - mean) / sd)^2, r) / 2.
 
 *Whether the last steps still moved.* The bound of the last quarter of the steps against that of the quarter before.
 
@@ -66,9 +66,11 @@ class Judgement(NamedTuple):
       gap: a lower bound on KL(q || p), in nats.
       khat: shape of the tail of the importance ratios p / q.
       zero: share of the draws where the density is zero or no number.
-      shift: how far the mean of each free coordinate would begin to move towards the posterior's, in standard deviations
+      shift: by how much the mean of each free coordinate begins to move towards the posterior's, in standard deviations
         of q, (D,),
       shift_error: and its standard error.
+      stretch: by how much the logarithm of its standard deviation does, (D,),
+      stretch_error: and its standard error.
       drift: what the bound of the last quarter of the steps is above that of the quarter before, with its standard
         error; None where there were too few steps.
       rounding: nats to which the log density is known at a draw.
@@ -83,6 +85,8 @@ class Judgement(NamedTuple):
     zero: float
     shift: Float[np.ndarray, " D"]
     shift_error: Float[np.ndarray, " D"]
+    stretch: Float[np.ndarray, " D"]
+    stretch_error: Float[np.ndarray, " D"]
     drift: Estimate | None
     rounding: float
     num_draws: int
@@ -114,8 +118,8 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
     zero, gap, khat = distance(ratios)
     spread = float(np.ptp(ratios)) if zero == 0 else np.inf
     khat = 0.0 if not np.isfinite(khat) and spread <= max(ALIKE, 8 * rounding) else khat
-    shift, error = _shift(draws, ratios)
-    found = Judgement(_bound(ratios), gap, khat, zero, shift, error, drift(fit.trace.get("elbo")), rounding, count)
+    moves = _moves(draws, ratios)
+    found = Judgement(_bound(ratios), gap, khat, zero, *moves, drift(fit.trace.get("elbo")), rounding, count)
     variables = variables_of(spec.model)
     found = found._replace(usable=not judged_words.unusable(found, variables))
     return found._replace(verdict=judged_words.of(found, fit.outcome, q, variables, len(fit.posterior) > 1))
@@ -241,17 +245,20 @@ def _bound(ratios: Float[np.ndarray, " draws"]) -> Estimate:
     return Estimate(float(ratios.mean()), float(ratios.std(ddof=1) / np.sqrt(len(ratios))))
 
 
-def _shift(
-    draws: Float[np.ndarray, "draws D"], ratios: Float[np.ndarray, " draws"]
-) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
-    """How far means begin to move towards those of the posterior, in standard deviations of q, and standard errors."""
+def _moves(draws: Float[np.ndarray, "draws D"], ratios: Float[np.ndarray, " draws"]) -> list[Float[np.ndarray, " D"]]:
+    """How means and logarithms of sds begin to move towards those of the posterior, with their standard errors."""
     known = np.isfinite(ratios)
     if known.sum() < FEWEST_KNOWN:
-        return np.zeros(draws.shape[1]), np.full(draws.shape[1], np.inf)
+        return [np.zeros(draws.shape[1]), np.full(draws.shape[1], np.inf)] * 2
     x, r = draws[known], ratios[known]
     sds = x.std(0)
-    products = (x - x.mean(0)) / np.where(sds > 0, sds, 1.0) * (r - r.mean())[:, None]
-    return products.mean(0), products.std(0, ddof=1) / np.sqrt(len(r))
+    z, r = (x - x.mean(0)) / np.where(sds > 0, sds, 1.0), (r - r.mean())[:, None]
+    return [moment for terms in (z * r, 0.5 * (z**2 - 1) * r) for moment in (terms.mean(0), _error(terms))]
+
+
+def _error(x: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, " D"]:
+    """Standard error of the mean."""
+    return x.std(0, ddof=1) / np.sqrt(len(x))
 
 
 FEWEST_KNOWN = 16

@@ -11,15 +11,19 @@ from vijax.families import Normal
 from vijax.families.blocks import Blocks
 from vijax.variables import Variables
 
-SURE = 5.0
-"""Standard errors by which a mean is seen to move: the largest of many is looked at."""
-ARRIVED, AWAY = 0.5, 1.0
-"""Standard deviations of q by which means may still move where a fit has arrived; and beyond which it is of no use."""
+ARRIVED, AWAY, SURE = 0.5, 1.0, 5.0
+"""Standard deviations of q by which means may begin to move where a fit has arrived; and beyond which it is of no use;
+both beyond so many standard errors, for the largest of many is looked at."""
+STRETCHED, SURE_OF_SDS = 0.15, 3.0
+"""By how much the logarithms of sds may, beyond so many standard errors."""
+LOST = 2.0
+"""Nats a variable beyond which q is far from the posterior: as many as a mean costs that is off by two sds, or an sd
+that is a tenth, or two and a half times, of what it should be."""
 MOVED, CLIMBING, NOISE = 0.1, 2.0, 3.0
 """Nats by which the bound may change from the quarter of the steps before the last to the last; and beyond which the fit
 is of no use, of up to four variables, in proportion for more; both beyond so many standard errors."""
-ROUNDED = 0.1
-"""Nats of rounding that are told."""
+ROUNDED, BLIND = 0.1, 0.5
+"""Nats of rounding that are told; and beyond which the ratios are those of rounding."""
 OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or restarts=."
 
 
@@ -51,13 +55,18 @@ def unusable(said: Any, variables: Variables) -> str:
     """Why a fit is of no use; empty where it may be of some."""
     if said.zero > RARE:
         return f"{_of_zeros(said.zero)} {FINITE}"
-    moving, size = _moving(said, variables, AWAY)
-    if moving:
-        slope = f"by the slope of the density at its draws the mean of {moving} begins to move by {size:.3g} sd of q"
-        return " ".join([f"q is not at the posterior {_numbers(said)}: {slope}.", *_moved(said), NOT_THERE])
-    if said.drift is not None and _is_sure(said, CLIMBING * max(1.0, len(said.shift) / 4)):
-        return " ".join([f"q is still on its way {_numbers(said)}.", *_moved(said), NOT_THERE])
-    return ""
+    if said.rounding > BLIND:
+        return ""
+    dim, is_far = len(said.shift), said.gap >= FAR
+    moving = _moving(said, variables, AWAY, np.inf)
+    lost = said.gap > LOST * dim
+    climbing = is_far and _is_sure(said, CLIMBING * max(1.0, dim / 4))
+    moves = _moving(said, variables, ARRIVED, STRETCHED)
+    on_its_way = is_far and said.khat > LIGHT and moves
+    if not (moving or lost or climbing or on_its_way):
+        return ""
+    told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws {moves}." if moves else "", *_moved(said)]
+    return " ".join([*filter(None, told), NOT_THERE])
 
 
 FINITE = "Declare the supports of the variables, vijax.free(support=...), or begin where the density is finite."
@@ -72,27 +81,45 @@ def _of_zeros(share: float) -> str:
     return f"the density is zero, or no number, at {share:.1%} of the draws of q, and so the bound is minus infinity."
 
 
-def _moving(said: Any, variables: Variables, least: float) -> tuple[str, float]:
-    """The variables whose means move by more than so many sds, beyond noise, and the largest such move."""
-    sure = np.abs(said.shift) - SURE * said.shift_error > least
-    return " and ".join(variables.names_at(sure)), float(np.abs(said.shift[sure]).max(initial=0.0))
+def _moving(said: Any, variables: Variables, mean: float, sd: float) -> str:
+    """Of which variables means move by more than so many sds, and sds by more than that, both beyond noise."""
+    of_means = np.abs(said.shift) - SURE * said.shift_error > mean
+    of_sds = np.abs(said.stretch) - SURE_OF_SDS * said.stretch_error > sd
+    told = []
+    if of_means.any():
+        most = np.abs(said.shift[of_means]).max()
+        told.append(f"the mean of {_names(variables, of_means)} begins to move by {most:.2g} sd of q")
+    if of_sds.any():
+        most = said.stretch[of_sds][np.argmax(np.abs(said.stretch[of_sds]))]
+        way = "grow" if most > 0 else "shrink"
+        told.append(f"the sd of {_names(variables, of_sds)} begins to {way} by {abs(np.expm1(most)):.0%}")
+    return ", and ".join(told)
+
+
+def _names(variables: Variables, chosen: Any) -> str:
+    names = variables.names_at(chosen)
+    return " and ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
+
+
+MOST_NAMED = 4
 
 
 def _of_numbers(said: Any) -> list[str]:
     """What is not finite, or not known to the last digits."""
     told = [f"At some places {_of_zeros(said.zero)}"] if said.zero > 0 else []
     if said.rounding > ROUNDED:
-        nats = f"{said.rounding:.2g} nats"
-        told.append(f"Rounding leaves the log density known to {nats} only: what follows is rough. Fit in float64.")
+        told.append(f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in float64.")
     return told
 
 
 def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
     """How far q is from the posterior, by the importance ratios."""
+    if said.rounding > BLIND:
+        return ["How near q is to the posterior cannot be seen beside that."]
     judged = _numbers(said)
-    moving, size = _moving(said, variables, ARRIVED)
+    moving = _moving(said, variables, ARRIVED, STRETCHED) if said.gap >= CLOSE else ""
     if moving:
-        return [f"q is not quite at the posterior {judged}: the mean of {moving} still moves by {size:.2g} sd of q."]
+        return [f"q is not quite at the posterior {judged}: by its draws {moving}."]
     if said.gap >= FAR:
         what, remedy = MISFITS.get(type(q).__name__, OTHER)
         return [f"{what} not describe the posterior {judged}: {remedy}"]
@@ -109,14 +136,14 @@ def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
     return told
 
 
-INDEPENDENT = (
-    "Independent normals do",
-    "sds are wrong. Means are often right; vijax.linear_response corrects the sds of a density; a sampler would tell.",
-)
 OTHER = (
     "q does",
     "sds, and perhaps means, are wrong. Write the density in other coordinates, take a richer guide (vijax.guides), "
     "vijax.auto, or a sampler.",
+)
+INDEPENDENT = (
+    "Independent normals do",
+    "sds are wrong, and means may be. vijax.linear_response corrects the sds of a density; a sampler would tell.",
 )
 MISFITS = {
     "Normal": INDEPENDENT,
@@ -127,8 +154,8 @@ MISFITS = {
 
 
 def _is_sure(said: Any, least: float) -> bool:
-    """Whether the bound moved by more than so many nats, and beyond noise."""
-    return abs(said.drift.value) > max(least, NOISE * said.drift.standard_error)
+    """Whether the bound is known to have moved by more than so many nats, and beyond noise."""
+    return said.drift is not None and abs(said.drift.value) > max(least, NOISE * said.drift.standard_error)
 
 
 def _of_steps(said: Any) -> list[str]:
@@ -142,7 +169,7 @@ def _of_steps(said: Any) -> list[str]:
 
 def _moved(said: Any) -> list[str]:
     """Whether the last steps still moved."""
-    if said.drift is None or not _is_sure(said, MOVED):
+    if not _is_sure(said, MOVED):
         return []
     way = "rose" if said.drift.value > 0 else "fell"
     return [f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the steps."]
