@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax import judged, judged_words
+from vijax import judge, judged, judged_words, keys
 from vijax.families import MultivariateNormal, Normal
 from vijax.families.low_rank_normal import LowRankNormal
 from vijax.guides import Z
@@ -134,14 +135,16 @@ def test_of_a_frame_it_is_that_of_the_free_coordinates():
     framed = target().with_guide(vi.guides.full_rank(), is_framed=True)
     scale = np.linalg.cholesky(0.5 * np.eye(3) / 16)
     frame = Frame(np.float32(MEAN - 1.0), np.float32(scale))
-    inside = MultivariateNormal.from_mean_cov(np.linalg.solve(scale, np.full(3, 1.2)).astype(np.float32), 16 * np.eye(3))
+    mean = np.linalg.solve(scale, np.full(3, 1.2))
+    inside = MultivariateNormal.from_mean_cov(np.float32(mean), 16 * np.eye(3))
     other = held(framed, inside, alg=vi.ngvi(framed), hyper={"frame": frame})
     one, two = (fit.judged(key=KEY, num_draws=4096) for fit in (plain, other))
-    assert two.elbo.value == pytest.approx(one.elbo.value, abs=4 * np.hypot(*[x.elbo.standard_error for x in (one, two)]))
+    error = np.hypot(one.elbo.standard_error, two.elbo.standard_error)
+    assert two.elbo.value == pytest.approx(one.elbo.value, abs=4 * error)
     np.testing.assert_allclose(two.shift, one.shift, atol=0.1)
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------------------------
 ROWS = np.random.default_rng(1).normal(2.0, 1.0, 1001).astype(np.float32)
 
 
@@ -203,7 +206,7 @@ def test_a_density_of_zero_is_of_no_use():
     assert "Declare the supports" in found.verdict
 
 
-# --- fits --------------------------------------------------------------------------------------------------------------
+# --- fits -----------------------------------------------------------------------------------------------------------
 PRIOR = vi.Gamma.from_shape_rate(1.0, 1.0)
 RARE = (3 + 2 * np.random.default_rng(0).normal(size=64)).astype(np.float32)
 
@@ -320,7 +323,7 @@ def test_data_so_large_that_it_costs_are_not_judged_unasked(monkeypatch):
     fit = vi.fit(vi.ngvi(of_rows()), ROWS, num_steps=100, key=KEY)
     assert fit.verdict == (
         "finished: all steps were run. Not checked: how near q is to the posterior, for the data are large. "
-        "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all 1,001 groups."
+        "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all groups."
     )
     assert np.isnan(fit.khat)
     assert fit.usable
@@ -343,7 +346,7 @@ def test_so_many_draws_as_the_size_of_the_data_allows():
     assert judged.num_rows(model, fit.judge.loader) == 1001
 
 
-# --- drift -------------------------------------------------------------------------------------------------------------
+# --- drift ----------------------------------------------------------------------------------------------------------
 def test_steps_that_moved_are_told_and_many_nats_of_a_far_fit_are_its_end():
     rng = np.random.default_rng(0)
     flat, rising = rng.normal(size=400), rng.normal(size=400) + 0.02 * np.arange(400)
@@ -368,7 +371,7 @@ def test_a_few_steps_far_off_are_no_drift():
     assert abs(judged.drift(trace).value) < 0.5
 
 
-# --- what is not judged ------------------------------------------------------------------------------------------------
+# --- what is not judged ---------------------------------------------------------------------------------------------
 def coin():
     return vi.model(
         prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
@@ -379,17 +382,17 @@ def coin():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("cavi", r"^finished: all steps were run\. Not checked: whether another start ends higher .*restarts=.*sampler"),
+        ("cavi", r"^finished: all steps were run\. Not checked: whether another start ends higher .*restarts="),
         ("em", r"Not checked: .*a point says nothing of how uncertain it is: vijax\.cavi"),
         ("svi", r"how far q is from the posterior"),
     ],
 )
 def test_of_other_fits_it_is_said_what_was_not_checked_and_how_to(row, words):
     fit = vi.fit(getattr(vi, row)(coin()), np.ones(8, np.float32), num_steps=3, key=KEY)
-    assert pytest.importorskip("re").search(words.replace(".*sampler", ""), fit.verdict), fit.verdict
+    assert re.search(words, fit.verdict), fit.verdict
     assert fit.usable
     assert np.isnan(fit.khat)
-    with pytest.raises(ValueError, match="fit: expected one that can be judged on draws.*no free variables"):
+    with pytest.raises(ValueError, match=r"fit: expected one that can be judged on draws.*no free variables"):
         fit.judged()
 
 
@@ -410,7 +413,7 @@ def test_a_fit_without_data_says_what_it_needs():
     assert fit.judged(ROWS, key=KEY).usable
 
 
-# --- starts that diverge -----------------------------------------------------------------------------------------------
+# --- starts that diverge --------------------------------------------------------------------------------------------
 def narrow(dim=2, **more):
     """Finite within one of zero alone."""
     return vi.density({"x": vi.free(dim)}, lambda v: 9 * jnp.sum(jnp.log1p(-(v["x"] ** 2))), **more)
@@ -418,9 +421,11 @@ def narrow(dim=2, **more):
 
 @pytest.mark.parametrize("row", ["advi", "ngvi"])
 def test_a_fit_that_diverges_names_its_start_a_nearer_one_and_auto(row):
+    alg = getattr(vi, row)(narrow())
+    means = [np.asarray(alg.init(keys.of_run(jax.random.key(key))[0]).posterior[Z].mean()) for key in range(8)]
+    key = next(key for key, mean in enumerate(means) if np.abs(mean).max() > 1.5)  # some begin inside
     with pytest.raises(vi.DivergedError) as error:
-        for key in range(8):  # some begin inside
-            vi.fit(getattr(vi, row)(narrow()), num_steps=50, key=jax.random.key(key))
+        vi.fit(alg, num_steps=50, key=jax.random.key(key))
     said = str(error.value)
     assert "q starts with means within 2 of zero and sds of 0.1 in free coordinates" in said
     assert "vijax.density(..., start=0.2)" in said
@@ -434,7 +439,7 @@ def test_where_a_density_starts():
         q = vi.advi(model).init(KEY).posterior[Z]
         assert 0.9 * most < np.abs(q.mean()).max() <= most
         np.testing.assert_allclose(q.std(), most / 20, rtol=1e-5)
-        assert f"{most:g}" in " ".join(vi.judge._of_start(model))
+        assert f"{most:g}" in " ".join(judge._of_start(model))
     with pytest.raises(ValueError, match="start: expected"):
         vi.density({"x": vi.free()}, lambda v: -(v["x"] ** 2), start=0.0)
 
@@ -445,7 +450,7 @@ def test_data_are_tried_where_fits_start():
     assert vi.fit(vi.ngvi(narrow(30, start=0.1)), num_steps=20, key=KEY).num_skipped == 0
 
 
-# --- a differential equation -------------------------------------------------------------------------------------------
+# --- a differential equation ----------------------------------------------------------------------------------------
 def infected(rates, dt=0.25, steps=120, every=8):
     """Shares of a population of an epidemic, by Runge and Kutta's rule."""
     contact, recovery, first = rates
@@ -482,12 +487,11 @@ def test_of_a_differential_equation_a_fit_that_has_not_arrived_is_refused_and_on
     mean, sds = np.asarray(best.posterior[Z].mean()), np.sqrt(np.diag(best.posterior[Z].cov))
     assert "q is close to the posterior" in best.verdict
     refused = arrived = diverged = 0
-    for row, steps, keys in (("bam", 200, range(6)), ("advi", 1500, (0, 2, 4)), ("ngvi", 200, range(4))):
-        for key in keys:
+    for row, steps, tried in (("bam", 200, range(6)), ("advi", 1500, (0, 2, 4)), ("ngvi", 200, range(4))):
+        for key in tried:
             try:
                 fit = vi.fit(getattr(vi, row)(model), seen, num_steps=steps, key=jax.random.key(key))
-            except vi.DivergedError as error:
-                assert "Start nearer" in str(error)
+            except vi.DivergedError:
                 diverged += 1
                 continue
             off = np.max(np.abs(np.asarray(fit.posterior[Z].mean()) - mean) / sds)

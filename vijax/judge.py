@@ -41,14 +41,17 @@ class Judge:
     def of(self, fit: Any) -> Any:
         """The judgement of this fit; None where data are so large that the number of draws has to be said. Computed at
         the first call, and anew where its state or trace is another."""
-        from vijax.judged import judged
-
         if not self._knows(fit):
-            key = jax.random.fold_in(jax.random.key(self.seed), 7)
-            with jax.enable_x64(self.x64):
-                found = judged(fit, self.loader, key)
-            self._known, self._of = found, (fit.state, fit.trace)
+            self._known, self._of = self.on_draws(fit), (fit.state, fit.trace)
         return self._known
+
+    def on_draws(self, fit: Any, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
+        """As `of`, by another key or on another number of draws."""
+        from vijax import judged
+
+        with jax.enable_x64(self.x64):
+            own = jax.random.fold_in(jax.random.key(self.seed), 7)
+            return judged.judged(fit, self.loader, own if key is None else key, num_draws)
 
     def is_quick(self, fit: Any) -> bool:
         """Whether it is known, or had at a glance."""
@@ -78,22 +81,30 @@ def not_judged(spec: Spec) -> str:
 
 def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
     """See `vijax.Fit.judged`."""
-    from vijax.judged import of_data, too_large
-    from vijax.judged import judged as judged_on
-
-    why, reads = not_judged(fit.alg.spec), getattr(fit.alg.spec.model, "log_lik", True) is not None
+    why = not_judged(fit.alg.spec)
     require(not why, "fit", "one that can be judged on draws", f"another: {why}", "fit.verdict says what to do.")
     if data is None and fit.judge is not None:
-        if key is None and num_draws is None:
-            found = fit.judge.of(fit)
-            require(found is not None, "num_draws", "a number of draws", "none, for large data", too_large(fit))
-            return found
-        used = jax.random.key(fit.judge.seed) if key is None else key
-        return judged_on(fit, fit.judge.loader, used, num_draws)
+        is_own = key is None and num_draws is None
+        found = fit.judge.of(fit) if is_own else fit.judge.on_draws(fit, key, num_draws)
+    else:
+        found = _on_given(fit, data, key, num_draws)
+    require(found is not None, "num_draws", "a number of draws", "none, for data that are large", TOO_LARGE)
+    return found
+
+
+def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
+    """On data that are given, or none."""
+    from vijax import judged
+
+    reads = getattr(fit.alg.spec.model, "log_lik", True) is not None
     remedy = "This fit has kept none: it was not made by vijax.fit."
     require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
     require(key is not None, "key", "a random key such as jax.random.key(0)", "none")
-    return of_data(fit, data, key, num_draws)
+    assert key is not None
+    return judged.of_data(fit, data, key, num_draws)
+
+
+TOO_LARGE = "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all groups."
 
 
 # --- what a fit says -------------------------------------------------------------------------------------------------
@@ -139,9 +150,7 @@ def _of_free(fit: Any) -> str:
         return f"{fit.outcome}. Not checked: how near q is to the posterior, for {why}. {SCORES}"
     if fit.judge is None:
         return f"{fit.outcome}. Not checked: how near q is to the posterior. fit.judged(data, key=key) does."
-    from vijax.judged import too_large
-
-    return f"{fit.outcome}. Not checked: how near q is to the posterior, for the data are large. {too_large(fit)}"
+    return f"{fit.outcome}. Not checked: how near q is to the posterior, for the data are large. {TOO_LARGE}"
 
 
 SCORES = "Compare held-out scores, or data drawn from the fit with the data: vijax.evaluate.predictive_check."
@@ -173,7 +182,7 @@ def _of_start(model: Any) -> list[str]:
     if model.is_framed:
         return [f"It started at the place and scale of another fit. {auto}"]
     return [
-        f"q starts with means within {model.start:g} of zero and sds of {model.start_sd:g} in free coordinates (logarithms "
-        f"of positive variables), where the density may not be finite. Start nearer, as in "
+        f"q starts with means within {model.start:g} of zero and sds of {model.start_sd:g} in free coordinates "
+        "(logarithms of positive variables), where the density may not be finite. Start nearer, as in "
         f"vijax.density(..., start={model.start / 10:g}), with variables for which zero is plausible; or {auto}"
     ]

@@ -6,14 +6,14 @@ of the others as it is), three things are looked at.
 *How far q is from p.* The bound, the mean of r, with its standard error; log mean exp r - mean r, a lower bound on
 KL(q || p); and k-hat of exp r (Vehtari, Simpson, Gelman, Yao and Gabry 2024).
 
-*Whether q has arrived.* For a weight w in [0, 1] the density q exp(w r) leads from q to p, and its mean begins to move by
-Cov_q(z, r): for a normal that is Sigma E[grad r], which is zero where the bound is stationary in the mean. Its standard
-deviations begin to move likewise, log sd by Cov_q(((z - mean) / sd)^2, r) / 2.
+*Whether q has arrived.* For a weight w in [0, 1] the density q exp(w r) leads from q to p, and its mean begins to move
+by Cov_q(z, r): for a normal that is Sigma E[grad r], which is zero where the bound is stationary in the mean. Its
+standard deviations begin to move likewise, log sd by Cov_q(((z - mean) / sd)^2, r) / 2.
 
 *Whether the last steps still moved.* The bound of the last quarter of the steps against that of the quarter before.
 
-The log density is summed over one pass of the data, its differences group by group, so that in float32 no digits of them
-are lost to the size of the sum.
+The log density is summed over one pass of the data, its differences group by group, so that in float32 no digits of
+them are lost to the size of the sum.
 """
 
 from __future__ import annotations
@@ -94,16 +94,9 @@ class Judgement(NamedTuple):
     usable: bool = True
 
 
-def of_data(fit: Any, data: Any, key: PRNGKeyArray, num_draws: int | None) -> Judgement | None:
+def of_data(fit: Any, data: Any, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
     """On data that are given, not those which the fit has kept."""
     return judged(fit, as_loader(data, fit.alg.spec.model, None, 0), key, num_draws)
-
-
-def too_large(fit: Any) -> str:
-    """What judging a fit to large data costs, and how to ask for it."""
-    rows = num_rows(fit.alg.spec.model, fit.judge.loader)
-    ask = f"fit.judged(num_draws={FEWEST})"
-    return f"{ask} judges it: for each draw an evaluation of the log density on all {rows:,} groups."
 
 
 def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
@@ -118,8 +111,8 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
     zero, gap, khat = distance(ratios)
     spread = float(np.ptp(ratios)) if zero == 0 else np.inf
     khat = 0.0 if not np.isfinite(khat) and spread <= max(ALIKE, 8 * rounding) else khat
-    moves = _moves(draws, ratios)
-    found = Judgement(_bound(ratios), gap, khat, zero, *moves, drift(fit.trace.get("elbo")), rounding, count)
+    (shift, stretch), moved = _moves(draws, ratios), drift(fit.trace.get("elbo"))
+    found = Judgement(_bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count)
     variables = variables_of(spec.model)
     found = found._replace(usable=not judged_words.unusable(found, variables))
     return found._replace(verdict=judged_words.of(found, fit.outcome, q, variables, len(fit.posterior) > 1))
@@ -245,20 +238,24 @@ def _bound(ratios: Float[np.ndarray, " draws"]) -> Estimate:
     return Estimate(float(ratios.mean()), float(ratios.std(ddof=1) / np.sqrt(len(ratios))))
 
 
-def _moves(draws: Float[np.ndarray, "draws D"], ratios: Float[np.ndarray, " draws"]) -> list[Float[np.ndarray, " D"]]:
-    """How means and logarithms of sds begin to move towards those of the posterior, with their standard errors."""
+Move = tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]
+"""By how much something of each coordinate moves, and its standard error."""
+
+
+def _moves(draws: Float[np.ndarray, "draws D"], ratios: Float[np.ndarray, " draws"]) -> tuple[Move, Move]:
+    """How means and logarithms of sds begin to move towards those of the posterior."""
     known = np.isfinite(ratios)
     if known.sum() < FEWEST_KNOWN:
-        return [np.zeros(draws.shape[1]), np.full(draws.shape[1], np.inf)] * 2
+        unknown = np.zeros(draws.shape[1]), np.full(draws.shape[1], np.inf)
+        return unknown, unknown
     x, r = draws[known], ratios[known]
     sds = x.std(0)
     z, r = (x - x.mean(0)) / np.where(sds > 0, sds, 1.0), (r - r.mean())[:, None]
-    return [moment for terms in (z * r, 0.5 * (z**2 - 1) * r) for moment in (terms.mean(0), _error(terms))]
+    return _mean(z * r), _mean(0.5 * (z**2 - 1) * r)
 
 
-def _error(x: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, " D"]:
-    """Standard error of the mean."""
-    return x.std(0, ddof=1) / np.sqrt(len(x))
+def _mean(x: Float[np.ndarray, "draws D"]) -> Move:
+    return x.mean(0), x.std(0, ddof=1) / np.sqrt(len(x))
 
 
 FEWEST_KNOWN = 16

@@ -20,8 +20,8 @@ LOST = 2.0
 """Nats a variable beyond which q is far from the posterior: as many as a mean costs that is off by two sds, or an sd
 that is a tenth, or two and a half times, of what it should be."""
 MOVED, CLIMBING, NOISE = 0.1, 2.0, 3.0
-"""Nats by which the bound may change from the quarter of the steps before the last to the last; and beyond which the fit
-is of no use, of up to four variables, in proportion for more; both beyond so many standard errors."""
+"""Nats by which the bound may change from the quarter of the steps before the last to the last; and beyond which the
+fit is of no use, of up to four variables, in proportion for more; both beyond so many standard errors."""
 ROUNDED, BLIND = 0.1, 0.5
 """Nats of rounding that are told; and beyond which the ratios are those of rounding."""
 OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or restarts=."
@@ -70,7 +70,7 @@ def unusable(said: Any, variables: Variables) -> str:
 
 
 FINITE = "Declare the supports of the variables, vijax.free(support=...), or begin where the density is finite."
-NOT_THERE = "More steps, or smaller ones, may bring it there; vijax.auto fits the same model, and chooses its own steps."
+NOT_THERE = "More steps, or smaller ones, may bring it there; vijax.auto fits the same model and chooses its steps."
 
 
 def _numbers(said: Any) -> str:

@@ -223,7 +223,8 @@ def density(
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
     check = check_numbers if parts["is_whole"] else check_aligned
     parts["generative"] = given_by_user(sample, None, check, parts["is_whole"])
-    return _bound_to(_unbound(variables=known, guide=guide or full_rank(), derived=derived, start=float(start), **parts))
+    parts |= {"guide": guide or full_rank(), "derived": derived, "start": float(start)}
+    return _bound_to(_unbound(variables=known, **parts))
 
 
 def _given(log_density: Any, both: bool) -> str:

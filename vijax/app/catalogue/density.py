@@ -20,6 +20,7 @@ from vijax.app.units import units_of
 from vijax.app.user_code import executed, telling_where
 from vijax.data.table import Table as Rows
 from vijax.data.table import TargetKind
+from vijax.judged import of_data
 from vijax.models.density import Density
 from vijax.status import FAILED
 
@@ -166,11 +167,10 @@ def _trust(seen: Seen) -> Table:
 def _of_steps(seen: Seen) -> Table:
     """Of a fit by steps, or that a checkpoint holds."""
     fit, reads = seen.fit, getattr(seen.fit.alg.spec.model, "log_lik", None) is not None
-    failed = fit.status in FAILED
-    if failed:
-        return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
     rows = arrange(seen.data.train, seen.settings) if reads else None
-    said = fit.judged() if fit.judge is not None else fit.judged(rows, key=seen.key)
+    said = None if fit.status in FAILED else fit.judge.of(fit) if fit.judge else of_data(fit, rows, seen.key)
+    if said is None:
+        return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
     drift = "too few steps" if said.drift is None else str(said.drift)
     shown = [
         ["verdict", said.verdict],
