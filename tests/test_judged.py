@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pickle
 import re
 
 import jax
@@ -396,10 +397,37 @@ def test_of_other_fits_it_is_said_what_was_not_checked_and_how_to(row, words):
         fit.judged()
 
 
+def test_a_fit_that_failed_is_not_judged_unasked():
+    fit = vi.fit(vi.ngvi(target()), num_steps=100, key=KEY)._replace(status=vi.Status.DIVERGED)
+    assert np.isnan(fit.khat)
+    assert "q starts with means within 2" in fit.verdict
+    assert fit.judged().usable  # of its last good state
+
+
 def test_of_an_e_step_that_draws_it_is_said():
     fit = vi.fit(vi.svi(energy(), estep=vi.estep.gibbs()), RARE, num_steps=20, key=KEY)
     assert "Not checked: how near q is to the posterior, for its E-step draws" in fit.verdict
     assert fit.usable
+
+
+def bell(v):
+    return -0.5 * jnp.sum(v["x"] ** 2)
+
+
+def test_a_pickled_fit_keeps_its_judgement_without_the_data():
+    model = vi.density({"x": vi.free(2)}, bell)
+    fit = vi.fit(vi.ngvi(model), num_steps=100, key=KEY)
+    later = pickle.loads(pickle.dumps(fit))
+    assert later.judge.loader is None
+    assert later.verdict.endswith("Not checked: how near q is to the posterior. fit.judged(data, key=key) checks it.")
+    assert np.isnan(later.khat)
+    assert "Not checked" in repr(later)
+    assert later.judged(key=KEY).usable
+    words = fit.verdict
+    again = pickle.loads(pickle.dumps(fit))
+    assert again.verdict == words
+    assert again.judged() == again.judge.of(again)
+    assert again.judged(key=KEY).gap == later.judged(key=KEY).gap
 
 
 def test_a_fit_without_data_says_what_it_needs():
@@ -501,6 +529,60 @@ def test_of_a_differential_equation_a_fit_that_has_not_arrived_is_refused_and_on
     assert refused >= 3
     assert arrived >= 2
     assert diverged >= 2
+
+
+GOOD = judged.Judgement(
+    judged.Estimate(-3.0, 0.01), 0.4, 0.2, 0.0, *np.zeros((4, 3)), judged.Estimate(0.0, 0.1), 0.0, 512
+)
+SURE = np.full(3, 0.01)
+ENDS = {
+    "zeros": ({"zero": 0.02}, "the density is zero"),
+    "far, however light the tails": ({"gap": 7.0}, "q is not at the posterior"),
+    "means": ({"shift": np.array([0.0, 1.5, 0.0]), "shift_error": SURE}, "the mean of a begins to move by 1.5 sd of q"),
+    "climbing": ({"drift": judged.Estimate(5.0, 1.0)}, "still rose by 5 nats"),
+    "falling": ({"drift": judged.Estimate(-5.0, 1.0)}, "still fell by 5 nats"),
+    "on its way": ({"khat": 0.9, "stretch": np.full(3, -0.4), "stretch_error": SURE}, "begins to shrink by 33%"),
+}
+FINE = {
+    "as it is": {},
+    "few zeros": {"zero": 0.005},
+    "not so far": {"gap": 5.0},
+    "means within noise": {"shift": np.array([0.0, 1.5, 0.0]), "shift_error": np.full(3, 0.2)},
+    "means not so far": {"shift": np.array([0.0, 0.9, 0.0]), "shift_error": SURE},
+    "noise": {"drift": judged.Estimate(5.0, 2.0)},
+    "a little": {"drift": judged.Estimate(1.9, 0.1)},
+    "risen, and close": {"drift": judged.Estimate(100.0, 1.0), "gap": 0.01},
+    "sds, of light tails": {"khat": 0.5, "stretch": np.full(3, -0.4), "stretch_error": SURE},
+    "tails alone": {"khat": 5.0},
+    "rounding": {"rounding": 2.0, "gap": 50.0},
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_each_reason_alone_makes_a_fit_of_no_use(name):
+    change, words = ENDS[name]
+    assert words in judged_words.unusable(GOOD._replace(**change), target().variables)
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_is_noise_or_little_does_not(name):
+    said = GOOD._replace(**FINE[name])
+    assert judged_words.unusable(said, target().variables) == ""
+    assert judged_words.of(said, "finished", None, target().variables, False).startswith("finished. ")
+
+
+def test_independence_and_heavy_tails_are_told():
+    words = lambda q, **change: " ".join(
+        judged_words.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().variables, False)
+    )
+    independent = vi.Normal.from_mean_variance(np.zeros(3), 1.0)
+    full = MultivariateNormal.from_mean_cov(np.zeros(3), np.eye(3))
+    assert "sds are too small where they are correlated" in words(independent)
+    assert "too small" not in words(full)
+    assert "tails of the posterior are heavier" in words(full, khat=0.8)
+    assert "tails" not in words(full, khat=0.6)
+    assert "Independent normals do not describe the posterior" in words(independent, gap=1.0)
+    assert "One normal does not describe the posterior" in words(full, gap=1.0)
 
 
 def test_words_name_no_more_variables_than_can_be_read():

@@ -24,15 +24,16 @@ AT_A_GLANCE = 1 << 20
 
 @dataclasses.dataclass
 class Judge:
-    """What a fit by steps is judged on, kept with it; and the judgement, once it was asked for.
+    """What a fit by steps is judged on, kept with it; and the judgement, once it was asked for. A pickle has only that,
+    not the data.
 
     Attributes:
-      loader: of the data that were fitted.
+      loader: of the data that were fitted; None out of a pickle.
       seed: of the draws.
       x64: whether the fit was in float64.
     """
 
-    loader: Loader
+    loader: Loader | None
     seed: int
     x64: bool
     _known: Any = dataclasses.field(default=None, repr=False)
@@ -41,7 +42,7 @@ class Judge:
     def of(self, fit: Any) -> Any:
         """The judgement of this fit; None where data are so large that the number of draws has to be said. Computed at
         the first call, and anew where its state or trace is another."""
-        if not self._knows(fit):
+        if not self.knows(fit):
             self._known, self._of = self.on_draws(fit), (fit.state, fit.trace)
         return self._known
 
@@ -51,15 +52,21 @@ class Judge:
 
         with jax.enable_x64(self.x64):
             own = jax.random.fold_in(jax.random.key(self.seed), 7)
+            assert self.loader is not None  # callers have asked
             return judged.judged(fit, self.loader, own if key is None else key, num_draws)
 
     def is_quick(self, fit: Any) -> bool:
         """Whether it is known, or had at a glance."""
-        model, dim = fit.alg.spec.model, int(np.size(fit.posterior[Z].mean()))
-        return self._knows(fit) or num_rows(model, self.loader) * dim <= AT_A_GLANCE
+        if self.loader is None or self.knows(fit):
+            return True
+        return num_rows(fit.alg.spec.model, self.loader) * int(np.size(fit.posterior[Z].mean())) <= AT_A_GLANCE
 
-    def _knows(self, fit: Any) -> bool:
+    def knows(self, fit: Any) -> bool:
+        """Whether the judgement is of this fit."""
         return self._of[0] is fit.state and self._of[1] is fit.trace
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "loader": None}
 
 
 def num_rows(model: Model, loader: Loader) -> int:
@@ -83,8 +90,8 @@ def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None)
     """See `vijax.Fit.judged`."""
     why = not_judged(fit.alg.spec)
     require(not why, "fit", "one that can be judged on draws", f"another: {why}", "fit.verdict says what to do.")
-    if data is None and fit.judge is not None:
-        is_own = key is None and num_draws is None
+    is_own = key is None and num_draws is None
+    if data is None and _has_data(fit, is_own):
         found = fit.judge.of(fit) if is_own else fit.judge.on_draws(fit, key, num_draws)
     else:
         found = _on_given(fit, data, key, num_draws)
@@ -92,12 +99,17 @@ def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None)
     return found
 
 
+def _has_data(fit: Any, is_own: bool = True) -> bool:
+    """Whether it can be judged without being given any, by its own key or another."""
+    return fit.judge is not None and (fit.judge.loader is not None or (is_own and fit.judge.knows(fit)))
+
+
 def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
     """On data that are given, or none."""
     from vijax import judged
 
     reads = getattr(fit.alg.spec.model, "log_lik", True) is not None
-    remedy = "This fit has kept none: it was not made by vijax.fit."
+    remedy = "This fit has none with it: it was not made by vijax.fit, or was read from a file."
     require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
     require(key is not None, "key", "a random key such as jax.random.key(0)", "none")
     assert key is not None
@@ -136,7 +148,7 @@ def khat_of(fit: Any) -> float:
 
 def _judgement(fit: Any) -> Any:
     """Of a fit that can be judged without being told more; else None."""
-    if fit.judge is None or fit.status in FAILED or not_judged(fit.alg.spec):
+    if not _has_data(fit) or fit.status in FAILED or not_judged(fit.alg.spec):
         return None
     return fit.judge.of(fit)
 
@@ -148,8 +160,8 @@ def _of_free(fit: Any) -> str:
         return said.verdict
     if why := not_judged(fit.alg.spec):
         return f"{fit.outcome}. Not checked: how near q is to the posterior, for {why}. {SCORES}"
-    if fit.judge is None:
-        return f"{fit.outcome}. Not checked: how near q is to the posterior. fit.judged(data, key=key) does."
+    if not _has_data(fit):
+        return f"{fit.outcome}. Not checked: how near q is to the posterior. fit.judged(data, key=key) checks it."
     return f"{fit.outcome}. Not checked: how near q is to the posterior, for the data are large. {TOO_LARGE}"
 
 

@@ -31,6 +31,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import judged_words
 from vijax.automatic.concluded import distance
 from vijax.automatic.report import Estimate
+from vijax.automatic.target import AT_ONCE
 from vijax.batch import Minibatch
 from vijax.checks import require_integers
 from vijax.compiler import kept, step_jit
@@ -182,7 +183,7 @@ def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
         stats = _stats_at(estimand, posterior)
         coupling = model.global_elbo
         if coupling is not None:
-            log_q = log_q - jax.lax.map(lambda z: coupling(hyper, stats(z)), points, batch_size=64)
+            log_q = log_q - jax.lax.map(lambda z: coupling(hyper, stats(z)), points, batch_size=AT_ONCE)
         prior = model.prior(hyper)
         penalty = sum(estimand.of(name).penalty(p, prior[name]) for name, p in posterior.items() if name != Z)
         x = jax.vmap(lambda z: point(hyper, z))(z) if isinstance(model, Density) else z
@@ -212,7 +213,7 @@ def _groups(of: weakref.ref[Model]) -> Callable[..., Any]:
         weights = jnp.ones_like(center) if batch.weights is None else jnp.asarray(batch.weights, center.dtype)
         summed = lambda x: jnp.sum(jnp.where(weights > 0, weights * x, 0.0))
         known = jnp.where(jnp.isfinite(center), center, 0.0)
-        at_once = max(1, min(64, (1 << 16) // center.size))
+        at_once = max(1, min(AT_ONCE, AT_ONCE * ROWS // center.size))
         found = jax.lax.map(lambda z: summed(bounds(z) - known), points[1:], batch_size=at_once)
         return found, summed(known), jnp.sum(weights), jnp.max(jnp.abs(known))
 

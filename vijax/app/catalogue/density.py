@@ -168,7 +168,8 @@ def _of_steps(seen: Seen) -> Table:
     """Of a fit by steps, or that a checkpoint holds."""
     fit, reads = seen.fit, getattr(seen.fit.alg.spec.model, "log_lik", None) is not None
     rows = arrange(seen.data.train, seen.settings) if reads else None
-    said = None if fit.status in FAILED else fit.judge.of(fit) if fit.judge else of_data(fit, rows, seen.key)
+    own = fit.judge is not None
+    said = None if fit.status in FAILED else fit.judge.of(fit) if own else of_data(fit, rows, seen.key)
     if said is None:
         return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
     drift = "too few steps" if said.drift is None else str(said.drift)
