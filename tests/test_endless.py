@@ -7,6 +7,9 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from vijax.automatic.endless import _target, runs_away
+from vijax.batch import Minibatch
+from vijax.loader import ArrayLoader
 
 KEY = jax.random.key(0)
 NAMES = {"x": vi.free(), "y": vi.free()}
@@ -126,3 +129,39 @@ def test_auto_says_so_of_an_energy():
     assert fit.status is vi.Status.UNBOUNDED
     assert fit.verdict.startswith("Do not use this fit: the bound grows without limit along idle. ")
     assert "restart_elbo" not in fit.trace
+
+
+# --- minibatches ------------------------------------------------------------------------------------------------------
+def balanced(surplus):
+    """A prior that grows by as much curvature as the 61 rows take back, but for the surplus: proper where that is below
+    zero, by all of the rows alone."""
+    lik = lambda v, y: -0.5 * (v["x"] - y) ** 2
+    return vi.density({"x": vi.free()}, log_prior=lambda v: 0.5 * (61 + surplus) * v["x"] ** 2, log_lik=lik)
+
+
+ROWS_61 = np.zeros(61, np.float32)
+
+
+@pytest.mark.parametrize("surplus", [-1.0, 1.0])
+@pytest.mark.parametrize("size", [61, 31, 20, 9, 1])
+def test_of_a_minibatch_the_groups_count_as_all_of_them(size, surplus):
+    """Every batch of a pass, padded or not, tells what all rows tell."""
+    model, q = balanced(surplus), vi.guides.full_rank().at(jnp.full(1, 300.0), 20.0)
+    for batch in ArrayLoader(ROWS_61, size, seed=0).batches(0, -(-61 // size)):
+        names = runs_away(model, {}, q, batch, KEY)
+        assert names == (["x"] if surplus > 0 else []), (size, batch.weights)
+
+
+@pytest.mark.parametrize("weights", [None, [1, 1, 1, 0, 0], [0, 1, 0, 1, 1]])
+@pytest.mark.parametrize("num_groups", [None, 61.0])
+def test_padding_of_a_batch_is_no_group_and_its_numbers_are_not_read(weights, num_groups):
+    """The total at any place is the prior and N / S times what the groups add; without N they are all there is."""
+    rows = np.arange(5, dtype=np.float32)
+    seen = rows if weights is None else np.where(weights, rows, 1e30)
+    batch = Minibatch(seen, num_groups, None if weights is None else np.float32(weights))
+    kept = rows[np.array(weights or [1] * 5, bool)]
+    places = np.array([[0.0], [2.0], [-7.0]])
+    liks = -0.5 * (places - kept) ** 2
+    scale = 1.0 if num_groups is None else num_groups / len(kept)
+    expected = 30.5 * places[:, 0] ** 2 + scale * liks.sum(1)
+    np.testing.assert_allclose(_target(balanced(0.0), batch).values(places), expected, rtol=1e-5)

@@ -10,6 +10,8 @@ from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 
 import vijax as vi
+from vijax.models.density import Frame
+from vijax.response.of_draws import _free
 
 KEY = jax.random.key(0)
 A = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])  # precision of a normal target
@@ -61,6 +63,32 @@ def test_fits_of_other_algorithms_are_read_at_the_top_of_fixed_draws():
     np.testing.assert_allclose(vi.linear_response(fit, key=KEY).matrix, np.linalg.inv(A), atol=1e-4)
     with pytest.raises(ValueError, match="key: expected a key of fixed draws"):
         vi.linear_response(fit)
+
+
+FRAMES = {
+    "wide": ([0.0, 0.0, 0.0], [100.0, 100.0, 100.0]),
+    "narrow": ([0.0, 0.0, 0.0], [0.01, 0.01, 0.01]),
+    "elsewhere": ([7.0, -3.0, 20.0], [1.0, 1.0, 1.0]),
+    "each its own": ([5.0, 0.0, -2.0], [0.05, 30.0, 4.0]),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_the_coordinates_of_a_frame_are_nothing(name):
+    """x = shift + scale z: the fit is the same density in any frame, and so are its covariances. That of vijax.dadvi is
+    N(0, 1) in its frame; one that has gone on has another mean and sd there."""
+    shift, scale = (np.float32(x) for x in FRAMES[name])
+    fit = vi.dadvi(normal_target(), key=KEY)
+    model, frame = fit.alg.spec.model, fit.state.hyper["frame"]
+    mean = np.asarray(frame.shift) + np.asarray(frame.scale) * np.asarray(fit.posterior["free"].mean())
+    sd = np.asarray(frame.scale) * np.sqrt(np.asarray(fit.posterior["free"].variance()))
+    q = vi.Normal.from_mean_variance((mean - shift) / scale, (sd / scale) ** 2)
+    state = fit.state._replace(posterior=vi.Product({"free": q}), hyper={"frame": Frame(shift, scale)})
+    other = fit._replace(state=state)
+    np.testing.assert_allclose(other.sample(KEY, 200)["x"], fit.sample(KEY, 200)["x"], atol=2e-3)
+    np.testing.assert_allclose(_free(q, state.hyper["frame"]), np.concatenate([mean, np.log(sd)]), atol=1e-5)
+    np.testing.assert_allclose(vi.linear_response(other).matrix, vi.linear_response(fit).matrix, atol=1e-4)
+    assert model.is_framed
 
 
 def test_of_any_function_of_the_values():

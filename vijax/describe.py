@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,7 +44,14 @@ def of_fit(fit: Any) -> str:
     end = f"; objective {float(elbo[-1]):.6g} at the last" if len(elbo) else ""
     how = f"Fit by {_name(fit.alg.spec)}: {getattr(fit, 'outcome', fit.status)}"
     done = f"{int(fit.state.step)} steps{end}"
-    return _block(how, [done, *_variables(fit.posterior), *_hyper(fit.state.hyper)])
+    return _block(how, [done, *_verdict(fit), *_variables(fit.posterior), *_hyper(fit.state.hyper)])
+
+
+def _verdict(fit: Any) -> list[str]:
+    """Of what brings a verdict, or is judged quickly; of large data how to have it."""
+    if fit.report is not None or (fit.judge is not None and fit.judge.is_quick(fit)):
+        return _lines(f"verdict: {fit.verdict}")
+    return [] if fit.judge is None else ["verdict: not judged yet; fit.verdict does"]
 
 
 def setting(value: Any) -> str:
@@ -104,6 +112,11 @@ def _point(name: str, x: Any) -> str:
 
 def _block(head: str, lines: Iterable[str]) -> str:
     return "\n".join([head, *(f"  {line}" for line in lines)])
+
+
+def _lines(text: str) -> list[str]:
+    """Of bounded length, all but the first set in."""
+    return textwrap.wrap(text, LONGEST, subsequent_indent="  ")
 
 
 def _wrapped(parts: Iterable[str]) -> list[str]:

@@ -27,6 +27,7 @@ from vijax.fit_arguments import (
     usual_words,
 )
 from vijax.interrupt import interrupt_flag
+from vijax.judge import Judge
 from vijax.loader import Loader, as_loader
 from vijax.loop import run_chunk, runs_of_one_shape, stacked
 from vijax.restarts import Many, best, in_runs, many, of_run
@@ -133,7 +134,8 @@ def fit(
         these averages is far above `tol` it runs on to its last step. 1e-3 suits most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
       throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
-        is seen to grow without limit; otherwise `fit.status` and `fit.verdict` tell.
+        is seen to grow without limit; otherwise `fit.status` and `fit.verdict` tell. Whether to trust a fit that has
+        finished is `fit.verdict`.
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 
@@ -183,7 +185,8 @@ def fit(
     chunks = _Chunks(runs, loader, key_run, length, total, rule)
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(chunks.state, _joined(traces))
-    result = _judged(Fit(alg, alone, trace, _after_skips(status, alone)), loader, key_run)
+    judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free else None
+    result = _judged(Fit(alg, alone, trace, _after_skips(status, alone), judge=judge), loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)
     _warn_of_skips(result)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
-from vijax import describe, keys
+from vijax import describe, judge, keys
 from vijax import draws as draws_of
 from vijax.algorithm import Algorithm
 from vijax.bad import named
@@ -33,6 +33,7 @@ class Fit(NamedTuple):
       trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`, `retractions`, ...
       status: why it stopped.
       report: how far to trust it, of fits by `vijax.auto` and `vijax.dadvi`; else None.
+      judge: what a fit of free variables by steps is judged on (`judged`); None of others.
     """
 
     alg: Algorithm
@@ -40,6 +41,7 @@ class Fit(NamedTuple):
     trace: dict[str, np.ndarray]
     status: Any
     report: Any = None
+    judge: Any = None
 
     def __repr__(self) -> str:
         return describe.of_fit(self)
@@ -80,8 +82,15 @@ class Fit(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether to trust it, in plain words, of fits that have a `report`; of others how they ended."""
-        return self.outcome if self.report is None else self.report.verdict
+        """Whether to trust it, in plain words. Fits that have a `report` bring it. One of free variables by steps is
+        judged when this is asked for first, on draws of q (`judged`, which says at what cost). Of other fits it says
+        how they ended, what was not checked, and how to check it."""
+        return judge.verdict_of(self)
+
+    @property
+    def usable(self) -> bool:
+        """False where the verdict says "Do not use this fit"."""
+        return judge.is_usable(self)
 
     @property
     def elbo(self) -> Any:
@@ -90,9 +99,39 @@ class Fit(NamedTuple):
 
     @property
     def khat(self) -> float:
-        """Shape of the tail of the importance ratios p / q: above 0.7 q misses tails of the posterior. NaN where that
-        was not judged."""
-        return float("nan") if self.report is None else self.report.khat
+        """Shape of the tail of the importance ratios p / q: above 0.7 q misses tails of the posterior. A fit of free
+        variables by steps is judged for it (`judged`). NaN where it is not known."""
+        return judge.khat_of(self)
+
+    def judged(self, data: Any = None, *, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
+        """Judges a fit of free variables by steps (`vijax.advi`, `ngvi`, `bam`, `bbvi`, `compose`, ...) on draws of q.
+
+        It costs one evaluation of the log density, without its gradient, for each draw: 512 of them, or down to 128
+        where draws times groups are more than 2^26. Beyond 2 million groups it is not done unless `num_draws` is given.
+        The programs are compiled once for equal models. What was found without arguments is kept with the fit:
+        `fit.verdict`, `fit.khat` and `repr(fit)` show it.
+
+        Args:
+          data: to judge it on, as `vijax.fit` takes them; None are those of the fit.
+          key: of the draws; None is one of the run's own. Needed where a fit was read from a file.
+          num_draws: how many.
+
+        Returns:
+          A `vijax.judged.Judgement`: `elbo` with its standard error, `gap` (a lower bound on KL(q || p)), `khat`,
+          `shift` (how far means begin to move towards the posterior, in sds of q), `drift` of the last steps,
+          `verdict`, `usable`. Other modes are not looked for.
+
+        Raises:
+          ValueError: a fit without free variables, or whose E-step draws; data or key missing; data so large that the
+            number of draws has to be said.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
+        >>> fit = vi.fit(vi.ngvi(model), num_steps=20, key=jax.random.key(0))  # too few
+        >>> fit.judged().usable, fit.verdict[:47]
+        (False, 'Do not use this fit: q is not at the posterior.')
+        """
+        return judge.judged(self, data, key, num_draws)
 
     @property
     def modes(self) -> Sequence[Any]:

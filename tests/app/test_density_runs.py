@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 from vijax.app.config import load_config
 from vijax.app.typed_toml import ConfigError
 from vijax.automatic.target import Target
-from vijax.cli import main
+from vijax.cli import UNUSABLE, main
 
 FILE = """
 import jax.numpy as jnp
@@ -365,7 +365,7 @@ def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
 def test_guides_of_advi_are_settings(bent, given, names, tmp_path):
     out = tmp_path / "run"
     more = ["algorithm.name=advi", "num_epochs=5", "evaluate_every=0", *given]
-    assert main(["fit", str(bent), "--out", str(out), "--set", *more]) == 0
+    assert main(["fit", str(bent), "--out", str(out), "--set", *more]) in (0, UNUSABLE)  # of so few steps
     assert left(out).keys() == {f"free/{name}" for name in names}
     assert main(["resume", str(out)]) == 0
 

@@ -321,8 +321,7 @@ def _sit(
     if fault is not None:
         raise fault
     skipped = skipped_text(result.num_skipped, int(result.state.step))
-    usable = result.report is None or result.report.usable
-    return Outcome(folder, result.status, recorder.latest_score, skipped, usable)
+    return Outcome(folder, result.status, recorder.latest_score, skipped, result.usable)
 
 
 def _evaluate_every(config: Config, data: Data) -> int:

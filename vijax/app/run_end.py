@@ -33,7 +33,7 @@ def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: A
             "status": str(result.status),
             "step": int(result.state.step),
             "skipped": result.num_skipped,
-            "usable": result.report is None or result.report.usable,
+            "usable": result.usable,
             "seconds": round(seconds, 2),
             "score": None if score is None else [_finite(score.mean), _finite(score.standard_error)],
             "score_text": None if score is None else str(score),

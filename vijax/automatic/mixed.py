@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from vijax import judged_words
 from vijax.algorithms import svi
 from vijax.automatic.conjugate import end_in_words
 from vijax.automatic.report import Estimate, Report
 from vijax.fit import DivergedError, fit
+from vijax.guides import Z
+from vijax.judge import not_judged
 from vijax.loader import as_loader
 from vijax.model import Model
 from vijax.result import Fit
@@ -68,6 +71,20 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
     return last.value - before.value < DRIFT + 2 * np.hypot(before.standard_error, last.standard_error)
 
 
+def _on_draws(done: Fit, said: list[str]) -> Report:
+    """With what draws of q say (`vijax.judged`)."""
+    why = not_judged(done.alg.spec)
+    found = None if why else done.judge.of(done)
+    if found is None:
+        said.append(f"How near q is to the posterior was not judged{why and ', for '}{why}.")
+        bounds, nan = done.trace["elbo"], float("nan")
+        return Report(_mean(bounds[-(len(bounds) // 4) :]), (), nan, nan, done.outcome, " ".join(said))
+    model, q = done.alg.spec.model, done.posterior[Z]
+    seen = judged_words.sentences(found, q, model.energy.free.variables, len(done.posterior) > 1)
+    words = " ".join([*said, *seen] if found.usable else [*seen, *said])
+    return Report(found.elbo, (), found.gap, found.khat, done.outcome, words, zero=found.zero, usable=found.usable)
+
+
 def _reported(done: Fit, starts: int) -> Fit:
     bounds = done.trace["elbo"]
     settled = _is_settled(bounds)
@@ -78,9 +95,6 @@ def _reported(done: Fit, starts: int) -> Fit:
         said.append(f"Of {starts} starts the best after {FIRST} steps was taken.")
     if len(done.posterior) > 1:
         said.append("Free variables are independent of conjugate ones under q.")
-    said.append("How near q is to the posterior was not judged.")
-    elbo = _mean(bounds[-(len(bounds) // 4) :])
-    nan = float("nan")
-    report = Report(elbo, (), nan, nan, done.outcome, " ".join(said))
+    report = _on_draws(done, said)
     status = Status.CONVERGED if settled and done.status is Status.FINISHED else done.status
     return done._replace(status=status, report=report)

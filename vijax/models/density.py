@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import by_value, constrain
 from vijax.arrays import check_aligned, check_finite, check_lengths, check_numbers
 from vijax.batch import Minibatch, fill_padding, weighted_sum
-from vijax.checks import require
+from vijax.checks import require, require_positive
 from vijax.compiler import kept, quick_jit
 from vijax.families import Product
 from vijax.generative import given_by_user
@@ -29,6 +29,8 @@ from vijax.model import Estimates, Hyper, LocalElbo, Model, num_arguments
 from vijax.variables import Free, Variables
 
 Values = Mapping[str, Any]
+START, START_SD = 2.0, 0.05
+"""How far from zero means of q begin at most where nothing is said, as Stan's do; and its sd, relative to that."""
 
 
 class Frame(NamedTuple):
@@ -74,6 +76,7 @@ class Density(Model):
       is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
       num_directions: of that frame, beside standard deviations.
       derived: values -> further values by name, for draws; None where there are none.
+      start: how far from zero means of q begin at most, in free coordinates.
     """
 
     variables: Variables
@@ -84,6 +87,12 @@ class Density(Model):
     is_framed: bool = False
     num_directions: int = 0
     derived: Callable[[Values], Mapping[str, Any]] | None = None
+    start: float = START
+
+    @property
+    def start_sd(self) -> float:
+        """Standard deviations with which q begins."""
+        return self.start * START_SD
 
     def values_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
         """The variables' values at free coordinates."""
@@ -149,6 +158,7 @@ def density(
     guide: Guide | None = None,
     derived: Callable[[Values], Mapping[str, Any]] | None = None,
     sample: Callable[[Values, PyTree, PRNGKeyArray], PyTree] | None = None,
+    start: float = START,
 ) -> Density:
     """A model from a log density of free variables.
 
@@ -166,6 +176,10 @@ def density(
       sample: `sample(x, group, key)`, a group like it drawn from the likelihood at x, what is random replaced and what
         is given (inputs) kept; of `log_density(x, data)` `sample(x, data, key)`, all the data. `Fit.predictive` then
         draws data.
+      start: where fits by steps begin: with means of q drawn from -start to start, and sds of a twentieth of it, in
+        free coordinates (of positive variables their logarithms). Less where the density is not finite so far from
+        zero, as of differential equations; variables should then be such that zero is plausible. `vijax.auto` searches
+        for a start itself.
 
     Returns:
       A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`. Where `log_lik` is
@@ -190,6 +204,7 @@ def density(
     2.5, scale above 0: True
     """
     known = Variables.of(variables)
+    require_positive(start=start)
     both = log_prior is not None or log_lik is not None
     remedy = "Give log_density alone, or log_prior and log_lik."
     require((log_density is None) == both, "log_density", "one form of the density", _given(log_density, both), remedy)
@@ -208,7 +223,8 @@ def density(
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
     check = check_numbers if parts["is_whole"] else check_aligned
     parts["generative"] = given_by_user(sample, None, check, parts["is_whole"])
-    return _bound_to(_unbound(variables=known, guide=guide or full_rank(), derived=derived, **parts))
+    parts |= {"guide": guide or full_rank(), "derived": derived, "start": float(start)}
+    return _bound_to(_unbound(variables=known, **parts))
 
 
 def _given(log_density: Any, both: bool) -> str:
@@ -224,7 +240,7 @@ def _bound_to(density: Density) -> Density:
     """With the functions that an algorithm reads, of these very fields."""
     dtype = jnp.result_type(float)
     guide = density.guide.over(density.variables.places)
-    start = lambda mean, sd: Product({Z: guide.at(mean, sd)})
+    at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
     dim = density.variables.dim
 
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
@@ -243,13 +259,14 @@ def _bound_to(density: Density) -> Density:
         del hyper, batch
         if density.is_framed:
             return prior
-        return start(jax.random.uniform(key, (dim,), dtype, -2.0, 2.0), 0.1)
+        near = density.start
+        return at(jax.random.uniform(key, (dim,), dtype, -near, near), density.start_sd)
 
     return dataclasses.replace(
         density,
         hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
         constraints={"frame": constrain.real()} if density.is_framed else None,
-        prior=lambda hyper: start(jnp.zeros(dim, dtype), 1.0),
+        prior=lambda hyper: at(jnp.zeros(dim, dtype), 1.0),
         local_elbo=local_elbo,
         init=init,
         global_elbo=global_elbo,
@@ -350,14 +367,18 @@ def _check_data(density: Density, data: PyTree) -> None:
         if not density.is_whole:
             check_lengths(data)
     key = jax.random.key(0)
-    starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -2.0, 2.0)
+    near = density.start
+    starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -near, near)
     groups = jax.tree.map(lambda x: jnp.asarray(x)[:64], data)
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
         at = np.asarray(program(starts, groups))
     except (KeyError, AttributeError) as error:
         _say_what_is_read("log_lik", density.variables, error)
-    remedy = "Look for logarithms of zero and supports that the variables do not declare."
+    remedy = (
+        "Look for logarithms of zero and supports that the variables do not declare; or begin nearer to zero: "
+        f"vijax.density(..., start={near / 10:g})."
+    )
     require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)
 
 

@@ -89,6 +89,7 @@ class Energy:
       global_blocks, local_blocks: names that may be updated at once, in order.
       plates: locals whose entries are coupled among themselves.
       start: group -> where E-steps start, by name of local; None: at the templates.
+      free: the free variables among the globals; None where there are none.
     """
 
     possible: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
@@ -101,6 +102,7 @@ class Energy:
     local_blocks: tuple[tuple[str, ...], ...]
     plates: tuple[str, ...] = ()
     start: Callable[[PyTree], Mapping[str, Family]] | None = None
+    free: FreePart | None = None
 
     @property
     def has_coupled_locals(self) -> bool:
@@ -265,7 +267,7 @@ def energy_model(
     if prior_as_point:
         require("prior" not in hyper, "prior_as_point", "no point of yours by the name prior", sorted(hyper))
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
-    spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start)
+    spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, free)
     begin = _begins(init or starts.prior(), free)
     remedy = "Fresh locals of new groups are drawn by it."
     both = sample is None or (sample_locals is None) == (not local(data))

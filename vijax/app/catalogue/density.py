@@ -18,21 +18,17 @@ from vijax.app.tables import TABLES, load_table, target, values
 from vijax.app.typed_toml import ConfigError, Entry, at_least, setting
 from vijax.app.units import units_of
 from vijax.app.user_code import executed, telling_where
-from vijax.automatic.concluded import distance
-from vijax.automatic.report import Estimate
 from vijax.data.table import Table as Rows
 from vijax.data.table import TargetKind
+from vijax.judged import of_data
 from vijax.models.density import Density
-from vijax.to_arviz import draws_of_density
-from vijax.trust import in_words
+from vijax.status import FAILED
 
 NOTHING = "none"
 """`data.path` of a density that reads no data."""
 MOST_ENTRIES = 2000
 """Numbers in the table of variables."""
 MOST_DRAWN = 40
-NUM_CHECKS = 1024
-"""Draws on which a fit by steps is judged."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +148,7 @@ def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
 
 
 def _trust(seen: Seen) -> Table:
-    """The verdict where there is one; else how the fit ended."""
+    """The verdict, with its numbers."""
     report = seen.fit.report
     if report is None:
         return _of_steps(seen)
@@ -169,21 +165,22 @@ def _trust(seen: Seen) -> Table:
 
 
 def _of_steps(seen: Seen) -> Table:
-    """Of a fit by steps, or that a checkpoint holds: the same numbers by draws of q, and what k-hat says."""
-    model: Any = seen.fit.alg.spec.model
-    rows = arrange(seen.data.train, seen.settings) if model.log_lik is not None else None
-    _, stats = draws_of_density(seen.fit, model, seen.key, NUM_CHECKS, rows)
-    ratios = stats["lp"] - stats["lq"]
-    zero, gap, khat = distance(ratios)
-    bound = Estimate(float(ratios.mean()), float(ratios.std(ddof=1) / np.sqrt(NUM_CHECKS)))
+    """Of a fit by steps, or that a checkpoint holds."""
+    fit, reads = seen.fit, getattr(seen.fit.alg.spec.model, "log_lik", None) is not None
+    rows = arrange(seen.data.train, seen.settings) if reads else None
+    own = fit.judge is not None
+    said = None if fit.status in FAILED else fit.judge.of(fit) if own else of_data(fit, rows, seen.key)
+    if said is None:
+        return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
+    drift = "too few steps" if said.drift is None else str(said.drift)
     shown = [
-        ["verdict", in_words(khat) if zero == 0 else f"The density is zero at {zero:.1%} of the draws of q."],
-        ["bound (ELBO)", str(bound)],
-        ["nats from the posterior, at least", f"{max(gap, 0.0):.3f}"],
+        ["verdict", said.verdict],
+        ["bound (ELBO)", str(said.elbo)],
+        ["nats from the posterior, at least", f"{max(said.gap, 0.0):.3f}"],
+        ["k-hat", f"{said.khat:.2f}"],
+        ["bound of the last quarter of the steps, less that before", drift],
     ]
-    return Table(
-        "Verdict", ["", ""], shown, 'More steps may raise the bound; algorithm.name = "auto" judges that itself.'
-    )
+    return Table("Verdict", ["", ""], shown, f"Judged on {said.num_draws} draws of q.")
 
 
 LISTING = Listing(
