@@ -18,7 +18,6 @@ from jaxtyping import PyTree
 from vijax.batch import Documents, Minibatch
 from vijax.checks import require
 from vijax.compiler import kept
-from vijax.families.base import as_array
 from vijax.model import Model
 
 Kind = Literal["number", "index", "mask"]
@@ -49,8 +48,8 @@ def for_score(model: Model, data: PyTree) -> PyTree:
     in float64 where that can be."""
     kinds = kinds_of(model, data)
     leaves, structure = jax.tree.flatten(data)
-    wide = lambda x: np.asarray(x, np.float64) if _is_discrete(as_array(x)) else x
-    taken = [wide(x) if kind == "number" else _cast(kind, as_array(x)) for kind, x in zip(kinds, leaves, strict=True)]
+    wide = lambda x: np.asarray(x, np.float64) if _is_discrete(array(x)) else x
+    taken = [wide(x) if kind == "number" else _cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)]
     return jax.tree.unflatten(structure, taken)
 
 
@@ -61,7 +60,7 @@ def kinds_of(model: Model, data: PyTree) -> list[Kind]:
         return _spread(model.kinds, data)
     if model.documents is not None:
         return [kind for part in jax.tree.leaves(data, is_leaf=_is_documents) for kind in _of_documents(part)]
-    shapes = [jax.ShapeDtypeStruct(np.shape(x), as_array(x).dtype) for x in jax.tree.leaves(data)]
+    shapes = [jax.ShapeDtypeStruct(np.shape(x), array(x).dtype) for x in jax.tree.leaves(data)]
     structure = jax.tree.structure(data)
     what = "kinds", structure, tuple((x.shape, str(x.dtype)) for x in shapes)
     return kept(model, what, lambda of: found_kinds(jax.tree.unflatten(structure, shapes), _reading(of())))
@@ -124,7 +123,7 @@ def _spread(kinds: PyTree, data: PyTree) -> list[Kind]:
 def _of_documents(part: Any) -> list[Kind]:
     if _is_documents(part):
         return ["index", "number", "number"]
-    return ["index" if _is_discrete(as_array(part)) else "number"]
+    return ["index" if _is_discrete(array(part)) else "number"]
 
 
 def _is_documents(x: Any) -> bool:
@@ -135,11 +134,16 @@ def _is_discrete(x: Any) -> bool:
     return x.dtype == bool or jnp.issubdtype(x.dtype, jnp.integer)
 
 
+def array(x: Any) -> Any:
+    """Columns of tables, numbers and the like as NumPy arrays."""
+    return x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
+
+
 # --- types ------------------------------------------------------------------------------------------------------------
 def cast(kinds: Sequence[Kind], data: PyTree) -> PyTree:
     """Data in the types of their kinds; nothing is looked at, so that they may be traced."""
     leaves, structure = jax.tree.flatten(data)
-    return jax.tree.unflatten(structure, [_cast(kind, as_array(x)) for kind, x in zip(kinds, leaves, strict=True)])
+    return jax.tree.unflatten(structure, [_cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)])
 
 
 def _cast(kind: Kind, x: Any) -> Any:

@@ -23,10 +23,9 @@ from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.checks import require
 from vijax.compiler import kept, quick_jit
 from vijax.families import Product
-from vijax.families.base import as_array
 from vijax.generative import given_by_user
 from vijax.guides import Guide, Z, full_rank
-from vijax.intake import cast, found_kinds
+from vijax.intake import array, cast, found_kinds
 from vijax.model import Estimates, Hyper, LocalElbo, Model, num_arguments
 from vijax.variables import Free, Variables
 
@@ -358,7 +357,7 @@ def _check_data(density: Density, data: PyTree) -> None:
             check_lengths(data)
     key = jax.random.key(0)
     starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -2.0, 2.0)
-    groups = jax.tree.map(lambda x: as_array(x)[:64], data)
+    groups = jax.tree.map(lambda x: array(x)[:64], data)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
     groups = cast(found_kinds(shapes, lambda groups: density.log_liks_at(starts[0], groups)), groups)
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
