@@ -181,7 +181,9 @@ def energy_model(
         depend in any differentiable way: the weights of a network, a length scale. `stats[name]` is then its *value*.
       energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
         sufficient statistics of each global and local, `group` the data of one group. Written for one group: batching
-        is ours. With `hyper`, it is called with (stats, group, hyper). Never -inf: see `impossible`.
+        is ours. The docstring of each family states its base measure: a gamma local has `shape * s["z"].log`, not
+        `(shape - 1) * s["z"].log`. `vijax.check_energy` compares the whole with the log density of a textbook. With
+        `hyper`, it is called with (stats, group, hyper). Never -inf: see `impossible`.
       example: data of one group: for their shapes and types. Their values do not matter: that the energy is
         multilinear, and which variables it couples, is found at the example and at random values like it. Data must
         be of its shapes; where `locals` have as many entries as a group has steps, groups may be longer or shorter.
@@ -195,7 +197,8 @@ def energy_model(
         local is possible given the others, mean field needs a start that is, or `joint` locals. A Dirichlet over
         some classes only has concentrations of 1e-20 for the others.
       locals: the families of the group's local variables by name; the values of their natural parameters are where
-        iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
+        iterative E-steps start. Their whole density, less the base measure, belongs to the energy: of a local of known
+        law q that is `q.energy_term(s["z"])`. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others, and of free globals that have
         no `log_prior` or whose prior depends on others (`stats[name]` is the value); with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
