@@ -1,5 +1,7 @@
 """Log densities of free variables in the one engine: what they are as functions, and the algorithms on them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -319,3 +321,42 @@ def test_the_first_groups_are_looked_at_and_not_one_alone():
     model.check_data(np.arange(5.0))
     with pytest.raises(ValueError, match=r"^log_density: expected one finite at any of eight random starts"):
         model.check_data(np.arange(10.0))
+
+
+def test_a_parameter_with_a_default_is_not_data():
+    """Functions bind what they need of a loop so; the second parameter was taken for data."""
+    log_p = lambda x: -0.5 * (x["m"] - 3.0) ** 2
+    bound = [lambda x, lp=log_p: lp(x), lambda x, *, scale=1.0: log_p(x) / scale, functools.partial(_scaled, by=1.0)]
+    for function in bound:
+        model = vi.density({"m": vi.free()}, function)
+        assert model.log_lik is None
+        np.testing.assert_allclose(vi.auto(model, key=KEY).modes[0].values["m"], 3.0, atol=1e-3)
+    model = vi.density({"m": vi.free()}, lambda x, y, lp=log_p: lp(x) - 0.0 * jnp.sum(y))
+    assert model.log_lik is not None
+    assert model.is_whole
+
+
+def _scaled(x, by):
+    return -0.5 * by * (x["m"] - 3.0) ** 2
+
+
+def test_data_for_a_density_that_reads_none_are_refused():
+    """Also where they were meant for a parameter with a default."""
+    model = vi.density({"m": vi.free()}, lambda x, data=None: -(x["m"] ** 2))
+    for run in (lambda: vi.auto(model, np.ones(5), key=KEY), lambda: _step(model, np.zeros(1, int))):
+        with pytest.raises(ValueError, match=r"^data: expected None, .* reads none, .* without a default"):
+            run()
+
+
+def _step(model, data):
+    return vi.fit(vi.advi(model), data, num_steps=1, key=KEY)
+
+
+def test_hyperparameters_are_not_given_to_a_parameter_with_a_default():
+    prior = {"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}
+    each = lambda s, y: y * s["bias"].log + (1 - y) * s["bias"].log1m
+    times = vi.model(prior, lambda s, y, key, c=2.0: (c * each(s, y), None), hyper={"c": 5.0})
+    fit = vi.fit(vi.cavi(times), np.ones(3), num_steps=1, key=KEY)
+    np.testing.assert_allclose(fit.posterior["bias"].alpha, 1.0 + 2.0 * 3, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"^local_elbo: expected a parameter `hyper` without a default"):
+        vi.model(prior, lambda s, y, key, hyper=None: (each(s, y), None), hyper={"c": 5.0})

@@ -61,6 +61,7 @@ from vijax.free_algorithms import advi, aevb, bam, bbvi, ngvi
 from vijax.linear_response import linear_response
 from vijax.load import load
 from vijax.model import LocalElbo, Model, model
+from vijax.models.check_energy import check_energy
 from vijax.models.density import density
 from vijax.models.energy import conditional, energy_model
 from vijax.result import Fit
@@ -116,6 +117,7 @@ __all__ = [
     "bam",
     "bbvi",
     "cavi",
+    "check_energy",
     "checkpoint",
     "compose",
     "conditional",

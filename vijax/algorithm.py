@@ -39,6 +39,7 @@ from vijax.estimand import Estimand, distribution
 from vijax.estimator import Estimator
 from vijax.families import Product
 from vijax.generator import in_one_piece
+from vijax.intake import taken
 from vijax.lazy import check_lazy
 from vijax.learning import ascend, gradient_through_context, penalty_of
 from vijax.model import Hyper, LocalElbo, Model
@@ -233,8 +234,9 @@ class _OfChoices:
     def _batch(self, batch: Any) -> Minibatch:
         """Of known size where the model knows N: some of its groups are not all of them."""
         if self.spec.model.one_group and not isinstance(batch, Minibatch):
-            return Minibatch(one_group(batch), None)
+            return Minibatch(taken(self.spec.model, one_group(batch)), None)
         given = as_minibatch(batch, self.spec.num_groups, self.spec.full_data)
+        given = given._replace(data=taken(self.spec.model, given.data))
         known = given.num_groups is not None or self.spec.model.num_groups is None
         return given if known else given._replace(num_groups=float(self.spec.model.num_groups or 0))
 

@@ -17,8 +17,9 @@ from vijax.batch import Documents, Minibatch
 from vijax.checks import require
 from vijax.compiler import kept, step_jit
 from vijax.families import Beta, Dirichlet, Family, Product
-from vijax.families.base import as_array, as_floats
+from vijax.families.base import as_floats
 from vijax.families.product import unknown_name
+from vijax.intake import taken
 from vijax.model import Hyper, LocalElbo, Model
 
 
@@ -78,7 +79,7 @@ class At:
     def _batch(self, data: Any) -> tuple[Minibatch, Any]:
         """Data as a batch that is all of them; and, of documents that were sorted by length, their rows."""
         if isinstance(data, Minibatch):
-            return data._replace(num_groups=None), None
+            return data._replace(data=taken(self.model, data.data), num_groups=None), None
         if self.model.documents is not None and not _are_batched(data):
             from vijax.data import document_batches, read
 
@@ -87,7 +88,7 @@ class At:
             return batch._replace(num_groups=None), rows
         if self.model.check_data is not None and not _traced(data):
             self.model.check_data(data)
-        return Minibatch(jax.tree.map(as_array, data), None), None
+        return Minibatch(taken(self.model, data), None), None
 
 
 def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | None = None, estep: Any = None) -> At:

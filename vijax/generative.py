@@ -40,6 +40,7 @@ class Generative:
       found: (statistics of the globals, locals as the E-step found them) -> families of the locals, by name.
       globals: (hyper, posterior, layout) -> what is drawn of the globals, families by name; the layout is then said by
         these. None: the posterior.
+      from_sizes: `layout` takes lists of sizes; False where whole numbers are data.
       ahead: (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the locals of so
         many steps after the last one of each sequence, and the layout of these steps. None of models without time.
     """
@@ -50,6 +51,7 @@ class Generative:
     observed: Callable[[PyTree, PyTree], PyTree] = _as_floats
     found: Callable[[Any, Any], Any] = _unchanged
     globals: Callable[[Any, Any, PyTree], Mapping[str, Any]] | None = None
+    from_sizes: bool = True
     ahead: Callable[[Any, Values, Values, PyTree, int, PRNGKeyArray], tuple[Values, PyTree]] | None = None
 
 
@@ -146,7 +148,8 @@ def given_by_user(
         drawn: Any = sample_locals
         return jax.vmap(lambda group, key: dict(drawn(values, group, key)))(layout, each(key, size))
 
-    return Generative(layout, data, None if sample_locals is None else local, lambda layout, data: layout)
+    found = None if sample_locals is None else local
+    return Generative(layout, data, found, lambda layout, data: layout, from_sizes=False)
 
 
 def _checked(drawn: PyTree, group: PyTree, argument: str) -> PyTree:

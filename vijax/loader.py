@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from vijax import intake
 from vijax.arrays import check_finite, check_lengths, check_numbers
 from vijax.batch import Minibatch, one_group
 from vijax.lazy import renumbered
@@ -54,6 +55,7 @@ class ArrayLoader:
     seed: int
     num_words: None = None
     is_fixed: bool = False  # the same batches in every pass, in another order
+    kinds: tuple[intake.Kind, ...] | None = None  # what the arrays become; None: they stay as they are
 
     @property
     def num_groups(self) -> int:
@@ -98,6 +100,7 @@ class ArrayLoader:
         slots = self.batch_size if self.steps_per_epoch == 1 else least + (more > 0)
         weights = (np.arange(slots) < len(rows)).astype(np.float32)
         data = jax.tree.map(lambda x: np.asarray(x)[np.pad(rows, (0, slots - len(rows)))], self.data)
+        data = data if self.kinds is None else intake.cast(self.kinds, data)
         rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups).astype(np.int32)
         return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
 
@@ -228,7 +231,8 @@ def as_loader(
 
     Raises:
       ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
-        a `check_data` of their own decide that by it), a batch larger than the set, or more words than the model has.
+        a `check_data` of their own decide that by it), numbers that do not fit into the types that the model reads
+        (`vijax.intake`), a batch larger than the set, or more words than the model has.
 
     Warns where documents have fewer words than the model.
     """
@@ -249,13 +253,15 @@ def as_loader(
         data = one_group(data)
     check_numbers(data)
     (model.check_data or check_finite)(data)
+    kinds = intake.kinds_of(model, data)
+    intake.check(kinds, data)
     total = check_lengths(data)
     _check_entries(data, total, model)
     _check_batch_size(batch_size, total)
     size = _size_of_parts(total, num_parts, batch_size)
     # Locals that are carried from step to step have a row for each of the batch, and no padding.
     whole = total if model.keeps_local else padded_size(total)
-    return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None)
+    return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
 
 
 def all_groups(data: Any, model: Model) -> PyTree:

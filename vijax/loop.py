@@ -17,6 +17,7 @@ from vijax.algorithm import Info, State
 from vijax.batch import Minibatch
 from vijax.compiler import kept, step_jit
 from vijax.generator import in_one_piece
+from vijax.intake import check_fits
 from vijax.restarts import in_runs
 from vijax.stopping import observed
 from vijax.told import Told
@@ -105,6 +106,7 @@ def stacked(batches: Iterator[Minibatch], length: int, count: int) -> PyTree:
         out = np.zeros((length, *first.shape), first.dtype)
         for i, x in enumerate(xs):
             out[i] = x
+        check_fits(out)
         return out
 
     return jax.tree.map(stack, *parts)

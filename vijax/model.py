@@ -104,6 +104,8 @@ class Model(Remade):
       one_group: the data, whatever they are, are one group.
       values: (hyper, draws of the globals by name) -> what the user calls them, where that is something else.
       generative: how data are drawn given the globals; None where nobody has said.
+      kinds: what each array of data is, in the structure of the data or of their upper part: "number", "index" or
+        "mask" (`vijax.intake`). None: found by tracing the bound with floats in the place of integers.
       endless: (hyper, posterior, minibatch, key) -> a `Report` that the bound grows without limit, or None where that
         is not seen; `vijax.fit` asks at the end of a run. None where it cannot.
     """
@@ -132,6 +134,7 @@ class Model(Remade):
     one_group: bool = False
     values: Callable[[Hyper, Mapping[str, Any]], dict[str, Any]] | None = None
     generative: Generative | None = None
+    kinds: PyTree = None
     endless: Callable[[Hyper, Product, Minibatch, PRNGKeyArray], Any] | None = None
 
     def __repr__(self) -> str:
@@ -151,7 +154,8 @@ def model(
     Args:
       prior: the globals' priors by name (a `Product`, or a dict), or a function from `hyper` to them.
       local_elbo: (stats, data, key) -> (bound of each group, shape (S,); locals); with a fourth argument, (stats, data,
-        key, hyper). Take `jax.lax.stop_gradient` of locals found by iteration; a maximum in closed form (a logsumexp)
+        key, hyper). Integers and booleans among the data come as floats, unless it indexes with them (`vijax.intake`).
+        Take `jax.lax.stop_gradient` of locals found by iteration; a maximum in closed form (a logsumexp)
         may be differentiated as it is. Locals that a network in `hyper` gives are differentiated too: that is how it
         learns.
       init: (key, prior) -> starting posterior; by default the prior itself, which suits models without symmetric
@@ -178,6 +182,9 @@ def model(
     """
 
     reads_hyper = num_arguments(local_elbo) > 3
+    remedy = "Write (stats, data, key, hyper): a parameter with a default is not given them."
+    with_default = not reads_hyper and "hyper" in inspect.signature(local_elbo).parameters
+    require(not with_default, "local_elbo", "a parameter `hyper` without a default", "one with a default", remedy)
 
     def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
         del estep
@@ -200,9 +207,14 @@ def model(
 
 
 def num_arguments(function: Callable) -> int:
-    """How many it takes by position."""
-    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
-    return sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    """How many it must be given by position: a parameter with a default is the function's own business.
+
+    >>> num_arguments(lambda x, data, scale=2.0: scale * x * data)
+    2
+    """
+    given = inspect.signature(function).parameters.values()
+    required = [p for p in given if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(required)
 
 
 def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:

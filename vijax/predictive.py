@@ -15,9 +15,9 @@ from vijax import keys
 from vijax.batch import Minibatch
 from vijax.checks import require, require_integers
 from vijax.compiler import kept, numbers_in, step_jit
-from vijax.families.base import as_array
 from vijax.generative import Generative, is_size, is_sizes
 from vijax.inferred import inferred
+from vijax.intake import taken
 from vijax.memory import total_memory
 from vijax.model import Hyper, LocalElbo, Model
 
@@ -49,6 +49,7 @@ def drawn(
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
     model, state = fit.alg.spec.model, fit.state
     how = generative_of(model)
+    like = _read(model, like)
     layout = how.layout(like)
     key_found, key_draws = jax.random.split(key)
     local = _found(fit, how, like, key_found) if groups == "same" and how.locals is not None else None
@@ -86,8 +87,16 @@ def generative_of(model: Model) -> Generative:
 
 def observed(fit: Any, data: Any) -> PyTree:
     """Data in the form of draws: what draws are compared with."""
-    how = generative_of(fit.alg.spec.model)
+    model = fit.alg.spec.model
+    how, data = generative_of(model), _read(model, data)
     return how.observed(how.layout(data), data)
+
+
+def _read(model: Model, like: Any) -> Any:
+    """Data as the model reads them; sizes, documents and inputs of predictors as they are."""
+    are_sizes = is_size(like) or (generative_of(model).from_sizes and is_sizes(like))
+    as_is = are_sizes or model.documents is not None or model.reads is not None
+    return like if as_is else taken(model, like)
 
 
 def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
@@ -154,7 +163,7 @@ def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
     if spec.model.documents is not None:
         return _found_of_documents(fit, like, key)
     require(not isinstance(like, int | np.integer), "like", 'data, for groups="same"', like)
-    batch = Minibatch(jax.tree.map(as_array, like), None)
+    batch = Minibatch(like, None)
     return inferred(_families, spec, state.hyper, fit.posterior, batch, key)
 
 

@@ -17,9 +17,9 @@ from vijax.bad import named
 from vijax.batch import Minibatch
 from vijax.checks import require, require_integers
 from vijax.families import Family, Point, Product
-from vijax.families.base import as_array
 from vijax.families.by_word import dense
 from vijax.inferred import inferred, locals_of, shares_of
+from vijax.intake import for_score, taken
 from vijax.state import State
 from vijax.status import skipped_text
 
@@ -387,7 +387,7 @@ class Fit(NamedTuple):
                 "together. For new inputs use model.predict(fit.posterior, inputs) and "
                 "model.predictive(fit.posterior, inputs, y)."
             )
-        batch = Minibatch(jax.tree.map(as_array, data), None)
+        batch = Minibatch(taken(spec.model, data), None)
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
@@ -396,10 +396,12 @@ class Fit(NamedTuple):
         Raises:
           ValueError: the model has no such measure.
         """
-        score = self.alg.spec.model.score
-        if score is None:
+        model = self.alg.spec.model
+        if model.score is None:
             raise ValueError("score: this model defines no held-out score; read the bound, fit.trace['elbo'].")
-        return score(self.state.hyper, self.estimates, documents, key)
+        as_is = model.documents is not None or model.reads is not None
+        data = documents if as_is else for_score(model, documents)
+        return model.score(self.state.hyper, self.estimates, data, key)
 
     def _topics(self) -> Any:
         if "topics" not in self.posterior:

@@ -120,6 +120,11 @@ def test_names_of_data_and_of_prior_energies_that_are_not_there():
 
 
 UNLIKE = {
+    "size": (
+        np.zeros((4, 3)),
+        r"expected groups of shape \(2,\), got shape \(4, 3\) in all: 2 to 3\. Show energy_model",
+    ),
+    "complex": (np.zeros((4, 2), complex), r"expected real numbers, as in the example, got complex numbers\."),
     "axes": (np.zeros((4, 2)), r"expected groups of shape \(\), got shape \(4, 2\) in all"),
     "scalar": (np.float32(1.0), r"expected (groups of shape \(\), got shape \(\) in all|arrays, got a single number)"),
     "structure": ((np.zeros(4), np.zeros(4)), r"expected the structure of the example"),
@@ -130,12 +135,14 @@ UNLIKE = {
 @pytest.mark.parametrize("entry", ["fit", "step", "locals", "gibbs", "log_joint"])
 def test_data_unlike_the_example_are_refused_everywhere(name, entry):
     data, message = UNLIKE[name]
-    model = make(normal_energy)
+    total = lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * s["m"].square
+    model = make(total, np.zeros(2)) if name in ("size", "complex") else make(normal_energy)
+    known = np.zeros((4, 2)) if name in ("size", "complex") else np.zeros(4)
     alg = vi.cavi(model)
     calls = {
         "fit": lambda: vi.fit(alg, data, num_steps=1, key=KEY),
         "step": lambda: alg.step(KEY, alg.init(KEY), data),
-        "locals": lambda: vi.fit(alg, np.zeros(4), num_steps=1, key=KEY).locals(data, key=KEY),
+        "locals": lambda: vi.fit(alg, known, num_steps=1, key=KEY).locals(data, key=KEY),
         "gibbs": lambda: reference.gibbs(model, data, key=KEY, num_samples=1),
         "log_joint": lambda: reference.log_joint(model, data),
     }
@@ -144,16 +151,46 @@ def test_data_unlike_the_example_are_refused_everywhere(name, entry):
 
 
 def test_sizes_may_differ_where_the_energy_takes_them():
-    """Sequences of any length; but not vectors of other lengths than a parameter's."""
-    sums = make(lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * y.size * s["m"].square, np.zeros(2))
+    """Where it says so, groups of any length; but not vectors of other lengths than a parameter's."""
+    total = lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * y.size * s["m"].square
+    sums = make(total, np.zeros(2), any_size=True)
     q = vi.fit(vi.cavi(sums), np.ones((3, 5)), num_steps=1, key=KEY).posterior["m"]
     np.testing.assert_allclose([q.mean(), q.variance()], [15 / 16, 1 / 16], rtol=1e-6)
     three = {"m": vi.Normal.from_mean_variance(jnp.zeros(3), 1.0)}
-    dot = make(lambda s, y: y @ s["m"].value - 0.5 * jnp.sum(s["m"].square), np.zeros(3), three)
+    dot = make(lambda s, y: y @ s["m"].value - 0.5 * jnp.sum(s["m"].square), np.zeros(3), three, any_size=True)
     with pytest.raises(
         ValueError, match=r"groups of shape \(3,\), got shape \(4, 2\) in all, which the energy does not"
     ):
         vi.fit(vi.cavi(dot), np.zeros((4, 2)), num_steps=1, key=KEY)
+
+
+def series(s, d):
+    """Values of a chain of locals, one a step."""
+    fit = s["z"].one_hot @ jnp.array([0.0, 1.0])
+    return jnp.sum(jnp.where(d["mask"], d["y"][:, 0] * fit * s["m"].value, 0.0)) - 0.5 * s["m"].square
+
+
+def test_groups_are_of_the_size_of_their_locals():
+    """Steps may be more or fewer where locals are, all arrays of steps alike; columns may not."""
+    chain = lambda d: {"z": vi.Categorical(jnp.zeros((len(d["y"]), 2)))}
+    model = make(series, {"y": np.zeros((3, 2)), "mask": np.ones(3, bool)}, locals=chain)
+    data = lambda steps, columns: {"y": np.ones((4, steps, columns)), "mask": np.ones((4, steps), bool)}
+    for steps in (1, 3, 7):
+        found = vi.fit(vi.cavi(model), data(steps, 2), num_steps=1, key=KEY).locals(data(steps, 2), key=KEY)
+        assert found["z"].batch_shape == (4, steps)
+    for unlike, sizes in ((data(3, 5), "2 to 5"), (data(7, 5), "2 to 5, 3 to 7")):
+        with pytest.raises(ValueError, match=rf"^data: expected groups of shapes .* in all: {sizes}\. Show"):
+            vi.fit(vi.cavi(model), unlike, num_steps=1, key=KEY)
+    ragged = {**data(7, 2), "mask": np.ones((4, 5), bool)}
+    with pytest.raises(ValueError, match=r"in all: 3 to 5, 3 to 7\. Show"):
+        vi.fit(vi.cavi(model), ragged, num_steps=1, key=KEY)
+
+
+def test_entries_of_data_that_are_none_are_none_everywhere():
+    model = make(lambda s, d: normal_energy(s, d["y"]), {"y": 0.0, "more": None})
+    vi.fit(vi.cavi(model), {"y": np.zeros(4), "more": None}, num_steps=1, key=KEY)
+    with pytest.raises(ValueError, match=r"^data: expected the structure of the example"):
+        vi.fit(vi.cavi(model), {"y": np.zeros(4), "more": np.zeros(4)}, num_steps=1, key=KEY)
 
 
 def test_data_that_are_not_finite_are_named_unless_the_energy_takes_them():

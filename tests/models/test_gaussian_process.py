@@ -139,3 +139,11 @@ def test_ionosphere_reference_numbers():
     gap = np.abs(elbo / best - 1)
     assert gap[6] < 1e-2
     assert gap[9] < 1e-3
+
+
+def test_a_likelihood_of_hyperparameters_may_bind_others_by_defaults():
+    """A second parameter with a default made a log_lik(y, z) of it."""
+    x, y = np.linspace(0.0, 1.0, 5), np.linspace(-1.0, 1.0, 5)
+    own = lambda hyper, scale=2.0: vi.likelihood.gaussian(scale * hyper["noise"])
+    model = vi.models.gp(x, y, lambda hyper: rbf, own, hyper={"noise": 0.5}, jitter=1e-4)
+    assert model.likelihood({"noise": jnp.array(0.5)}, {}).name == "gaussian"

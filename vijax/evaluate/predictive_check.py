@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import io
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require
+from vijax.model import num_arguments
 
 
 class PredictiveCheck(NamedTuple):
@@ -113,7 +113,7 @@ def predictive_check(
 
     require(callable(statistic), "statistic", "a function of the data", type(statistic).__name__)
     seen = observed(fit, data)
-    reads = _num_required(statistic) > 1
+    reads = num_arguments(statistic) > 1
     pairs = drawn(fit, key, num_draws, data, groups, _Compared(statistic, reads), seen)
     replicated, here = jax.tree.map(np.asarray, pairs)
     found = here if reads else here[0]
@@ -135,10 +135,3 @@ class _Compared:
         masked = jax.tree.map(lambda new, old: jnp.where(jnp.isnan(old), old, new), y, seen)
         more = (values,) if self.reads_globals else ()
         return jnp.asarray(self.statistic(masked, *more), float), jnp.asarray(self.statistic(seen, *more), float)
-
-
-def _num_required(statistic: Callable[..., Any]) -> int:
-    """How many arguments it must be given: jnp.mean takes more, which have defaults."""
-    given = inspect.signature(statistic).parameters.values()
-    required = [p for p in given if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(required)

@@ -219,6 +219,18 @@ class Family(abc.ABC):
         """log q(x) from t(x) as defined, finite wherever t is: logarithms in it are floored at x = 0."""
         return self.dot(stats) + self.log_base_measure(stats) - self.log_normalizer()
 
+    def energy_term(self, stats: Statistics) -> Float[Array, "*batch"]:
+        """log q(x) - log h(x) = <lambda, t(x)> - A, from statistics of x: the term of a local of this law in the energy
+        of `vijax.energy_model`, which leaves out the base measure h.
+
+        >>> from vijax.families import Gamma
+        >>> q = Gamma.from_shape_rate(2.0, 3.0)
+        >>> x = 0.5
+        >>> print(f"{q.energy_term(q.stats(x)):.4f} {q.log_prob(x) + jnp.log(x):.4f}")
+        0.0041 0.0041
+        """
+        return self.dot(stats) - self.log_normalizer()
+
     def entropy(self) -> Float[Array, "*batch"]:
         """H[q] = A(lambda) - <lambda, mu> - E_q[log h]."""
         return self.log_normalizer() - self.dot(self.expected_stats()) - self.expected_log_base_measure()

@@ -25,6 +25,8 @@ class BernoulliStats(NamedTuple):
 class Bernoulli(Family):
     """Bernoulli(p), natural parameter log p/(1-p).
 
+    log h(x) = 0;  t = (x,);  natural parameters (log(probs / (1 - probs)),).
+
     >>> q = Bernoulli.from_probs(0.25)
     >>> print(q.logit.round(4), q.probs, q.log_prob(0).round(4))
     -1.0986 0.25 -0.2877

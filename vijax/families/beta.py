@@ -33,6 +33,8 @@ class BetaStats(NamedTuple):
 class Beta(Family):
     """A beta distribution over (0, 1), of mean alpha / (alpha + beta).
 
+    log h(x) = -log(x) - log(1 - x);  t = (log(x), log(1 - x));  natural parameters (alpha, beta).
+
     >>> q = Beta.from_alpha_beta(3.0, 1.0)
     >>> float(q.mean()), float(q.mode())
     (0.75, 1.0)

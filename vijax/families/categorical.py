@@ -24,6 +24,8 @@ class CategoricalStats(NamedTuple):
 class Categorical(Family):
     """Categorical over K classes 0..K-1, natural parameters the logits (event axis last).
 
+    log h(x) = 0;  t = (one_hot(x),);  natural parameters (logits,).
+
     A constant added to the logits changes nothing: F is singular in that direction, and `fisher_solve` returns the
     solution x with sum_k p_k x_k = 0.
 

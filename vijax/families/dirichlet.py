@@ -42,6 +42,8 @@ class DirichletStats(NamedTuple):
 class Dirichlet(Family):
     """A Dirichlet distribution over the simplex.
 
+    log h(x) = -sum(log(x));  t = (log(x),);  natural parameters (concentration,).
+
     >>> import jax
     >>> q = Dirichlet.from_concentration([0.5, 2.5, 1.0])
     >>> q.mean().round(3).tolist()

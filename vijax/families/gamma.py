@@ -35,6 +35,8 @@ class GammaStats(NamedTuple):
 class Gamma(Family):
     """A gamma distribution over positive numbers, of mean shape / rate.
 
+    log h(x) = -log(x);  t = (log(x), x);  natural parameters (shape, -rate).
+
     >>> q = Gamma.from_shape_rate(3.0, 2.0)
     >>> float(q.mean()), float(q.mode()), float(q.rate)
     (1.5, 1.0, 2.0)

@@ -29,6 +29,8 @@ class InverseGammaStats(NamedTuple):
 class InverseGamma(Family):
     """An inverse gamma distribution over positive numbers: the conjugate prior of a variance.
 
+    log h(x) = -log(x);  t = (log(x), 1 / x);  natural parameters (-shape, -scale).
+
     >>> q = InverseGamma.from_shape_scale(3.0, 4.0)
     >>> float(q.mean()), float(q.mode())
     (2.0, 1.0)

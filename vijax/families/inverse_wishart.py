@@ -32,6 +32,8 @@ class InverseWishartStats(NamedTuple):
 class InverseWishart(Family):
     """An inverse Wishart distribution: the conjugate prior of a covariance matrix.
 
+    log h(x) = -(dim + 1) / 2 * logdet(x);  t = (inv(x), logdet(x));  natural parameters (-scale / 2, -degrees / 2).
+
     A normal-inverse-Wishart over (mean, covariance) is the `NormalWishart` over (mean, precision) under another name:
     one has the statistics of the other.
 

@@ -37,6 +37,9 @@ class LinearGaussianChainStats(NamedTuple):
 class LinearGaussianChain(Family):
     """A Gaussian Markov chain, natural parameters the blocks of its information form; event axes last.
 
+    log h(x) = 0;  t = (x, outers(x, x), outers(x[:-1], x[1:]));
+    natural parameters (linear, negative_half_precision, coupling).
+
     `negative_half_precision` is read through its symmetric part, on whose complement F is zero.
 
     >>> q = LinearGaussianChain.from_dynamics([0.0], [[1.0]], transition=[[0.5]], noise_cov=[[0.75]], num_steps=3)

@@ -36,6 +36,8 @@ class MarkovChainStats(NamedTuple):
 class MarkovChain(Family):
     """A Markov chain over K states for T steps, natural parameters its log potentials; event axes last.
 
+    log h(x) = 0;  t = (one_hot(x[0]), pairs(x), one_hot(x));  natural parameters (initial, transition, unary).
+
     `transition` is (*batch, K, K), shared by all steps, its statistic the pair counts, or (*batch, T-1, K, K).
     Potentials need not be normalised: they are redundant (a constant may move from one to another), F is singular, and
     `fisher_solve` returns the shortest solution.

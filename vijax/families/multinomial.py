@@ -32,6 +32,8 @@ class MultinomialStats(NamedTuple):
 class Multinomial(Family):
     """Counts of `total` independent draws of a `Categorical`; the natural parameters are its logits.
 
+    log h(x) = gammaln(total + 1) - sum(gammaln(x + 1));  t = (x,);  natural parameters (logits,).
+
     The total is static, one for all members of a batch. Totals that are data (the allocation of a count Y to K
     components, `Y log p(z)`) need no family: log Y! - sum log z_k! is in the model's log joint too, cancels against
     the entropy's, and leaves the bound Y logsumexp(logits), whose gradient in the logits is E[z].

@@ -54,6 +54,8 @@ class MultivariateNormalStats(NamedTuple):
 class MultivariateNormal(Family):
     """Normal over R^D, natural parameters (precision @ mean, -precision / 2).
 
+    log h(x) = 0;  t = (x, outer(x, x));  natural parameters (precision @ mean, -precision / 2).
+
     >>> q = MultivariateNormal.from_mean_cov([1.0, 0.0], [[2.0, 0.0], [0.0, 0.5]])
     >>> print(q.precision_times_mean.round(4), jnp.diag(q.precision).round(4), jnp.diag(q.cov).round(4))
     [0.5 0. ] [0.5 2. ] [2.  0.5]

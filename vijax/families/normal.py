@@ -28,6 +28,8 @@ class NormalStats(NamedTuple):
 class Normal(Family):
     """Normal(mean m, variance v), natural parameters (m / v, -1 / (2 v)).
 
+    log h(x) = 0;  t = (x, x**2);  natural parameters (precision * mean, -precision / 2).
+
     >>> q = Normal.from_mean_variance(3.0, 4.0)
     >>> print(q.precision_times_mean, q.negative_half_precision, q.mean(), q.variance())
     0.75 -0.125 3.0 4.0

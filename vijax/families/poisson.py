@@ -26,6 +26,8 @@ class PoissonStats(NamedTuple):
 class Poisson(Family):
     """Poisson(rate), natural parameter log rate.
 
+    log h(x) = -gammaln(x + 1);  t = (x,);  natural parameters (log(rate),).
+
     log h(x) = -log x! is not linear in x, so E[log h] is not log h at E[x]: it is an integral of one variable, exact
     at any rate (`vijax.families.log_factorial`), and not a truncated sum. For the same reason no Poisson is constant
     in x, and `flat` is an error.

@@ -38,6 +38,8 @@ class PolyaGammaStats(NamedTuple):
 class PolyaGamma(Family):
     """PG(b, c) on w > 0, natural parameter -c^2 / 2; b is static, one for all members of a batch.
 
+    log h(x) = log_prob(x, c=0);  t = (x,);  natural parameters (-(c**2) / 2,).
+
     As a local of a logistic model, w ~ PG(1, 0) a priori, the energy of a label y = 0 or 1 with predictor psi is
     (y - 1 / 2) psi - w psi^2 / 2 - log 2, multilinear in w and the statistics of what psi is made of; b counts the
     trials of a binomial, or the failures plus successes of a negative binomial. Draws are exact, the sum of b draws of

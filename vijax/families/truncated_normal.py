@@ -35,6 +35,8 @@ class TruncatedNormalStats(NamedTuple):
 class TruncatedNormal(Family):
     """A normal distribution given x > 0, natural parameters those of the whole normal, (m / v, -1 / (2 v)).
 
+    log h(x) = 0;  t = (x, x**2);  natural parameters (location / spread, -1 / (2 * spread)).
+
     For probit models (Albert and Chib, 1993) the sign y = +1 or -1 is data, and belongs in the energy, not in the
     family: let x = y z > 0, so that log N(z; f, 1) has the natural parameters (y f, -1/2) in (x, x^2), and E[z] = y
     E[x]. Moments, quantiles, entropy, divergence and density are right in float32 for m from -1e4 s to 1e4 s.

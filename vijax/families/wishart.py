@@ -61,6 +61,8 @@ class BartlettDraw(NamedTuple):
 class Wishart(Family):
     """A Wishart distribution, of mean degrees * scale: the conjugate prior of a precision matrix.
 
+    log h(x) = -(dim + 1) / 2 * logdet(x);  t = (x, logdet(x));  natural parameters (-inv(scale) / 2, degrees / 2).
+
     >>> q = Wishart.from_degrees_scale(4.0, [[0.5, 0.0], [0.0, 1.0]])
     >>> print(q.mean().round(3).tolist(), q.half_degrees)
     [[2.0, 0.0], [0.0, 4.0]] 2.0

@@ -28,6 +28,7 @@ from vijax.estep.amortised import Amortised, amortised
 from vijax.families import Normal, Product
 from vijax.generative import Generative, is_size
 from vijax.guides import Z, mean_field
+from vijax.intake import taken
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.free_part import FreePart
 from vijax.models.observed import Observed
@@ -62,7 +63,7 @@ class Autoencoder(Model):
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(z))] of each observation, at the weights' posterior mean."""
-        return kept(self, "reconstruct", _reconstructing)(*self._networks(fit), jnp.asarray(data))
+        return kept(self, "reconstruct", _reconstructing)(*self._networks(fit), taken(self, data))
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
         """E[x | decoder(z)] at draws z ~ N(0, I)."""
@@ -74,7 +75,7 @@ class Autoencoder(Model):
         """The bound on log p(x) of each observation, nats; with several draws the tighter importance-weighted one
         (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log p(x)."""
         require_integers(num_samples=num_samples)
-        x = jnp.asarray(data)
+        x = taken(self, data)
         program = kept(self, ("bound", num_samples), lambda of: _bounding(of, num_samples))
         return np.asarray(program(*self._networks(fit), jax.random.split(key, len(x)), x))
 
@@ -194,6 +195,7 @@ def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int,
         estep=amortised(),
         global_elbo=None if weights is None else lambda hyper, stats: weights.log_prior(stats),
         check_data=observed.check,
+        kinds="number",
         constraints=dict.fromkeys(points, constrain.real()),
         free=() if weights is None else (Z,),
         values=None if weights is None else weights.values,

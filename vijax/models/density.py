@@ -25,6 +25,7 @@ from vijax.compiler import kept, quick_jit
 from vijax.families import Product
 from vijax.generative import given_by_user
 from vijax.guides import Guide, Z, full_rank
+from vijax.intake import array, cast, found_kinds
 from vijax.model import Estimates, Hyper, LocalElbo, Model, num_arguments
 from vijax.variables import Free, Variables
 
@@ -165,11 +166,12 @@ def density(
     Args:
       variables: names to `vijax.free(shape, support)`, or to trees of these.
       log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint density, up to a
-        constant, at values `x[name]` in their supports. Jacobians are ours.
+        constant, at values `x[name]` in their supports. Jacobians are ours. A parameter with a default is not data.
       log_prior: in its place, `log_prior(x)`, counted once a step (priors that variables have of their own are added;
         where all have one it may be left out),
       log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
-        groups of a minibatch and scaled by N / S; the prior is not.
+        groups of a minibatch and scaled by N / S; the prior is not. Integers and booleans among the data come as
+        floats, whatever their type was, unless the density uses them as indices or masks (`vijax.intake`).
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
       derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
         non-centred hierarchy. `fit.sample` has them beside the variables.
@@ -361,7 +363,11 @@ def _check_derived(variables: Variables, derived: Callable | None) -> None:
 
 def _check_data(density: Density, data: PyTree) -> None:
     """ValueError where the data are none that the density reads, or it is finite nowhere that a fit may start."""
-    if density.log_lik is not None:
+    if density.log_lik is None:
+        remedy = "log_density(x, data) reads data: a second parameter, without a default."
+        none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][0] == 0  # one_group
+        require(none, "data", "None, for this density reads none", "data", remedy)
+    else:
         check_numbers(data)
         check_finite(data)
         if not density.is_whole:
@@ -369,7 +375,9 @@ def _check_data(density: Density, data: PyTree) -> None:
     key = jax.random.key(0)
     near = density.start
     starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -near, near)
-    groups = jax.tree.map(lambda x: jnp.asarray(x)[:64], data)
+    groups = jax.tree.map(lambda x: array(x)[:64], data)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
+    groups = cast(found_kinds(shapes, lambda groups: density.log_liks_at(starts[0], groups)), groups)
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
         at = np.asarray(program(starts, groups))

@@ -31,9 +31,11 @@ from vijax.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_
 from vijax.constrain import real
 from vijax.estep import Conditionals, OfConditionals, mean_field
 from vijax.families import Family, Product
+from vijax.families.base import as_array
 from vijax.families.domain import require_proper
 from vijax.generative import Generative, given_by_user
 from vijax.guides import Guide, Z, full_rank
+from vijax.intake import cast
 from vijax.model import Estimates, Hyper, LocalElbo, Model
 from vijax.models.energy_checks import (
     check_families,
@@ -44,7 +46,7 @@ from vijax.models.energy_checks import (
     readable,
     zeros,
 )
-from vijax.models.examples import check_finite, check_groups, shapes
+from vijax.models.examples import check_finite, check_groups, kinds_of, shapes, values_like
 from vijax.models.free_part import FreePart, split
 from vijax.models.impossible import PENALTY, Affine, penalised
 from vijax.models.joint import keep_joint
@@ -90,6 +92,7 @@ class Energy:
       plates: locals whose entries are coupled among themselves.
       start: group -> where E-steps start, by name of local; None: at the templates.
       free: the free variables among the globals; None where there are none.
+      any_size: groups may have other sizes than the example.
     """
 
     possible: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
@@ -103,6 +106,7 @@ class Energy:
     plates: tuple[str, ...] = ()
     start: Callable[[PyTree], Mapping[str, Family]] | None = None
     free: FreePart | None = None
+    any_size: bool = False
 
     @property
     def has_coupled_locals(self) -> bool:
@@ -138,7 +142,7 @@ class Energy:
     def check_groups(self, data: PyTree, hyper: Hyper) -> None:
         """ValueError unless data are groups like the example; only shapes are looked at, so that they may be traced."""
         at = lambda group: self.fn({**zeros(self.shown.stats), **zero_stats(self.locals(group))}, group, hyper)
-        check_groups(self.shown.example, data, at)
+        check_groups(self.shown.example, data, at, self.locals, self.any_size)
 
     def check_values(self, data: PyTree, hyper: Hyper) -> None:
         """ValueError at data that are not finite, where the energy is not either."""
@@ -166,6 +170,7 @@ def energy_model(
     check_data: Callable[[PyTree], None] | None = None,
     score: Callable[[Hyper, Estimates, PyTree, PRNGKeyArray], Any] | None = None,
     prior_as_point: bool = False,
+    any_size: bool = False,
     sample: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], PyTree] | None = None,
     sample_locals: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], Mapping[str, Any]] | None = None,
     generative: Generative | None = None,
@@ -178,9 +183,14 @@ def energy_model(
         depend in any differentiable way: the weights of a network, a length scale. `stats[name]` is then its *value*.
       energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
         sufficient statistics of each global and local, `group` the data of one group. Written for one group: batching
-        is ours. With `hyper`, it is called with (stats, group, hyper). Never -inf: see `impossible`.
+        is ours. The docstring of each family states its base measure: a gamma local has `shape * s["z"].log`, not
+        `(shape - 1) * s["z"].log`. `vijax.check_energy` compares the whole with the log density of a textbook. With
+        `hyper`, it is called with (stats, group, hyper). Never -inf: see `impossible`.
       example: data of one group: for their shapes and types. Their values do not matter: that the energy is
-        multilinear, and which variables it couples, is found at the example and at random values like it.
+        multilinear, and which variables it couples, is found at the example and at random values like it. Data must
+        be of its shapes; where `locals` have as many entries as a group has steps, groups may be longer or shorter.
+        Booleans are masks. Floats and integers come to the energy as floats, whatever the type of the data, so that
+        squares do not wrap; integers that it uses as indices (`table[y]`) come as int32.
       impossible: structural zeros, as a function of the same arguments as `energy` and multilinear like it: how many
         impossible events a configuration has. It has probability zero where that is positive, and `energy` may be any
         finite number there: for transitions that only some pairs of states allow, `jnp.where(allowed, log_p, 0.0)` in
@@ -189,7 +199,8 @@ def energy_model(
         local is possible given the others, mean field needs a start that is, or `joint` locals. A Dirichlet over
         some classes only has concentrations of 1e-20 for the others.
       locals: the families of the group's local variables by name; the values of their natural parameters are where
-        iterative E-steps start. Their whole density belongs to the energy. Or a function from a group to them.
+        iterative E-steps start. Their whole density, less the base measure, belongs to the energy: of a local of known
+        law q that is `q.energy_term(s["z"])`. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others, and of free globals that have
         no `log_prior` or whose prior depends on others (`stats[name]` is the value); with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
@@ -213,6 +224,8 @@ def energy_model(
       check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once. Without it data must be finite
         where the energy needs it. That data are groups like the example is checked in any case.
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
+      any_size: groups may have other sizes than the example along all their axes (rows of a table, say, that are padded
+        to some number), though no local says so.
       prior_as_point: keep the priors of the globals, a `Product`, among the model's points, by the name "prior". Then
         `vijax.fit(..., hyper={"prior": ...})` fits others without compiling anything again.
       sample: (values of globals and locals by name, group, key) -> a group like it drawn given them, for
@@ -249,25 +262,32 @@ def energy_model(
     globals, free = _split(globals, hyper, guide or full_rank())
     local = lambda group: dict(given(group) if callable(given) else given)
     prior, references = _prior(globals, hyper, free is not None)
-    data = jax.tree.map(jnp.asarray, example)
+    fn, count = _with_hyper(energy, "energy", hyper), _with_hyper(impossible, "impossible", hyper)
+    fixed: Callable[[Any], Any] = free.at_random if free is not None else lambda fn: fn
+
+    def read(group: PyTree) -> Any:
+        stats = _means({**prior(hyper), **local(group)})
+        return [fixed(term)(stats, group, hyper) for term in (fn, count) if term is not None], start and start(group)
+
+    kinds = kinds_of(example, read)
+    data, others = (cast(kinds, x) for x in (jax.tree.map(as_array, example), values_like(example)))
+    data = jax.tree.map(jnp.asarray, data)
     check_families(prior(hyper), local(data))
     check_free(() if free is None else free.variables.names, guide, prior(hyper), local(data))
     check_plates(plates, local(data), joint)
-    fn, count = _with_hyper(energy, "energy", hyper), _with_hyper(impossible, "impossible", hyper)
     if joint:
         count = count and keep_joint(count, local, joint, data)[0]
         fn, local = keep_joint(fn, local, joint, data)
     prior_fn = _prior_fn(prior_energy, references, bool(hyper), free)
-    fixed: Callable[[Any], Any] = free.at_random if free is not None else lambda fn: fn
     of_conjugate = (fixed(fn), fixed(count), fixed(prior_fn))
-    blocks = find_blocks(*of_conjugate, prior(hyper), local(data), data, hyper, order, plates)
+    blocks = find_blocks(*of_conjugate, prior(hyper), local(data), data, others, hyper, order, plates)
     if free is not None:
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
     if prior_as_point:
         require("prior" not in hyper, "prior_as_point", "no point of yours by the name prior", sorted(hyper))
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
-    spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, free)
+    spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, free, any_size)
     begin = _begins(init or starts.prior(), free)
     remedy = "Fresh locals of new groups are drawn by it."
     both = sample is None or (sample_locals is None) == (not local(data))
@@ -292,6 +312,7 @@ def energy_model(
         keeps_local=spec.has_coupled_locals,
         energy=spec,
         check_data=check,
+        kinds=jax.tree.unflatten(jax.tree.structure(example), kinds),
         score=score,
         is_linear=free is None,
         solved_by=OfConditionals,

@@ -17,7 +17,7 @@ from vijax.families import Family, Product
 from vijax.families.domain import require_proper
 from vijax.families.product import unknown_name
 from vijax.guides import Z
-from vijax.models.examples import POSITIVE, values_like
+from vijax.models.examples import POSITIVE
 from vijax.models.multilinear import NowhereFiniteError, coupled_variables, update_order
 
 Blocks = tuple[tuple[str, ...], ...]
@@ -96,6 +96,7 @@ def find_blocks(
     prior: Product,
     local: Mapping[str, Any],
     example: PyTree,
+    groups: PyTree,
     hyper: Mapping[str, Any],
     order: Sequence[str] | None,
     plates: Sequence[str] = (),
@@ -109,6 +110,7 @@ def find_blocks(
       prior: of the globals.
       local: templates of the locals.
       example: the data of one group.
+      groups: it and others like it (`values_like`).
       hyper: hyperparameters.
       order: the order of the names; None: as given.
       plates: names of locals whose entries may be coupled.
@@ -117,7 +119,7 @@ def find_blocks(
     require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
     families = {**prior, **local}
     stats = jax.eval_shape(lambda: _mean_statistics(families))
-    groups, coupled = values_like(example), set()
+    coupled: set[frozenset[str]] = set()
     for argument, term in (("energy", fn), ("impossible", count)):
         if term is not None:
             shape = jnp.shape(jax.eval_shape(lambda s: term(s, example, hyper), stats))  # noqa: B023

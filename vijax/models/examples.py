@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.checks import require
+from vijax.families.base import as_array
+from vijax.intake import Kind, found_kinds
 
 POSITIVE = (1, 2, 3, 4)
 """The places, of those that `values_like` returns, at which every float is positive where the example's are not
@@ -54,20 +56,31 @@ def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     return [np.asarray(value, x.dtype) for value in (x, *others)]
 
 
+def kinds_of(example: PyTree, read: Any) -> list[Kind]:
+    """What each array of a group is to an energy: booleans a mask; integers numbers, unless `read`, a function of a
+    group, uses them as indices."""
+    shown = shapes(jax.tree.map(as_array, example))
+    found = found_kinds(shown, read)
+    return ["mask" if x.dtype == bool else kind for kind, x in zip(found, jax.tree.leaves(shown), strict=True)]
+
+
 def shapes(group: PyTree) -> PyTree:
     """Its arrays as `jax.ShapeDtypeStruct`s."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), group)
 
 
-def check_groups(example: PyTree, data: PyTree, evaluate: Any) -> None:
+def check_groups(example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any_size: bool) -> None:
     """ValueError unless data have the structure of the example and, in front of its axes, one axis of groups.
 
-    Sizes may differ from the example's, for sequences have as many steps as they have, but the energy must take them.
+    Sizes may differ from the example's where the energy says so: sequences have as many steps as they have. It says so
+    by locals that have the same sizes as the group, or by `any_size`; and it must take them.
 
     Args:
       example: `jax.ShapeDtypeStruct`s of one group.
       data: groups.
       evaluate: group -> scalar, the energy at any statistics; its shape is looked at where sizes differ.
+      locals_: group -> families of its locals.
+      any_size: whether all sizes may differ.
     """
     known: Any = jax.tree.structure(example)
     remedy = "Data are the arrays of one group, as in `example`, each with one axis of groups in front."
@@ -80,15 +93,42 @@ def check_groups(example: PyTree, data: PyTree, evaluate: Any) -> None:
     got = f"{_described([y for _, y in pairs])} in all"
     fits = all(np.ndim(y) == len(x.shape) + 1 for x, y in pairs) and len({np.shape(y)[:1] for _, y in pairs}) == 1
     require(fits, "data", expected, got, remedy)
+    real = all(jnp.issubdtype(x.dtype, jnp.complexfloating) or not jnp.iscomplexobj(y) for x, y in pairs)
+    require(real, "data", "real numbers, as in the example", "complex numbers", "Give real and imaginary parts.")
     if all(np.shape(y)[1:] == x.shape for x, y in pairs):
         return
-    group = jax.tree.map(lambda y: jax.ShapeDtypeStruct(np.shape(y)[1:], jnp.result_type(y)), data)
+    group = jax.tree.map(lambda x, y: jax.ShapeDtypeStruct(np.shape(y)[1:], x.dtype), example, data)
+    changed = _changes(example, group)
+    if not any_size and not changed <= _followed(locals_, example, group):
+        sizes = ", ".join(f"{was} to {now}" for was, now in sorted(changed))
+        require(
+            False,
+            "data",
+            expected,
+            f"{got}: {sizes}",
+            "Show energy_model an example of the shapes of a group; or say any_size=True, if groups of other sizes "
+            "than the example's are meant.",
+        )
     try:
         shape = jax.eval_shape(evaluate, group).shape
     except (TypeError, ValueError) as error:
         text = str(error).splitlines()[0]
         raise ValueError(f"data: expected {expected}, got {got}, which the energy does not take: {text}") from error
     require(shape == (), "data", expected, got, f"There the energy is of shape {shape}, no scalar.")
+
+
+def _followed(locals_: Any, example: PyTree, group: PyTree) -> set[tuple[int, int]]:
+    """Changes of size that locals go along with."""
+    try:
+        return _changes(*(jax.eval_shape(locals_, x) for x in (example, group)))
+    except (TypeError, ValueError):  # they take no groups of these sizes
+        return set()
+
+
+def _changes(one: PyTree, other: PyTree) -> set[tuple[int, int]]:
+    """Sizes of axes that differ, each with what it becomes."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=False)
+    return {(m, n) for x, y in pairs for m, n in zip(x.shape, y.shape, strict=False) if m != n}
 
 
 def check_finite(data: PyTree, is_finite: Any) -> None:

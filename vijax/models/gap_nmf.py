@@ -112,6 +112,7 @@ def gap_nmf(
         init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
         keeps_local=True,
         check_data=_checker(num_rows),
+        kinds="number",
         score=_score,
         solved_by=MeanField,
         generative=Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),

@@ -12,7 +12,6 @@ With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,11 +26,11 @@ from vijax.checks import require
 from vijax.compiler import step_jit
 from vijax.expectation import Expectation, exact
 from vijax.families import Family
-from vijax.families.base import as_float
+from vijax.families.base import as_array, as_float
 from vijax.families.matrices import is_definite
 from vijax.likelihood import Likelihood, as_likelihood
 from vijax.memory import total_memory
-from vijax.model import Hyper
+from vijax.model import Hyper, num_arguments
 from vijax.models.kernels import Kernel, kernel_named
 from vijax.models.predictors import LikelihoodOf, Predictors, check_observations, of_others, predictors, stats_of
 from vijax.sites import FeatureForm, KernelForm, Prior
@@ -84,7 +83,7 @@ def gp(
     require(form in ("whitened", "kernel"), "form", "'whitened' or 'kernel'", form)
     require(jitter >= 0, "jitter", "a number >= 0", jitter)
     require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
-    x, y = jax.tree.map(as_float, x), jnp.asarray(y)
+    x, y = jax.tree.map(as_float, x), as_array(y)
     anchors = x if inducing is None else jax.tree.map(as_float, inducing)
     num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
     kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper, others)
@@ -142,7 +141,7 @@ def _as_functions(
 
 def _takes_one(function: Callable) -> bool:
     """Whether it is a function of the hyperparameters, and not a log_lik(y, z)."""
-    return len(inspect.signature(function).parameters) == 1
+    return num_arguments(function) == 1
 
 
 def _diagonal(kernel: Any, x: Any) -> Float[Array, " new"]:

@@ -212,6 +212,7 @@ def _regression(
             example=(np.ones((2, dim)), np.ones(2), np.ones(2, bool)),
             init=init,
             check_data=check,
+            any_size=True,
             generative=of_population(responses, check),
         )
 

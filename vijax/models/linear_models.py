@@ -18,7 +18,7 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_positive
 from vijax.expectation import Expectation, exact, jaakkola_jordan
 from vijax.families import Family
-from vijax.families.base import as_float
+from vijax.families.base import as_array, as_float
 from vijax.likelihood import Likelihood, as_likelihood, bernoulli_logit
 from vijax.models.predictors import Predictors, check_observations, of_others, predictors, stats_of
 from vijax.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
@@ -67,7 +67,7 @@ def glm(
     require_positive(prior_scale=prior_scale)
     lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
     require(form in (None, "weights", "kernel"), "form", "'weights', 'kernel' or None", form)
-    y = jnp.asarray(y)
+    y = as_array(y)
     check_observations(y, design.shape[0], lik)
     if form is None:
         form = "kernel" if design.shape[1] >= design.shape[0] and lik.log_concave else "weights"
@@ -120,13 +120,18 @@ class _Design:
         if _is_bcoo(x):
             x = _from_bcoo(x)
         self.sparse = hasattr(x, "tocsr")
-        matrix: Any = x.tocsr() if self.sparse else as_float(x)
+        matrix: Any = _as_csr(x) if self.sparse else as_float(x)
         self.matrix = matrix
         self.shape = self.matrix.shape
         require(len(self.shape) == 2, "x", "a matrix (N, D)", f"shape {self.shape}")
         bad = _rows_not_finite(matrix)
         where = f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0" if len(bad) else ""
         require(not len(bad), "x", "finite numbers", where, "Remove or impute those rows.")
+
+
+def _as_csr(x: Any) -> Any:
+    """Of floats: products, and sums of entries of one place, wrap in small integers."""
+    return (x if np.issubdtype(x.dtype, np.floating) else x.astype(np.float64)).tocsr()
 
 
 class _WeightView:

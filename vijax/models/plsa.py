@@ -88,9 +88,8 @@ def plsa(
     made = model(Product(prior), local_elbo, init=_uneven)
     check = lambda data: check_entries(data, num_documents, vocab_size)
     sizes = num_documents, vocab_size, check
-    return dataclasses.replace(
-        made, check_data=check, generative=of_pairs(*sizes) if form == "joint" else _conditional(*sizes)
-    )
+    generative = of_pairs(*sizes) if form == "joint" else _conditional(*sizes)
+    return dataclasses.replace(made, check_data=check, kinds=("index", "index", "number"), generative=generative)
 
 
 def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:
@@ -128,11 +127,11 @@ def plsa_entries(counts: Any) -> Entries:
 
     matrix = counts.to_scipy() if hasattr(counts, "to_scipy") else counts
     require(np.ndim(matrix) == 2 or hasattr(matrix, "tocoo"), "counts", "a matrix", f"shape {np.shape(matrix)}")
-    found = scipy.sparse.coo_array(matrix)
+    found = scipy.sparse.coo_array(matrix).astype(np.float64)  # sums of small integers wrap
     found.sum_duplicates()
     kept = found.data != 0
     order = np.lexsort((found.col[kept], found.row[kept]))
-    columns = (found.row[kept].astype(np.int32), found.col[kept].astype(np.int32), found.data[kept] * np.float32(1))
+    columns = (found.row[kept].astype(np.int32), found.col[kept].astype(np.int32), found.data[kept].astype(np.float32))
     return tuple(column[order] for column in columns)  # type: ignore[return-value]
 
 

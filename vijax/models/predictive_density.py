@@ -15,6 +15,7 @@ from vijax.arrays import check_finite, check_lengths, check_numbers
 from vijax.compiler import kept, step_jit
 from vijax.evaluate.held_out import HeldOut
 from vijax.guides import Z
+from vijax.intake import taken
 from vijax.model import Estimates, Hyper
 from vijax.models.density import Density, point
 
@@ -35,7 +36,7 @@ def predictive_density(model: Density, hyper: Hyper, q: Estimates, data: PyTree,
     check_lengths(data)
     z = q[Z].sample(key, (NUM_DRAWS,))  # type: ignore[union-attr]
     program = kept(model, "predictive density", lambda of: step_jit(_mixed(of)))
-    return HeldOut.of(np.asarray(program(hyper, z, jax.tree.map(jnp.asarray, data)), np.float64))
+    return HeldOut.of(np.asarray(program(hyper, z, taken(model, data)), np.float64))
 
 
 def _mixed(of: weakref.ref[Density]) -> Callable[..., Float[Array, " groups"]]:

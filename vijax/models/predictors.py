@@ -25,6 +25,8 @@ from vijax.checks import require
 from vijax.evaluate.held_out import HeldOut
 from vijax.expectation import Expectation
 from vijax.families import Family, Product
+from vijax.families.base import as_array
+from vijax.intake import Kind, cast, check, found_kinds
 from vijax.likelihood import Likelihood, Moments
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.predictor_draws import Z, of_predictors
@@ -158,7 +160,9 @@ def predictors(
     values = dict(hyper or {})
     num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
     dtype = _dtype(jax.eval_shape(prior, values))
-    draws = likelihood(values, stats_of(others or {})).sample is not None
+    own_likelihood = likelihood(values, stats_of(others or {}))
+    y, kinds = observations(own_likelihood, y)
+    draws = own_likelihood.sample is not None
     start = Product({Z: SitePosterior.zeros(num_sites, dtype), **(others or {})})
     return Predictors(
         hyper=values,
@@ -170,12 +174,27 @@ def predictors(
         needs_prior=(Z,),
         context=lambda hyper: {Z: (prior(hyper), hyper)},
         reads=_reads(num_sites),
+        kinds={"site": "index", "y": kinds},
         num_groups=num_sites,
         generative=of_predictors(likelihood, new, own, others or {}, draws),
         likelihood=likelihood,
         y=y,
         new=new,
     )
+
+
+def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
+    """Observations, one or an axis of them, in the types that the likelihood reads, and their kinds (`vijax.intake`).
+
+    Raises:
+      ValueError: numbers that do not fit into them.
+    """
+    leaves, structure = jax.tree.flatten(jax.tree.map(as_array, y))
+    one = [jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.result_type(x)) for x in leaves]
+    read = lambda y: likelihood.log_prob(y, jnp.zeros(()))
+    kinds: list[Kind] = found_kinds(jax.tree.unflatten(structure, one), read)
+    check(kinds, y, "y")
+    return jax.tree.map(jnp.asarray, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
 
 
 def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:
@@ -250,7 +269,7 @@ def _predicted(q: SitePosterior, new: tuple[Any, Array]) -> tuple[Array, Array]:
 def _densities(lik: Likelihood, q: SitePosterior, new: tuple[Any, Array], y: Any) -> Float[Array, " new"]:
     """p(y* | data) by quadrature."""
     mean, variance = _predicted(q, new)
-    y = jnp.broadcast_to(jnp.asarray(y), mean.shape)
+    y = jnp.broadcast_to(observations(lik, y)[0], mean.shape)
     return expectations.expect(lambda y, z: jnp.exp(lik.log_prob(y, z)), lik, y, mean, variance)
 
 

@@ -33,6 +33,7 @@ from vijax.estep.unrolled import Structured, structured
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
 from vijax.generative import Generative
 from vijax.inferred import bounds_of, inferred
+from vijax.intake import taken
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.autoencoder import Network, as_network, observations_like
 from vijax.models.energy import energy_model
@@ -85,7 +86,7 @@ class StructuredAutoencoder(Model):
         estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
         if num_samples > 1:
             estep = dataclasses.replace(estep, objective=importance_weighted())
-        batch = Minibatch(jnp.asarray(data), None)
+        batch = Minibatch(taken(self, data), None)
         return np.asarray(inferred(bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key))
 
 
@@ -203,6 +204,7 @@ def svae(
         estep=structured(),
         blocks=conjugate.blocks,
         check_data=observed.check,
+        kinds="number",
         constraints=dict.fromkeys(points, constrain.real()),
         solved_by=Structured,
         generative=_generative(parts, globals),

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.batch import as_minibatch
 from vijax.checks import require, require_integers
+from vijax.intake import taken
 from vijax.model import Model
 from vijax.models.energy import Energy
 
@@ -71,7 +72,7 @@ def gibbs(
     model.energy.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)
-    return _chain(model, num_samples, burn_in, thin, keep_locals, data, key)
+    return _chain(model, num_samples, burn_in, thin, keep_locals, taken(model, data), key)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))

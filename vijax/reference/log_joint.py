@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
 from vijax.checks import require
+from vijax.intake import taken
 from vijax.model import Hyper, Model
 from vijax.models.energy import Energy
 from vijax.models.impossible import PENALTY
@@ -54,8 +55,8 @@ def log_joint(
     left = [name for name in spec.plates if name not in sampled]
     require(not left, "model", "locals that can be summed out, or are sampled", f"the coupled plates {left}", remedy)
     hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
-    data = jax.tree.map(jnp.asarray, data)
     spec.check_groups(data, hyper)
+    data = jax.tree.map(jnp.asarray, taken(model, data))
 
     def density(values: Values, local: Values) -> Float[Array, ""]:
         prior = spec.prior(hyper)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.batch import as_minibatch
 from vijax.checks import require
+from vijax.intake import taken
 from vijax.loader import all_groups
 from vijax.model import Hyper, Model
 from vijax.models.density import Density
@@ -64,7 +65,7 @@ def _of_density(model: Density, data: PyTree, sampled: Sequence[str]) -> Walk:
 
 def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:
     density = log_joint(model, data, sampled, hyper)
-    data = jax.tree.map(jnp.asarray, data)
+    data = jax.tree.map(jnp.asarray, taken(model, data))
     posterior = model.init(hyper, key, model.prior(hyper), as_minibatch(data, None, full_data=True))
     templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)
     free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
