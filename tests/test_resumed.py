@@ -116,6 +116,15 @@ def test_the_bound_is_that_of_coordinate_ascent_however_a_fit_went_on(name, begu
         np.testing.assert_array_equal(a, b)  # the caller's is his
 
 
+def test_a_file_of_an_earlier_version_is_refused_in_a_sentence(begun, tmp_path):
+    path = checkpoint.save(tmp_path, 12, begun.state._replace(data=None))
+    expected = (
+        r"of another version of vijax: \.data should be uint32 .* and is absent\. Fit again, or go on with the version"
+    )
+    with pytest.raises(checkpoint.CheckpointError, match=expected):
+        checkpoint.load(path, begun.state)
+
+
 def test_a_fit_that_goes_on_keeps_its_posterior(begun):
     """One visit after the messages of other data were forgotten: a sixth of them are new, q the other five sixths."""
     with pytest.warns(vi.ForgottenWarning):
