@@ -83,8 +83,8 @@ def bam(
 
     Nothing to tune on a normal posterior, where it arrives in few steps. Its aim is another than the evidence lower
     bound: where the posterior is not normal it ends elsewhere than `ngvi`, and its sds may be far off (of eight schools
-    by half). From a start that is tens of standard deviations away or more it takes long, or never arrives: there use
-    `ngvi` or `vijax.auto`. For all the data at each step.
+    by half); from a start that is tens of standard deviations away it may never arrive. There use `ngvi` or
+    `vijax.auto`, or `nats`. For all the data at each step.
 
     Args:
       model: a density (`vijax.density`).

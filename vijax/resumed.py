@@ -7,6 +7,7 @@ and much of it for good, once the data are others, or are cut otherwise.
 
 from __future__ import annotations
 
+import operator
 import warnings
 import weakref
 from collections.abc import Callable
@@ -36,10 +37,13 @@ ROUNDING = 1e-4
 """By how much, relative to its size, a kernel may differ from the same kernel out of another program."""
 
 
+HYPER = operator.attrgetter("hyper")
+
+
 def begun(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any) -> Any:
     """The state of step 0, which says which data it is fitted to."""
     state = start(alg, loader, key, hyper)
-    return _marked(state, fingerprint(loader, alg.spec, _alone(state).hyper))
+    return _marked(state, fingerprint(loader, alg.spec, _first(state, HYPER)))
 
 
 def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, state: Any) -> Any:
@@ -52,26 +56,30 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, state: Any) -> An
       ForgottenWarning: messages, locals or a kernel that it remembers are not of these data.
     """
     spec, own = alg.spec, _in_context(alg.spec.model, copied(state))
-    mark, alone = fingerprint(loader, spec, _alone(own).hyper), _alone(own)
+    mark, alone = fingerprint(loader, spec, _first(own, HYPER)), _first(own)
     is_same = alone.data is not None and np.array_equal(alone.data, mark)
     if not is_same:
         own = _unjudged(own)
     if not (is_same and _is_of_this(spec, loader, alone)) and _remembers(spec, loader, alone):
         _warn(spec, alone, is_same)
-        fresh = _alone(start(alg, loader, key, None), all_runs=True)
+        fresh = _runs(start(alg, loader, key, None))
         own = in_runs(own, lambda runs: runs._replace(parts=fresh.parts, local=fresh.local))
     return _marked(own, mark)
 
 
-def _alone(state: Any, all_runs: bool = False) -> State:
-    """A lone run's state; of several the first one's, or of all of them, stacked."""
-    if not isinstance(state, Many):
-        return state
-    return state.states if all_runs else jax.tree.map(lambda x: x[0], state.states)
+def _runs(state: Any) -> State:
+    """A lone run's state, or those of several, stacked."""
+    return state.states if isinstance(state, Many) else state
+
+
+def _first(state: Any, of: Callable[[State], Any] = lambda run: run) -> Any:
+    """Something of a lone run's state, or of that of the first of several."""
+    mine = of(_runs(state))
+    return jax.tree.map(lambda x: np.asarray(x)[0], mine) if isinstance(state, Many) else mine
 
 
 def _marked(state: Any, mark: np.ndarray) -> Any:
-    runs = np.shape(_alone(state, all_runs=True).step)
+    runs = np.shape(_runs(state).step)
     return in_runs(state, lambda states: states._replace(data=jnp.array(np.broadcast_to(mark, (*runs, *mark.shape)))))
 
 
@@ -145,13 +153,14 @@ def _in_context(model: Model, state: Any) -> Any:
     """
     if model.context is None:
         return state
-    for name, q in jax.eval_shape(model.prior, _alone(state).hyper).items():
-        own, given = ([jnp.shape(x) for x in tree.parameters(p)] for p in (q, _alone(state).posterior[name]))
+    alone = _first(state)
+    for name, q in jax.eval_shape(model.prior, alone.hyper).items():
+        own, given = ([jnp.shape(x) for x in tree.parameters(p)] for p in (q, alone.posterior[name]))
         remedy = "It belongs to its own observations: leave state out, or make the model of those."
         require(own == given, "state", f"{name!r} of shapes {own}, as of this model", f"shapes {given}", remedy)
     anew = kept(model, ("context", isinstance(state, Many)), lambda of: quick_jit(_bind(of, isinstance(state, Many))))
-    fresh = anew(_alone(state, all_runs=True))
-    if _is_near(_contexts(fresh), _contexts(_alone(state, all_runs=True).posterior)):
+    fresh = anew(_runs(state))
+    if _is_near(_contexts(fresh), _contexts(_runs(state).posterior)):
         return state  # to the last digit, so that a run in two parts is a run in one
     warnings.warn(
         "state: expected one that goes with this fit, got kernels or features of other inputs or hyperparameters than "
