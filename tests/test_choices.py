@@ -101,50 +101,51 @@ def test_backtracking_never_lowers_the_bound_and_says_how_often_it_tried():
     assert 0.001 < float(state.posterior.kl(small.init(KEY).posterior)) <= 0.01
 
 
-COIN = vi.Beta.from_alpha_beta(2.0, 3.0)
-TOSSED = {"a": np.float32([30.0, 70.0]), "b": np.float32([0.1, 0.0])}
 TRUSTED = vi.step_size.backtracking(0.6, shrink=0.4, max_nats=0.02)
+MEAN, FAR, NEAR = vi.Normal.from_mean_variance(0.0, 1.0), np.float32([80.0, -15.0]), np.float32([0.1, -0.05])
+"""A mean, and messages of observations of it: of 30 far off, and next to nothing."""
 
 
 @functools.cache
-def of_two_coins(names):
-    """Coins that have nothing to do with each other, each a block by itself, in this order."""
-    said = lambda coin, y: y[:, 0] * coin.log + y[:, 1] * coin.log1m
-    bound = lambda s, y, key: (said(s["a"], y["a"]) + said(s["b"], y["b"]), None)
-    model = vi.model(dict.fromkeys(names, COIN), bound)
-    alg = vi.cavi(dataclasses.replace(model, blocks=tuple((name,) for name in names)), step_size=TRUSTED)
+def of_three_means():
+    """Which have nothing to do with each other, each a block by itself."""
+    said = lambda mean, y: y[:, 0] * mean.value + y[:, 1] * mean.square
+    bound = lambda s, y, key: (sum(said(s[name], y[name]) for name in "abc"), None)
+    model = vi.model(dict.fromkeys("abc", MEAN), bound)
+    alg = vi.cavi(dataclasses.replace(model, blocks=(("a",), ("b",), ("c",))), step_size=TRUSTED)
     state, step = alg.init(KEY), jax.jit(alg.step)
     return lambda data: step(KEY, state, data)
 
 
-def tried(tosses):
-    """The natural parameters of a coin after its first trial that stays in the trust region, its beta, and how many
+def tried(message):
+    """The natural parameters of a mean after its first trial that stays in the trust region, its beta, and how many
     did not: of an exact target no size lowers the bound."""
-    start = np.array(jax.tree.leaves(COIN))
+    start = np.array(jax.tree.leaves(MEAN))
     for refused in range(10):
         beta = 1.5 * 0.4**refused
-        new = start + beta / (1 + beta) * tosses
-        if COIN.with_naturals(list(map(jnp.float32, new))).kl(COIN) <= 0.02:
+        new = start + beta / (1 + beta) * message
+        if MEAN.with_naturals(list(map(jnp.float32, new))).kl(MEAN) <= 0.02:
             return new, beta, refused
     raise AssertionError
 
 
-@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-@pytest.mark.parametrize("share", [1.0, 1e-3], ids=["one is cut back", "none is"])
-def test_of_blocks_each_has_its_own_size_and_the_least_is_gone_on_from(names, share):
-    """Trials refused are added up; the next search begins at the least size, and higher only where no block had a
-    trial refused."""
-    state, info = of_two_coins(names)({name: np.float32(share) * tosses[None] for name, tosses in TOSSED.items()})
-    expected = {name: tried(np.float32(share) * tosses) for name, tosses in TOSSED.items()}
-    for name, (new, _, _) in expected.items():
-        np.testing.assert_allclose(jax.tree.leaves(state.posterior[name]), new, rtol=1e-5)
-    refused = [count for _, _, count in expected.values()]
-    assert (refused[0] > 1, refused[1]) == (share == 1.0, 0)
-    assert int(info.backtracks) == sum(refused)
-    least = min(beta for _, beta, _ in expected.values())
-    np.testing.assert_allclose(info.step_size / (1 - info.step_size), least, rtol=1e-5)
-    grown = 1 if sum(refused) else TRUSTED.grow
-    np.testing.assert_allclose(state.step_size / (1 - state.step_size), grown * least, rtol=1e-5)
+@pytest.mark.parametrize("second", [FAR, NEAR], ids=["one is cut back", "none is"])
+def test_of_blocks_each_has_its_own_size_and_the_least_is_gone_on_from(second):
+    """Trials refused are added up; the next search begins at the least size, be it the first block's, the last one's or
+    another's, and higher only where no block had a trial refused."""
+    for messages in ((NEAR, second, NEAR), (second, NEAR, NEAR), (NEAR, NEAR, second)):
+        data = dict(zip("abc", messages, strict=True))
+        state, info = of_three_means()({name: message[None] for name, message in data.items()})
+        expected = {name: tried(message) for name, message in data.items()}
+        for name, (new, _, _) in expected.items():
+            np.testing.assert_allclose(jax.tree.leaves(state.posterior[name]), new, rtol=1e-5)
+        refused = sum(count for _, _, count in expected.values())
+        assert (refused > 1) == (second is FAR)
+        assert int(info.backtracks) == refused
+        least = min(beta for _, beta, _ in expected.values())
+        np.testing.assert_allclose(info.step_size / (1 - info.step_size), least, rtol=1e-5)
+        grown = 1 if refused else TRUSTED.grow
+        np.testing.assert_allclose(state.step_size / (1 - state.step_size), grown * least, rtol=1e-5)
 
 
 def test_no_step_leaves_its_trust_region():

@@ -68,8 +68,9 @@ PROXIMAL = {"mirror": vi.update.mirror(), "euclidean": vi.update.euclidean()}
 
 def stepped(name, size, **choices):
     """Natural parameters after a step of this beta, of one and the same draw: of SSVI-A, or of SSVI by its choices."""
-    row, prior = vi.ssvi if choices else vi.ssvi_a, vi.Gamma.from_shape_rate(3.0, 2.0)
-    model = vi.model({"rate": prior}, lambda s, y, key: (y * s["rate"].log - local(s["rate"]), None))
+    row, prior = vi.ssvi if choices else vi.ssvi_a, vi.Normal.from_mean_variance(0.3, 0.5)
+    said = lambda s, y, key: (y * s["z"].value - jnp.logaddexp(0.0, s["z"].value) - 0.1 * s["z"].square, None)
+    model = vi.model({"z": prior}, said)
     alg = row(model, update=PROXIMAL[name], step_size=vi.step_size.beta(size), full_data=True, **choices)
     return np.array(jax.tree.leaves(jax.jit(alg.step)(KEY, alg.init(KEY), jnp.array([0.4, 1.3]))[0].posterior))
 
