@@ -326,7 +326,5 @@ def test_ids_below_0_are_refused(monkeypatch, compiled, low):
 
 
 def test_more_ids_than_31_bits_tell_apart_are_refused():
-    with pytest.raises(
-        ValueError, match=r"at most 2,147,483,647 ids, got 2,147,483,648\..*fewer topics"
-    ):
+    with pytest.raises(ValueError, match=r"at most 2,147,483,647 ids, got 2,147,483,648\..*fewer topics"):
         distinct([jnp.zeros(1, jnp.int32)], 2**31, 1)
