@@ -305,3 +305,26 @@ def test_an_interface_of_later_versions_is_refused():
         native._check_version(99, 0)
     with pytest.raises(RuntimeError, match=r"this jaxlib has"):
         native._check_version(0, 10_000)
+
+
+@pytest.mark.parametrize("compiled", [pytest.param("1", marks=compiled), "0"])
+@pytest.mark.parametrize("low", [-1, -64, -(2**31)])
+def test_ids_below_0_are_refused(monkeypatch, compiled, low):
+    """A kernel would write before its array; XLA, which cannot refuse, has none of them."""
+    monkeypatch.setenv(native.SWITCH, compiled)
+    ids = jnp.array([3, low, 70], jnp.int32)
+    with pytest.raises(ValueError, match=rf"ids: expected none below 0, got \[3, {low}, 70\]"):
+        distinct([ids], 80, 3)
+    listed = jax.jit(lambda ids: distinct([ids], 80, 3))
+    if compiled == "1":
+        with pytest.raises(jax.errors.JaxRuntimeError, match=f"ids: expected none below 0, got {low}"):
+            jax.block_until_ready(listed(ids))
+    else:
+        found = listed(ids)
+        assert found.ids.tolist() == [3, 70, 80]
+        assert found.places[0].tolist() == [0, 0, 1]
+
+
+def test_more_ids_than_31_bits_tell_apart_are_refused():
+    with pytest.raises(ValueError, match=r"at most 2,147,483,647 ids, got 2,147,483,648\..*fewer topics"):
+        distinct([jnp.zeros(1, jnp.int32)], 2**31, 1)

@@ -347,8 +347,12 @@ def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
     assert float(y.mean()) == pytest.approx(1.0, abs=0.15)
     assert main(["resume", str(out)]) == 0
     (out / "mixture.json").write_text('{"components": "many"}')
-    with pytest.raises(ConfigError, match=r"mixture\.json: damaged"):
+    with pytest.raises(ConfigError, match=r"mixture\.json: damaged.*vijax resume"):
         vi.load(out, allow_code=True)
+    before = left(out)
+    assert main(["resume", str(out)]) == 0
+    assert "mixture.json: damaged: expected the number of components. It is fitted again." in capsys.readouterr().err
+    assert left(out) == before
     single = bent.parent / "single"
     assert main(["fit", str(bent), "--out", str(single), "--set", "richer=false"]) == 0
     assert not (single / "mixture.json").exists()

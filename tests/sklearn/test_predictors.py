@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessClassifier as TheirClassifier
 from sklearn.gaussian_process import GaussianProcessRegressor as TheirRegressor
 from sklearn.gaussian_process.kernels import RBF
@@ -33,6 +34,50 @@ def test_a_gaussian_regression_is_bayes_rule():
     mean, sd = glm.predict(X[:3], return_std=True)
     expected = -0.5 * ((y[:3] - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(glm.log_predictive(X[:3], y[:3]), expected, rtol=1e-4)
+
+
+def easy(rows, dim, seed, learn):
+    """Columns about 0, coefficients of about 1 in all, noise of .5."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, dim))
+    z = x @ rng.normal(size=dim) / np.sqrt(dim)
+    return x, z, rng, vs.BayesianGLM(learn_prior_scale=learn, random_state=0)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize(("rows", "dim"), [(40, 5), (50, 2), (300, 3), (2000, 10)])
+def test_a_gaussian_regression_settles_at_the_largest_evidence(rows, dim, learn):
+    """As it comes, without a warning; the evidence is that of the marginal, a normal."""
+    x, z, rng, glm = easy(rows, dim, 0, learn)
+    y = z + 0.5 * rng.normal(size=rows)
+    glm.fit(x, y)
+    assert glm.converged_
+    design = np.column_stack([(x - x.mean(0)) / x.std(0), np.full(rows, 10.0)])
+    vectors, lengths, _ = np.linalg.svd(design)
+    along = (vectors.T @ (y - y.mean())) ** 2 / y.var()
+    squares = np.pad(lengths**2, (0, rows - dim - 1))
+
+    def minus_evidence(logs):
+        noise, scale = np.exp(logs[0]), np.exp(logs[1]) if learn else 1.0
+        variance = noise + scale**2 * squares
+        return 0.5 * np.sum(along / variance + np.log(2 * np.pi * variance * y.var()))
+
+    best = -minimize(minus_evidence, [-1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8}).fun
+    assert best - 2e-5 * rows - 1e-2 < glm.lower_bound_ < best + 1e-6 * rows
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize(("rows", "dim"), [(50, 2), (300, 3)])
+@pytest.mark.parametrize("likelihood", ["poisson", "gamma", "student_t", "negative_binomial"])
+def test_easy_data_settle_without_a_warning(likelihood, rows, dim, learn):
+    x, z, rng, glm = easy(rows, dim, 0, learn)
+    y = {
+        "poisson": lambda: rng.poisson(np.exp(0.5 + z)),
+        "gamma": lambda: rng.gamma(4, np.exp(z) / 4),
+        "student_t": lambda: z + 0.3 * rng.standard_t(4, size=rows),
+        "negative_binomial": lambda: rng.negative_binomial(3, 3 / (3 + np.exp(1 + z))),
+    }[likelihood]()
+    assert glm.set_params(likelihood=likelihood).fit(x, y).converged_
 
 
 @pytest.mark.parametrize(

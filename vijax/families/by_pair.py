@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax import native
+from vijax.checks import require
 from vijax.families import special
 from vijax.families.base import Family, context_field, family, positive_and_finite
 from vijax.families.pathwise import log_gamma_from_offset, sample_offset
@@ -144,11 +145,19 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
       universe: above all ids.
       capacity: no fewer than there are different ones.
 
+    Raises:
+      ValueError: an id below 0 (of ids that are traced, the compiled kernel raises a `JaxRuntimeError`, and to XLA such
+        an id is none); a universe of more ids than 31 bits can tell apart.
+
     >>> found = distinct([jnp.array([7, 2]), jnp.array([[2, 9]])], universe=9, capacity=3)
     >>> found.ids.tolist(), [place.tolist() for place in found.places]
     ([2, 7, 9], [[1, 0], [[0, 0]]])
     """
+    remedy = "Ids are of a word and a topic: take fewer topics or words, or let documents use all topics."
+    require(0 <= universe <= MOST_IDS, "universe", f"at most {MOST_IDS:,} ids", f"{universe:,}", remedy)
     flat = jnp.concatenate([jnp.ravel(ids) for ids in given]).astype(jnp.int32)
+    if not isinstance(flat, jax.core.Tracer):
+        require(flat >= 0, "ids", "none below 0", flat)
     results = [jax.ShapeDtypeStruct((size,), jnp.int32) for size in (capacity, flat.size)]
     by_xla = functools.partial(_distinct, universe, capacity)
     ids, places = native.where_there_is("distinct", results, by_xla, flat, universe=universe)
@@ -158,14 +167,14 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
 
 def _distinct(universe: int, capacity: int, ids: Int[Array, " n"]) -> tuple[Array, Array]:
     """Those below `universe`, and the place of each; bit by bit."""
-    known = ids < universe
+    known = (ids >= 0) & (ids < universe)
     marks = jnp.zeros(-(-universe // _BITS) * _BITS, bool)
     marks = marks.at[jnp.where(known, ids, marks.size)].set(True, mode="drop")
     bit = jnp.arange(_BITS, dtype=jnp.uint32)
     words = jnp.sum(marks.reshape(-1, _BITS).astype(jnp.uint32) << bit, axis=1, dtype=jnp.uint32)
     counts = jax.lax.population_count(words).astype(jnp.int32)
     before = jnp.cumsum(counts) - counts
-    at = jnp.minimum(ids, universe - 1)
+    at = jnp.clip(ids, 0, universe - 1)
     word, below = at // _BITS, (jnp.uint32(1) << (at % _BITS).astype(jnp.uint32)) - jnp.uint32(1)
     inside = jax.lax.population_count(words.at[word].get(mode="promise_in_bounds") & below).astype(jnp.int32)
     places = jnp.where(known, before.at[word].get(mode="promise_in_bounds") + inside, 0)
@@ -173,5 +182,6 @@ def _distinct(universe: int, capacity: int, ids: Int[Array, " n"]) -> tuple[Arra
     return out.at[jnp.where(known, places, capacity)].set(ids, mode="drop"), places
 
 
+MOST_IDS = 2**31 - 1
 _BITS = 32
 _BLOCK = 8192

@@ -1,6 +1,7 @@
 // The kernels as XLA calls them.
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -88,7 +89,7 @@ ffi::Error step(ffi::Buffer<D> table, ffi::Buffer<ffi::S32> words, ffi::Buffer<D
   using T = Number<D>;
   if (ffi::Error error = check_words<D>(words, counts, table.dimensions()[0]); error.failure()) return error;
   const Sizes size = {words.dimensions()[0], words.dimensions()[1], table.dimensions()[1]};
-  if (gradient->typed_data() != before.typed_data())
+  if (gradient->typed_data() != before.typed_data() && before.element_count() > 0)
     std::memcpy(gradient->typed_data(), before.typed_data(), before.element_count() * sizeof(T));
   const Documents<T> in = {size, table.typed_data(), counts.typed_data(), alpha.typed_data(), words.typed_data()};
   (kernels<T>().*STEP)(in, weights.typed_data(), start.typed_data(), {max_iters, tol}, gamma->typed_data(),
@@ -123,6 +124,11 @@ ffi::Error choose(ffi::Buffer<D> table, ffi::Buffer<D> totals, ffi::Buffer<ffi::
 
 ffi::Error distinct(ffi::Buffer<ffi::S32> given, int64_t universe, ffi::ResultBuffer<ffi::S32> ids,
                     ffi::ResultBuffer<ffi::S32> places) {
+  if (universe < 0 || universe > INT32_MAX)
+    return ffi::Error::InvalidArgument("universe: expected a number of 31 bits, got " + std::to_string(universe));
+  for (size_t i = 0; i < given.element_count(); ++i)
+    if (const int32_t id = given.typed_data()[i]; id < 0)
+      return ffi::Error::InvalidArgument("ids: expected none below 0, got " + std::to_string(id));
   BEST(distinct)(given.typed_data(), given.element_count(), static_cast<int32_t>(universe), ids->element_count(),
                  ids->typed_data(), places->typed_data());
   return ffi::Error::Success();

@@ -18,13 +18,14 @@ inline float polynomial(const float (&coefficients)[TERMS], float x) {
   return total;
 }
 
-// log x = e log 2 + log(1 + f) for 1 + f in [2/3, 4/3], to the last digits. Of normal numbers.
+// log x = e log 2 + log(1 + f) for 1 + f in [2/3, 4/3], to the last digits. Of normal numbers. Bits are unsigned: shifts
+// of negative numbers are not defined.
 inline float logarithm(float x) {
-  constexpr int32_t two_thirds = 0x3f2aaaab;
-  int32_t bits;
+  constexpr uint32_t two_thirds = 0x3f2aaaab;
+  uint32_t bits;
   __builtin_memcpy(&bits, &x, 4);
-  const int32_t exponent = (bits - two_thirds) >> 23;
-  bits -= exponent << 23;
+  const int32_t exponent = static_cast<int32_t>(bits - two_thirds) >> 23;
+  bits -= static_cast<uint32_t>(exponent) << 23;
   float f;
   __builtin_memcpy(&f, &bits, 4);
   f -= 1;

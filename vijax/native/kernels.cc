@@ -113,7 +113,7 @@ void cvb0(Documents<T> in, const T* start, Settings settings, T* gamma, T* token
   const int64_t topics = in.size.topics, slots = in.size.slots, vectors = num_vectors<T>(topics);
   Words<T> words(slots, vectors);
   CVB0<T> climb(in.size, in.alpha, settings);
-  __builtin_memset(token_topics, 0, in.size.docs * slots * topics * sizeof(T));
+  clear(token_topics, in.size.docs * slots * topics);
   for (int64_t d = 0; d < in.size.docs; ++d) {
     words.read(in, d);
     __builtin_memcpy(gamma + d * topics, start + d * topics, topics * sizeof(T));
@@ -132,14 +132,14 @@ template <class T>
 struct Of;
 template <>
 struct Of<float> {
-  using Bits = int32_t;
+  using Bits = uint32_t;
   // exp(x) is 0 below; log(2) in two parts, the first of few digits; how many terms of the series.
   static constexpr float lowest = -87.0f, high = 0.693145752f, low = 1.42860677e-06f;
   static constexpr int mantissa = 23, terms = 7, shift = 4, stirling = 5;
 };
 template <>
 struct Of<double> {
-  using Bits = int64_t;
+  using Bits = uint64_t;
   static constexpr double lowest = -708.0, high = 0.69314718036912382, low = 1.9082149292705877e-10;
   static constexpr int mantissa = 52, terms = 13, shift = 8, stirling = 8;
 };
@@ -154,7 +154,8 @@ inline Vector<T> exponential(Vector<T> x) {
   Vector<T> value = r * (1 / static_cast<T>(Of<T>::terms)) + 1;
 #pragma GCC unroll 16
   for (int i = Of<T>::terms - 1; i > 0; --i) value = 1 + value * r * (1 / static_cast<T>(i));
-  // n is in the last bits of `shifted`, and goes to where a number has its exponent.
+  // n is in the last bits of `shifted`, and goes to where a number has its exponent; what is above is lost, which of
+  // unsigned numbers alone is defined.
   const Vector<T> scaled = (Vector<T>)((Bits)value + ((Bits)shifted << Of<T>::mantissa));
   return x < Of<T>::lowest ? Vector<T>{} : scaled;
 }
@@ -384,7 +385,8 @@ struct Chain {
     for (int64_t n = 0; n < in.size.slots; ++n) {
       end += in.counts[d * in.size.slots + n];
       lay_out(table, in.likelihood + (d * in.size.slots + n) * in.size.topics, in.size.topics, rows.numbers(n));
-      while (tokens < max_tokens && tokens < static_cast<int64_t>(end)) places.numbers(0)[tokens++] = n;
+      // None where `end` is not a number.
+      while (tokens < max_tokens && static_cast<double>(tokens + 1) <= end) places.numbers(0)[tokens++] = n;
     }
     lay_out(table, in.alpha, in.size.topics, level.numbers(0));
     for (int64_t m = 0; m < tokens; ++m) places.numbers(1)[m] = -1;
@@ -423,7 +425,7 @@ void gibbs(Documents<T> in, const uint32_t* seed, int64_t max_tokens, int64_t bu
            T* token_topics) {
   const int64_t topics = in.size.topics, slots = in.size.slots, docs = in.size.docs;
   Chain<T> chain(in, Table(topics), max_tokens);
-  __builtin_memset(token_topics, 0, docs * slots * topics * sizeof(T));
+  clear(token_topics, docs * slots * topics);
   for (int64_t d = 0; d < docs; ++d) {
     T *kept = token_topics + d * slots * topics, *out = gamma + d * topics;
     chain.read(in, d, max_tokens);

@@ -41,7 +41,7 @@ struct Kernels {
 template <class T>
 using Choose = void (*)(Sizes size, const T* table, const T* totals, const int32_t* words, const T* counts, T alpha,
                         int64_t most, T may_miss, int32_t* chosen, int32_t* used, T* left);
-// The different ones of some ids below `universe`, increasing and filled up with it; and where each is among them.
+// The different ones of some ids from 0 and below `universe`, increasing and filled up with it; and where each is among them.
 using Distinct = void (*)(const int32_t* given, int64_t count, int32_t universe, int64_t capacity, int32_t* ids,
                           int32_t* places);
 

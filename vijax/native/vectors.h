@@ -36,6 +36,12 @@ inline double sum(Vector<double> x) {
   return x[0] + x[1];
 }
 
+// Zeros. Of no numbers there may be no address.
+template <class T>
+void clear(T* x, int64_t count) {
+  if (count > 0) __builtin_memset(x, 0, count * sizeof(T));
+}
+
 // Rows of vectors, zeros at first. (std::vector is inline functions.)
 template <class T>
 class Rows {

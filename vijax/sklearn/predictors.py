@@ -106,6 +106,18 @@ def _model(
     )
 
 
+WAIT = 5
+"""Steps of the predictors alone, before hyperparameters move. At the prior their gradients are hundreds of times as
+large as later, and Adam, which divides by what it has seen of the last thousand steps, would hardly move then."""
+
+
+class _Waiting(NamedTuple):
+    """How many steps there were, and the state of Adam."""
+
+    count: Array
+    adam: Any
+
+
 @dataclasses.dataclass(frozen=True)
 class _Init:
     """Of Adam at a rate; unlike optax's own function it pickles, and equals another of that rate."""
@@ -113,17 +125,21 @@ class _Init:
     rate: float
 
     def __call__(self, params: Any) -> Any:
-        return optax.adam(self.rate).init(params)
+        return _Waiting(jnp.zeros((), jnp.int32), optax.adam(self.rate).init(params))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Update:
-    """See `_Init`."""
+    """Adam after the first `WAIT` steps, of which it sees nothing. See `_Init`."""
 
     rate: float
 
     def __call__(self, updates: Any, state: Any, params: Any = None) -> Any:
-        return optax.adam(self.rate).update(updates, state, params)
+        moves, adam = optax.adam(self.rate).update(updates, state.adam, params)
+        has_begun = state.count >= WAIT
+        moves = jax.tree.map(lambda x: jnp.where(has_begun, x, 0.0), moves)
+        adam = jax.tree.map(lambda new, old: jnp.where(has_begun, new, old), adam, state.adam)
+        return moves, _Waiting(state.count + 1, adam)
 
 
 def fit_predictors(
