@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests.families.oracles import mp
 from tests.likelihoods import LIKELIHOODS
 from vijax import likelihood
 
@@ -33,6 +34,23 @@ def test_densities_match_scipy(name):
         each = jax.jit(jax.vmap(row.make().log_prob, (None, 0)))
         for y in row.observations:
             np.testing.assert_allclose(each(y, jnp.asarray(Z[1:4])), row.by_hand(y, Z[1:4])[0], rtol=1e-10)
+
+
+def test_large_counts_in_float32():
+    """Log probabilities and their slopes, counts up to 1e8, up to five deviations off the rate, as good as exp(z) is;
+    and the expectation, which is half the variance times the rate below."""
+    lik, counts = likelihood.poisson_log(), np.float32([0.0, 1.0, 30.0, 1e3, 1e5, 1e6, 1e7, 1e8])
+    y = np.repeat(counts[:, None], 5, 1)
+    z = np.float32(np.log(np.maximum(y, 0.5)) + np.array([-5, -1, 0, 1, 5]) / np.sqrt(np.maximum(y, 4)))
+    each = jax.vmap(jax.vmap(jax.value_and_grad(lik.log_prob, 1)))
+    value, slope = (np.asarray(x, np.float64) for x in jax.jit(each)(y, z))
+    exact = np.vectorize(lambda y, z: float(mp.mpf(y) * z - mp.exp(z) - mp.loggamma(mp.mpf(y) + 1)))
+    want = exact(np.float64(y), np.float64(z))
+    assert np.all(np.abs(value - want) < 3e-6 * (np.sqrt(y) + 1 + np.abs(want)))
+    assert np.all(np.abs(slope - (y - np.exp(np.float64(z)))) < 3e-7 * (1 + y))
+    m, v = np.float32(np.log(1e6)), np.float32(1e-6)
+    lower = float(lik.closed_form(1e6, jnp.asarray(m), jnp.asarray(v)).value)
+    assert lower == pytest.approx(float(lik.log_prob(1e6, jnp.asarray(m))) - 0.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("x64", [False, True])

@@ -261,11 +261,11 @@ class BinomialLaw(Law):
         """By halving the range of counts."""
 
         def least(p: np.ndarray, n: np.ndarray, *probs: Any) -> np.ndarray:
-            p, n, *probs = np.broadcast_arrays(p, n, *probs)
+            p, n, *both = np.broadcast_arrays(p, n, *probs)
             low, high = np.full_like(n, -1.0), n
             while np.any(high - low > 1):
                 middle = np.floor(0.5 * (low + high))
-                below = _binomial(middle, n, *probs) < p
+                below = _binomial(middle, n, *both) < p
                 low, high = np.where(below, middle, low), np.where(below, high, middle)
             return high
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from vijax.by_value import by_value
 from vijax.checks import require_positive
+from vijax.families.log_factorial import deviance, log_factorial_gap
 from vijax.families.poisson_draws import poisson_values
 from vijax.likelihood.base import Likelihood, Moments, require_sites
 
@@ -27,10 +28,15 @@ def poisson_log() -> Likelihood:
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:
         rate = jnp.exp(m + 0.5 * v)
-        return Moments(y * m - rate - gammaln(y + 1.0), y - rate, -rate)
+        return Moments(log_prob(y, m) - jnp.exp(m) * jnp.expm1(0.5 * v), y - rate, -rate)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        """Without a difference of terms of the size of y log y."""
+        count = jnp.asarray(y, z.dtype)
+        return -deviance(count, z) - log_factorial_gap(count)
 
     return Likelihood(
-        lambda y, z: y * z - jnp.exp(z) - gammaln(y + 1.0),
+        log_prob,
         name="poisson_log",
         log_concave=True,
         closed_form=closed_form,
