@@ -371,7 +371,7 @@ def test_guides_of_advi_are_settings(bent, given, names, tmp_path):
     more = ["algorithm.name=advi", "num_epochs=5", "evaluate_every=0", *given]
     assert main(["fit", str(bent), "--out", str(out), "--set", *more]) in (0, UNUSABLE)  # of so few steps
     assert left(out).keys() == {f"free/{name}" for name in names}
-    assert main(["resume", str(out)]) == 0
+    assert main(["resume", str(out)]) in (0, UNUSABLE)
 
 
 def presses(patch, after):
