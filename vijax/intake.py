@@ -100,7 +100,7 @@ def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
     return found if is_read_as(found) else own
 
 
-def _reading(model: Model) -> Callable[[PyTree], Any]:
+def _reading(model: Any) -> Callable[[PyTree], Any]:
     """The model's bound as a function of data."""
     key = jax.random.key(0)
 

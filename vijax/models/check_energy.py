@@ -79,7 +79,8 @@ def check_energy(
     shape = densities.shape
     remedy = "Sum over its terms: jnp.sum(...)."
     require(shape == (num_draws, size), "log_density", "a number for each group", f"shape {shape[2:]}", remedy)
-    _compare(*(np.asarray(x, np.float64) for x in (energies, counts, densities)), base)
+    measures = {name: np.asarray(x, np.float64) for name, x in base.items()}
+    _compare(np.asarray(energies, np.float64), np.asarray(counts), np.asarray(densities, np.float64), measures)
 
 
 def _drawn(model: Model, hyper: Hyper, group: PyTree, key: PRNGKeyArray) -> tuple[Any, Any, dict[str, Array]]:
@@ -103,9 +104,8 @@ def _impossible(spec: Energy, stats: Any, group: PyTree, hyper: Hyper) -> Float[
     return jnp.zeros(()) if spec.impossible is None else spec.impossible(stats, group, hyper)
 
 
-def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, base: dict[str, Array]) -> None:
+def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, base: dict[str, np.ndarray]) -> None:
     """ValueError where energy and base measures are not the density."""
-    base = {name: np.asarray(x, np.float64) for name, x in base.items()}
     impossible = counts > 0.5
     require(
         ~(impossible & np.isfinite(densities)),

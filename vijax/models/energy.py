@@ -265,9 +265,11 @@ def energy_model(
     fn, count = _with_hyper(energy, "energy", hyper), _with_hyper(impossible, "impossible", hyper)
     fixed: Callable[[Any], Any] = free.at_random if free is not None else lambda fn: fn
 
+    values: Hyper = hyper
+
     def read(group: PyTree) -> Any:
-        stats = _means({**prior(hyper), **local(group)})
-        return [fixed(term)(stats, group, hyper) for term in (fn, count) if term is not None], start and start(group)
+        stats = _means({**prior(values), **local(group)})
+        return [fixed(term)(stats, group, values) for term in (fn, count) if term is not None], start and start(group)
 
     kinds = kinds_of(example, read)
     data, others = (cast(kinds, x) for x in (jax.tree.map(as_array, example), values_like(example)))
