@@ -128,7 +128,7 @@ def test_other_modes_are_told():
     log_p = lambda v: jnp.logaddexp(norm.logpdf(v["x"], -1.5, 0.1), norm.logpdf(v["x"], 1.5, 0.1))
     fit = vi.auto(vi.density({"x": vi.free()}, log_p), key=KEY, richer=False)
     assert len(fit.modes) == 2
-    assert sum(mode.num_starts for mode in fit.modes) == 8
+    assert sum(mode.num_starts for mode in fit.modes) == 16
     np.testing.assert_allclose(sorted(float(mode.values["x"]) for mode in fit.modes), [-1.5, 1.5], atol=0.05)
     assert "another mode of similar weight" in fit.verdict
     assert fit.elbo.value == pytest.approx(0.0, abs=0.01)

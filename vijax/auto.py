@@ -15,10 +15,11 @@ from vijax.automatic.chosen import Done, of_normal, reported
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, Sitting
+from vijax.automatic.labels import exchanges
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixed import of_mixed
 from vijax.automatic.on_draws import OnDraws
-from vijax.automatic.places import places, unjudged
+from vijax.automatic.places import Searched, bounds_of, places, rough_bound, rough_normals
 from vijax.automatic.stage import Stage, Watcher, check_stage, stage_of
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
@@ -32,12 +33,10 @@ from vijax.result import Fit
 
 MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
-NUM_STARTS, MAX_DRAWS = 8, 2048
+NUM_STARTS, MAX_DRAWS = 16, 2048
 """Of a log density, where the user does not say."""
 FIRST_STEPS = 30
 """Of independent normals, where they are what a full covariance begins at."""
-ARRIVED = 0.5
-"""Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
 
 
 def auto(
@@ -66,8 +65,9 @@ def auto(
       model: any `vijax.Model` without networks.
       data: what it reads; None for a density that reads none.
       key: of starts and draws.
-      num_starts: side by side. None is 8; 4 for 200 to 5,000 documents and for an energy with free variables; 1 for
-        larger data in conjugate form.
+      num_starts: side by side. Of a log density half of the searches for modes begin near zero, half as far apart as
+        the prior is wide; None is 16. Of others None is 8; 4 for 200 to 5,000 documents and for an energy with free
+        variables; 1 for larger data in conjugate form.
       max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
         "limited by the noise of its draws".
       max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
@@ -120,7 +120,8 @@ def auto(
 
         def ended(target: Target, fitted: Fitted) -> Done:
             q, found, elbos = fitted
-            return Done(model, target, q, found, elbos, watcher, key)
+            labels = exchanges(target, found[0][0].x, q.sds, seed)
+            return Done(model, target, q, Searched(found, elbos, labels, num_starts), watcher, key)
 
         if target.dim > MOST_FULL:
             return reported(ended(target, _many_variables(target, watcher, seed, num_starts, budget)))
@@ -184,7 +185,8 @@ Fitted = tuple[Gaussian, list[tuple[Mode, int]], list[float | None]]
 def _many_variables(target: Target, watcher: Watcher, seed: int, num_starts: int, budget: int) -> Fitted:
     """Independent normals, or with directions of dependence where these gain."""
     found = watcher.searched(target, lambda: places(target, seed, num_starts, watcher.stopped), num_starts)
-    return low_rank.fit(target, found[0][0], seed, budget, watcher.stopped), found, unjudged(found)
+    elbos = bounds_of(rough_normals(target, found, seed))
+    return low_rank.fit(target, found[0][0], seed, budget, watcher.stopped), found, elbos
 
 
 def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_draws: int, budget: int) -> Fitted:
@@ -209,28 +211,12 @@ def _best_start(
 ) -> tuple[Gaussian, list[float | None]]:
     """The normal at the mode whose ELBO is largest; modes far below the highest are not asked. Or independent normals
     from the middle of where searches begin, if that is better: the mode of a funnel is where a scale is zero."""
-    noise = gaussian.noise_of(32, target.dim, [seed, 99])
-    best: Gaussian | None = None
-    elbos: list[float | None] = []
-    for mode, _ in found[:4]:
-        if mode.value < found[0][0].value - 10 - target.dim:
-            elbos.append(None)
-            continue
-        q, promised = gaussian.laplace(target, mode)
-        elbo = _rough(target, q, noise)
-        elbos.append(elbo if promised < ARRIVED else None)
-        best = q._replace(elbo=elbo) if best is None or elbo > best.elbo else best
-    assert best is not None
-    elbos += unjudged(found[len(elbos) :])
+    rough = rough_normals(target, found, seed)
+    elbos = bounds_of(rough)
+    best = max((one.q for one in rough if one is not None), key=lambda q: q.elbo)
     middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
-    if _rough(target, middle, noise) <= best.elbo:
+    if rough_bound(target, middle, gaussian.noise_of(32, target.dim, [seed, 99])) <= best.elbo:
         return best, elbos
     begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
     plain = on_draws(OnDraws(target, unit_noise(FIXED, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
     return plain._replace(scale=np.diag(plain.scale)), elbos
-
-
-def _rough(target: Target, q: Gaussian, noise: np.ndarray) -> float:
-    """The ELBO on some draws."""
-    values = target.values(q.at(noise))
-    return float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import keys
 from vijax.automatic.concluded import as_fit, judged_again, report
 from vijax.automatic.diagonal import as_gaussian, on_draws, point_of, unit_noise
 from vijax.automatic.gaussian import Ended
+from vijax.automatic.labels import exchanges
 from vijax.automatic.newton import SETTLED, climbed
 from vijax.automatic.on_draws import OnDraws
-from vijax.automatic.places import places, unjudged
+from vijax.automatic.places import Searched, bounds_of, places, rough_normals
 from vijax.automatic.stage import Stage, Watcher, check_stage
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
@@ -23,7 +25,7 @@ from vijax.model import Model
 from vijax.models.density import Density
 from vijax.result import Fit
 
-NUM_STARTS = 8
+NUM_STARTS = 16
 MAX_STEPS = 1000
 FAR = 2.0
 """Nats between the bounds on fixed and on fresh draws, beside the error of the latter, that are told."""
@@ -80,13 +82,16 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
         found = watcher.searched(target, lambda: places(target, seed, NUM_STARTS, watcher.stopped), NUM_STARTS)
+        elbos = bounds_of(rough_normals(target, found, seed)) if len(found) > 1 else [None]
+        start = max(range(len(found)), key=lambda i: -np.inf if elbos[i] is None else elbos[i])
         noise = unit_noise(num_draws, target.dim, seed)
         objective = OnDraws(target, noise)
-        reached = on_draws(objective, found[0][0], MAX_STEPS, stopped=watcher.stopped)
+        reached = on_draws(objective, found[start][0], MAX_STEPS, stopped=watcher.stopped)
         top = climbed(objective, point_of(reached), stopped=watcher.stopped)
     cut = Ended.INTERRUPTED if watcher.stopped() else Ended.UNSOLVED
     q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
-    said = report(model, target, q, found, unjudged(found), seed)._replace(noise=noise)
+    searched = Searched(found, elbos, exchanges(target, found[start][0].x, q.sds, seed), NUM_STARTS)
+    said = report(model, target, q, searched, seed)._replace(noise=noise)
     said = said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None)
     if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > FAR + 3 * said.elbo.standard_error:
         q = q._replace(ended=Ended.TOO_FEW)

@@ -142,6 +142,23 @@ class Variables:
         parts = [leaf.support.free(jnp.asarray(x)) for leaf, x in zip(self.leaves, leaves, strict=True)]
         return jnp.concatenate([jnp.ravel(part) for part in parts])
 
+    def numbers(self, x: Float[np.ndarray, "points D"]) -> tuple[list[str], Float[np.ndarray, "points M"]]:
+        """All entries of the values at points, with their names; those without a constraint to the last digit."""
+        paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(range(len(self.leaves))))
+        names: list[str] = []
+        found, start = [], 0
+        for (path, _), leaf in zip(paths, self.leaves, strict=True):
+            size = math.prod(leaf.free_shape)
+            part, start = x[:, start : start + size], start + size
+            if leaf.support != constrain.real():
+                free = jnp.asarray(part.reshape(len(x), *leaf.free_shape), jnp.result_type(float))
+                part = np.asarray(jax.vmap(leaf.support.point)(free), np.float64).reshape(len(x), -1)
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            places = np.ndindex(leaf.shape) if leaf.shape else [()]
+            names += [f"{name}[{', '.join(map(str, i))}]" if i else name for i in places]
+            found.append(part)
+        return names, np.concatenate(found, 1)
+
     def coordinate_names(self) -> list[str]:
         """Of each coordinate the variable's name, with its place where it has several."""
         paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(range(len(self.leaves))))

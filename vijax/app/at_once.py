@@ -34,7 +34,7 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
     name = config.algorithm.name
     if not is_at_once(config):
         return
-    starts = "auto has starts of its own: algorithm.num_starts" if name == "auto" else "dadvi has eight starts"
+    starts = "auto has starts of its own: algorithm.num_starts" if name == "auto" else "dadvi has sixteen starts"
     for key, is_set, why in (
         ("restarts", config.fit.restarts > 1, starts),
         ("convergence", config.fit.convergence is not None, f"{name} judges by itself when it has converged"),

@@ -104,7 +104,7 @@ class DensityAlgorithm(Chooser):
     nats: float | None = setting(None, "ngvi: no step goes further than this; unset: 1", POSITIVE)
     alpha: float | None = setting(None, "advi: order of the Renyi bound of its draws; 0 weighs them by importance")
     learning_rate: float | None = setting(None, "advi, bbvi: of Adam; unset: 0.01", POSITIVE)
-    num_starts: int | None = setting(None, "auto: searches for modes, side by side; unset: 8", at_least(1))
+    num_starts: int | None = setting(None, "auto: searches for modes, side by side; unset: 16", at_least(1))
     max_draws: int | None = setting(None, "auto: most fixed draws; unset: 2048", at_least(8))
     max_gradients: int | None = setting(None, "auto: most gradients; unset: 3000, more for many variables", at_least(1))
     richer: bool | None = setting(

@@ -15,8 +15,11 @@ from scipy import linalg
 
 Asks = Generator[np.ndarray, tuple[float, np.ndarray], "Mode"]
 MEMORY = 20
-ENOUGH = 1e-3
-"""Nats that the quadratic model still promises where a search ends: the start of a fit need not be exact."""
+ENOUGH, NEARLY = 1e-3, 1.0
+"""Nats that the quadratic model still promises where a search ends, for the start of a fit need not be exact; and where
+it is so near its end that it may be seen to climb a hill that another one climbs."""
+LOOKS = 5
+"""Evaluations of each search between one look at which of them are on one hill and the next."""
 
 
 class HasSlopes(Protocol):
@@ -40,8 +43,28 @@ class Mode(NamedTuple):
     sds: Float[np.ndarray, " D"]
 
 
+class Place(NamedTuple):
+    """Where a search stands.
+
+    Attributes:
+      x: the point.
+      value: log density there.
+      promised: nats that the quadratic model sees above.
+    """
+
+    x: Float[np.ndarray, " D"]
+    value: float
+    promised: float
+
+
 def never() -> bool:
     """Nobody asks to stop."""
+    return False
+
+
+def apart(low: Place, high: Place) -> bool:
+    """Any two are taken to be on hills of their own."""
+    del low, high
     return False
 
 
@@ -51,31 +74,88 @@ def modes(
     max_steps: int = 200,
     enough: float = ENOUGH,
     stopped: Callable[[], bool] = never,
+    on_one_hill: Callable[[Place, Place], bool] = apart,
 ) -> list[Mode]:
     """Where the searches from these starts end, best first; those that began where the density is zero are left out.
-    A search ends where it promises less than `enough` nats, or when it is `stopped`."""
-    searches = {i: _search(x, max_steps, enough, stopped) for i, x in enumerate(starts)}
-    points = {i: next(search) for i, search in searches.items()}
-    found = []
-    while points:
-        values, slopes = target.slopes(np.stack(list(points.values())))
-        for i, value, slope in zip(list(points), values, slopes, strict=True):
-            try:
-                points[i] = searches[i].send((float(value), slope))
-            except StopIteration as end:
-                del points[i]
-                if np.isfinite(end.value.value):
-                    found.append(end.value)
+
+    A search ends where it promises less than `enough` nats, or when it is `stopped`; or, nearly there, where it is
+    `on_one_hill` with a higher one, whose end is then its own.
+    """
+    searches = [_Search(x, max_steps, enough, stopped) for x in starts]
+    joined: dict[int, int] = {}
+    going = list(range(len(searches)))
+    count = 0
+    while going:
+        values, slopes = target.slopes(np.stack([searches[i].asked for i in going]))
+        with np.errstate(over="ignore", invalid="ignore"):  # far out, on the way of a search
+            for i, value, slope in zip(going, values, slopes, strict=True):
+                searches[i].told(float(value), slope)
+        count += 1
+        if count % LOOKS == 0 and on_one_hill is not apart:
+            joined.update(_joined(searches, joined, on_one_hill))
+        going = [i for i in going if searches[i].end is None and i not in joined]
+    ends = [searches[_last(i, joined)].end for i in range(len(searches))]
+    found = [end for end in ends if end is not None and np.isfinite(end.value)]
     return sorted(found, key=lambda mode: -mode.value)
 
 
-def _search(x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]) -> Asks:
-    """One search, upwards."""
+def _joined(
+    searches: list[_Search], joined: dict[int, int], on_one_hill: Callable[[Place, Place], bool]
+) -> dict[int, int]:
+    """Of the searches that are nearly there, the higher ones on whose hill they are: the nearest of these are asked."""
+    found: dict[int, int] = {}
+    own = [i for i in range(len(searches)) if i not in joined and np.isfinite(searches[i].now.value)]
+    for i in own:
+        now = searches[i].now
+        if searches[i].end is not None or not now.promised < NEARLY:
+            continue
+        higher = [j for j in own if j not in found and searches[j].now.value > now.value]
+        for j in sorted(higher, key=lambda j: float(np.sum((searches[j].now.x - now.x) ** 2)))[:2]:
+            if on_one_hill(now, searches[j].now):
+                found[i] = j
+                break
+    return found
+
+
+def _last(i: int, joined: dict[int, int]) -> int:
+    """The search that goes on for another."""
+    while i in joined:
+        i = joined[i]
+    return i
+
+
+class _Search:
+    """One search: a generator that has been told all that it asked so far.
+
+    Attributes:
+      asked: the point that it wants to know of.
+      now: where it stands.
+      end: where it ended; None before.
+    """
+
+    def __init__(self, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]):
+        self.now, self.end = Place(x, -np.inf, np.inf), None
+        self._asks = _asks(self, x, max_steps, enough, stopped)
+        self.asked = next(self._asks)
+
+    end: Mode | None
+
+    def told(self, value: float, slope: np.ndarray) -> None:
+        """Of the point that it asked."""
+        try:
+            self.asked = self._asks.send((value, slope))
+        except StopIteration as stop:
+            self.end = stop.value
+
+
+def _asks(search: _Search, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]) -> Asks:
+    """Upwards."""
     value, slope = yield x
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(max_steps if np.isfinite(value) else 0):
         direction = _applied(pairs, slope)
         promised = slope @ direction
+        search.now = Place(x, value, 0.5 * float(promised) if pairs else np.inf)
         if (promised < 2 * enough and pairs) or stopped():
             break
         size = 1.0 if pairs else min(1.0, 1.0 / max(float(np.linalg.norm(slope)), 1e-30))
@@ -93,6 +173,7 @@ def _search(x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], 
         if step @ change > 1e-10 * (step @ step):
             pairs = [*pairs[1 - MEMORY :], (step, change)]
         x, value, slope = x + step, new_value, new_slope
+    search.now = Place(x, value, search.now.promised)
     return Mode(x, value, np.sqrt(np.maximum(_diagonal(pairs, len(x)), 1e-300)))
 
 

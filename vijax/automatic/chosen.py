@@ -8,14 +8,14 @@ from jaxtyping import PRNGKeyArray
 
 from vijax import keys
 from vijax.automatic import gaussian, richer
-from vijax.automatic.ascent import Mode
 from vijax.automatic.components import Mixture
 from vijax.automatic.concluded import as_fit, as_mixture, compared, report, rivals
 from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.places import Searched
 from vijax.automatic.report import Report
 from vijax.automatic.stage import Watcher
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import CLOSE, RARE
+from vijax.automatic.verdict import CLOSE, RARE, ROUNDED
 from vijax.models.density import Density
 from vijax.result import Fit
 
@@ -29,8 +29,7 @@ class Done(NamedTuple):
       model: the density.
       target: the same, on the host.
       q: the normal.
-      found: modes that the starts found,
-      elbos: and their rough bounds.
+      searched: what the starts found.
       watcher: of Ctrl-C.
       key: of the fit.
     """
@@ -38,14 +37,13 @@ class Done(NamedTuple):
     model: Density
     target: Target
     q: Gaussian
-    found: list[tuple[Mode, int]]
-    elbos: list[float | None]
+    searched: Searched
     watcher: Watcher
     key: PRNGKeyArray
 
     def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
         """On this normal, or a mixture that began at it."""
-        return report(self.model, self.target, q, self.found, self.elbos, keys.seed(self.key), normal)
+        return report(self.model, self.target, q, self.searched, keys.seed(self.key), normal)
 
 
 def of_normal(done: Done, max_gradients: int | None, asked: bool | None) -> Fit:
@@ -58,7 +56,7 @@ def of_normal(done: Done, max_gradients: int | None, asked: bool | None) -> Fit:
     """
     q, target, watcher = done.q, done.target, done.watcher
     said = done.report(q)
-    others = rivals(q, done.found, done.elbos)
+    others = [mode for mode, _ in rivals(q, done.searched, target)]
     if q.ended is Ended.INTERRUPTED:
         return reported(done)
     limit = max_gradients or target.num_gradients + richer.budget(target.dim)
@@ -85,4 +83,5 @@ def _is_misfit(said: Report, has_rivals: bool, dim: int, asked: bool | None) -> 
     """Whether a mixture is to be tried."""
     if asked is not None:
         return asked
-    return dim <= richer.MOST_DIM and said.zero <= RARE and (said.gap >= CLOSE or has_rivals)
+    is_rounded = said.rounding > ROUNDED and not has_rivals
+    return dim <= richer.MOST_DIM and said.zero <= RARE and not is_rounded and (said.gap >= CLOSE or has_rivals)

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from scipy import linalg, special
 
 from vijax.automatic.ascent import Mode, never
+from vijax.automatic.runaway import ASKED, grows_along
 from vijax.automatic.target import Target
 from vijax.estimator.least_squares import regression
 from vijax.models.density import Frame
@@ -87,6 +88,15 @@ class Gaussian(NamedTuple):
         return x + ((x @ self.directions) * (self.stretch**power - 1)) @ self.directions.T
 
     @property
+    def sds(self) -> Float[np.ndarray, " D"]:
+        """Standard deviations."""
+        if self.is_full:
+            return np.sqrt((self.scale**2).sum(1))
+        if self.directions is None or self.stretch is None:
+            return self.scale
+        return self.scale * np.sqrt(1 + self.directions**2 @ (self.stretch**2 - 1))
+
+    @property
     def num_directions(self) -> int:
         """Directions along which it is not as wide as its `scale` says."""
         return 0 if self.stretch is None else int((self.stretch != 1).sum())
@@ -109,14 +119,16 @@ class Gaussian(NamedTuple):
         more = 0.0 if self.stretch is None else np.log(self.stretch).sum()
         return float(np.log(scales).sum() + more + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
 
+    def whitened(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
+        """The noise that leads to points."""
+        gap = x - self.mean
+        if self.is_full:
+            return linalg.solve_triangular(self.scale, gap.T, lower=True).T
+        return self.stretched(gap / self.scale, -1.0)
+
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
         """Squared, from the mean, in standard deviations."""
-        gap = x - self.mean
-        full = self.is_full
-        whitened = (
-            linalg.solve_triangular(self.scale, gap, lower=True) if full else self.stretched(gap / self.scale, -1.0)
-        )
-        return float(whitened @ whitened)
+        return float((self.whitened(x[None]) ** 2).sum())
 
 
 def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
@@ -247,7 +259,7 @@ class Sitting(NamedTuple):
       averaged: of how many sets, the fixed one among them, messages are averaged so far; 0 while draws are fixed.
       doubt: nats that the noise of the fixed draws made of a step, where they are averaged.
       error: the same of the means, in standard deviations.
-      wide: the largest standard deviations of the first normal, by which an improper density is known.
+      wide: standard deviations of the first normal, beside which q may get so wide that the density may be improper.
       origin: and its mean.
     """
 
@@ -265,8 +277,8 @@ class Sitting(NamedTuple):
     @classmethod
     def begin(cls, start: Gaussian) -> Sitting:
         """At the first draws."""
-        dim, wide = len(start.mean), np.sqrt((start.scale**2).sum(1))
-        return cls(start.mean, start.scale, start.elbo, max(32, 4 * dim), 0, 0, 0.0, 0.0, wide, start.mean)
+        size = max(32, 4 * len(start.mean))
+        return cls(start.mean, start.scale, start.elbo, size, 0, 0, 0.0, 0.0, start.sds, start.mean)
 
     @property
     def q(self) -> Gaussian:
@@ -319,8 +331,10 @@ def fit(
                 radius = min(2 * radius, WIDEST) if not trial.is_whole or trial.nats > 0.25 * radius else radius
                 now, refused = then, 0
                 trace.append(now.elbo)
-                if _unbounded(now.at, begin):
-                    return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
+                if _is_far(now.at, begin):
+                    if grows_along(target, now.at.at(noise_of(ASKED, dim, [seed, 98]))).any():
+                        return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
+                    begin = begin._replace(wide=now.at.sds, origin=now.at.mean)  # proper, and of another size
                 continue
             refused, radius = refused + 1, trial.nats / 4
             if refused <= 3 and radius >= doubt:
@@ -372,8 +386,8 @@ def _polished(
     return q._replace(ended=Ended.LIMITED)
 
 
-def _unbounded(q: Gaussian, begin: Sitting) -> bool:
-    """A variance, or a distance gone, beyond all scales of the start: the density is improper."""
+def _is_far(q: Gaussian, begin: Sitting) -> bool:
+    """A variance, or a distance gone, beyond all scales of the start: the density is of another size, or improper."""
     scales = np.maximum(begin.wide, 1e-12)
-    far, wide = np.abs(q.mean - begin.origin) / scales, np.sqrt((q.scale**2).sum(1)) / scales
+    far, wide = np.abs(q.mean - begin.origin) / scales, q.sds / scales
     return bool(max(far.max(), wide.max()) > 1e6)

@@ -25,6 +25,7 @@ from vijax.automatic.ascent import Mode, never
 from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, noise_of
 from vijax.automatic.on_draws import OnDraws
+from vijax.automatic.runaway import ASKED, grows_along
 from vijax.automatic.target import Target
 
 RANK = 32
@@ -49,7 +50,7 @@ POWER = 12
 """Products by which the largest curvature is known."""
 OFF, MOST, FAR = 0.5, 0.3, 1e6
 """How far whitened slopes may be from zero at an end that is called one; by how much the logarithm of a standard
-deviation moves in a step; and how many times as wide as at its start a normal gets whose density is improper."""
+deviation moves in a step; and how many times as wide as at its start a normal gets whose density may be improper."""
 
 
 def rank_of(dim: int) -> int:
@@ -299,14 +300,15 @@ def _polished(
         q = moved(q, asked, 1 / count)._replace(error=error, elbo=elbo)
         near = max(np.abs(slope).max(), np.abs(curvature - 1).max()) < max(OFF / 2, 5 * error)
         q = q._replace(ended=Ended.CONVERGED if near and error < SDS and count >= 2 * first else Ended.LIMITED)
-    return q._replace(ended=_ended(q, start, slope, curvature))
+    return q._replace(ended=_ended(target, q, start, slope, curvature))
 
 
-def _ended(q: Gaussian, start: Mode, slope: np.ndarray, curvature: np.ndarray) -> Ended:
+def _ended(target: Target, q: Gaussian, start: Mode, slope: np.ndarray, curvature: np.ndarray) -> Ended:
     """As q says, if it is at an optimum: where whitened slopes are 0 and curvatures 1. A coordinate of which the
     density says nothing has none, and its standard deviation grows for ever."""
     off = max(OFF, 5 * q.error)  # noise of the means themselves
     flat = curvature < 1 - off
-    if bool((flat & (q.scale > FAR * np.clip(start.sds, 1e-6, 1.0))).any()):
+    wide = bool((flat & (q.scale > FAR * np.clip(start.sds, 1e-6, 1.0))).any())
+    if wide and grows_along(target, q.drawn(ASKED, 0)[0]).any():
         return Ended.UNBOUNDED
     return Ended.SPENT if max(np.abs(slope).max(), np.abs(curvature - 1).max()) > off else q.ended

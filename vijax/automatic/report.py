@@ -60,6 +60,10 @@ class Report(NamedTuple):
       stage: of a fit that Ctrl-C stopped, what `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on from;
         None where it has not come far enough, or has ended.
       usable: false where the verdict says "Do not use this fit".
+      off: how far means and sds are off, by importance weights (`vijax.automatic.moments.Moments`); None where that was
+        not judged.
+      others: modes that q does not describe, and labels that may be exchanged (`vijax.automatic.verdict.Others`).
+      rounding: of the log density, in nats, roughly.
     """
 
     elbo: Estimate
@@ -76,3 +80,6 @@ class Report(NamedTuple):
     other: Estimate | None = None
     stage: Any = None
     usable: bool = True
+    off: Any = None
+    others: Any = None
+    rounding: float = 0.0

@@ -85,6 +85,20 @@ class Target:
         (values,) = self._over(_values, x)
         return np.where(values < np.inf, values, -np.inf)
 
+    @property
+    def has_prior(self) -> bool:
+        """Whether a part of the density is a prior, for others are terms of groups."""
+        return getattr(self._model, "log_lik", True) is not None
+
+    def log_priors(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
+        """Log prior: what does not depend on groups; of a density without groups all of it. What is no number counts as
+        -inf."""
+        if not self.has_prior:
+            return self.values(x)
+        program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
+        values = np.asarray(program(jnp.asarray(x, jnp.result_type(float))), np.float64)
+        return np.where(values < np.inf, values, -np.inf)
+
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
         """Second derivatives."""
         (found,) = self._over(_hessians, x)
@@ -119,6 +133,10 @@ def _values(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     return lambda x, data: (jax.vmap(lambda z: _total(of, z, data))(x),)
 
 
+def _priors(of: weakref.ref[OfFree]) -> Callable[..., Any]:
+    return jax.vmap(lambda z: _model_of(of).log_prior_at(z))
+
+
 def _hessians(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     return lambda x, data: (jax.vmap(jax.hessian(lambda z: _total(of, z, data)))(x),)
 
@@ -131,6 +149,9 @@ def _products(of: weakref.ref[OfFree]) -> Callable[..., Any]:
 
 
 def _total(of: weakref.ref[OfFree], z: Array, scaled: tuple[Array, PyTree]) -> Float[Array, ""]:
-    model: Any = of()
-    scale, data = scaled
+    model, (scale, data) = _model_of(of), scaled
     return model.log_prior_at(z) + scale * jnp.sum(model.log_liks_at(z, data))
+
+
+def _model_of(of: weakref.ref[OfFree]) -> Any:
+    return of()
