@@ -148,6 +148,7 @@ SITES = (vi.Minibatch({"site": np.arange(16, dtype=np.int32), "y": LABELS}, 16.0
 PAIRS = (vi.Minibatch(np.stack([X, LABELS], 1), N),)
 GROUPS = (vi.Minibatch(ROWS, N),)
 SIGNED = (vi.Minibatch((ROWS[0], np.where(ROWS[1] > 0, 1.0, -1.0), ROWS[2]), 16.0),)
+COUNTS = (vi.Minibatch(RNG.poisson(3.0, (16, 4)), 16.0),)
 TRIES = vi.step_size.backtracking()
 FAST = optax.adam(0.05)
 
@@ -165,6 +166,7 @@ CASES = {
         vi.svi, lda, DOCUMENTS, {"step_size": HALF, "estep": vi.estep.gibbs(num_sweeps=3, burn_in=1)}, True
     ),
     "lda by ssvi_a": Case(vi.ssvi_a, lda, DOCUMENTS, {"step_size": HALF}),
+    "gap_nmf by cavi": Case(vi.cavi, lambda: vi.models.gap_nmf(4, num_components=3), COUNTS, {}),
     "hmm": Case(vi.svi, hmm, (vi.Minibatch(SEQUENCES, N),), {"step_size": HALF}),
     # Gaussian predictors.
     "gp": Case(vi.pg_svi, gp, SITES, {"step_size": HALF}),
