@@ -90,15 +90,15 @@ def test_bound_and_moves_are_those_of_normals(name):
     [
         (0.0, 1.0, True, "q is close to the posterior as far as its own draws reach"),
         (0.3, 1.0, True, "q is near the posterior"),
-        (0.0, 1e-3, False, "the sd of a and b begins to grow by"),
-        (0.0, 0.3, False, "the sd of a and b begins to grow by"),
+        (0.0, 1e-3, False, "the sd of a and b would grow by about"),
+        (0.0, 0.3, False, "the sd of a and b would grow by about"),
         (0.0, 0.8, True, "q is near the posterior|q is not quite at the posterior"),
-        (3.0, 1.0, False, "the mean of a and b begins to move by"),
-        (235.0, 1.0, False, "the mean of a and b begins to move by"),
-        (235.0, 0.1, False, "the mean of a and b begins to move by"),
-        (235.0, 1e-3, False, "the sd of a and b begins to grow by"),
+        (3.0, 1.0, False, "the mean of a and b would move by about"),
+        (235.0, 1.0, False, "the mean of a and b would move by about"),
+        (235.0, 0.1, False, "the mean of a and b would move by about"),
+        (235.0, 1e-3, False, "the sd of a and b would grow by about"),
         (0.0, 1.5, True, "q is not quite at the posterior"),
-        (0.0, 10.0, False, "the sd of a and b begins to shrink by"),
+        (0.0, 10.0, False, "the sd of a and b would shrink by about"),
     ],
 )
 @pytest.mark.parametrize("key", range(3))
@@ -284,7 +284,7 @@ def test_of_an_energy_the_free_variables_are_judged_given_the_others():
     found = moved.judged()
     assert found.shift == pytest.approx([-3.0], abs=0.3)
     assert not moved.usable
-    assert "the mean of mean begins to move" in moved.verdict
+    assert "the mean of mean would move" in moved.verdict
 
 
 def test_auto_of_an_energy_is_judged_too():
@@ -564,10 +564,13 @@ SURE = np.full(3, 0.01)
 ENDS = {
     "zeros": ({"zero": 0.02}, "the density is zero"),
     "far, however light the tails": ({"gap": 7.0}, "q is not at the posterior"),
-    "means": ({"shift": np.array([0.0, 1.5, 0.0]), "shift_error": SURE}, "the mean of a begins to move by 1.5 sd of q"),
+    "means": (
+        {"shift": np.array([0.0, 1.5, 0.0]), "shift_error": SURE},
+        "the mean of a would move by about 1.5 sd of q",
+    ),
     "climbing": ({"drift": judged.Estimate(5.0, 1.0)}, "still rose by 5 nats"),
     "falling": ({"drift": judged.Estimate(-5.0, 1.0)}, "still fell by 5 nats"),
-    "on its way": ({"khat": 0.9, "stretch": np.full(3, -0.4), "stretch_error": SURE}, "begins to shrink by 33%"),
+    "on its way": ({"khat": 0.9, "stretch": np.full(3, -0.4), "stretch_error": SURE}, "would shrink by about 33%"),
 }
 FINE = {
     "as it is": {},

@@ -65,7 +65,7 @@ def unusable(said: Any, variables: Variables) -> str:
     on_its_way = is_far and said.khat > LIGHT and moves
     if not (moving or lost or climbing or on_its_way):
         return ""
-    told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws {moves}." if moves else "", *_moved(said)]
+    told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws, {moves}." if moves else "", *_moved(said)]
     return " ".join([*filter(None, told), NOT_THERE])
 
 
@@ -88,11 +88,11 @@ def _moving(said: Any, variables: Variables, mean: float, sd: float) -> str:
     told = []
     if of_means.any():
         most = np.abs(said.shift[of_means]).max()
-        told.append(f"the mean of {_names(variables, of_means)} begins to move by {most:.2g} sd of q")
+        told.append(f"the mean of {_names(variables, of_means)} would move by about {most:.2g} sd of q")
     if of_sds.any():
         most = said.stretch[of_sds][np.argmax(np.abs(said.stretch[of_sds]))]
         way = "grow" if most > 0 else "shrink"
-        told.append(f"the sd of {_names(variables, of_sds)} begins to {way} by {abs(np.expm1(most)):.0%}")
+        told.append(f"the sd of {_names(variables, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}")
     return ", and ".join(told)
 
 
@@ -119,7 +119,7 @@ def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
     judged = _numbers(said)
     moving = _moving(said, variables, ARRIVED, STRETCHED) if said.gap >= CLOSE else ""
     if moving:
-        return [f"q is not quite at the posterior {judged}: by its draws {moving}."]
+        return [f"q is not quite at the posterior {judged}: by its draws, {moving}."]
     if said.gap >= FAR:
         what, remedy = MISFITS.get(type(q).__name__, OTHER)
         return [f"{what} not describe the posterior {judged}: {remedy}"]

@@ -128,8 +128,8 @@ class Fit(NamedTuple):
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
         >>> fit = vi.fit(vi.ngvi(model), num_steps=20, key=jax.random.key(0))  # too few
-        >>> fit.judged().usable, fit.verdict[:47]
-        (False, 'Do not use this fit: q is not at the posterior.')
+        >>> fit.judged().usable, fit.verdict[:46]
+        (False, 'Do not use this fit: q is not at the posterior')
         """
         return judge.judged(self, data, key, num_draws)
 
