@@ -8,7 +8,7 @@ from vijax.checks import RowError
 from vijax.data import DataError, read
 from vijax.data.columns import FileColumns
 from vijax.data.graph import GraphChoice, graph_of
-from vijax.data.table import Choice, said, split_table, table_of
+from vijax.data.table import Choice, rows_of, split_table, table_of
 from vijax.data.table_files import read_columns, read_table
 
 # Line 3 is empty, and the name of the row on lines 4 and 5 has two of them.
@@ -60,19 +60,26 @@ def test_lines_of_an_edge_list_are_those_of_an_editor(tmp_path, row, message):
         graph_of(read_columns(path, exact=("source", "target")), GraphChoice(), path)
 
 
+def said(table, row):
+    with pytest.raises(DataError) as caught, rows_of(table):
+        raise RowError("got it in", row, 0, "!")
+    return str(caught.value)
+
+
 def test_a_part_of_a_table_knows_the_lines_of_its_rows():
     found = FileColumns({"x": np.arange(20.0), "g": np.arange(20) % 3}, range(2, 22))
     table = table_of(found, Choice(columns=("x",)), "t.csv")
     for part in split_table(table, 0.3, 0, "groups"):
         for row, value in enumerate(part.x[:, 0]):
-            assert (
-                str(said(part, RowError("got it in", row, 0, "!")))
-                == f"t.csv, got it in line {value + 2:.0f}, column 'x' !"
-            )
+            assert said(part, row) == f"t.csv, got it in line {value + 2:.0f}, column 'x' !"
     grouped = table_of(found, Choice(columns=("x",), group="g"), "t.csv")
-    flat = np.concatenate(grouped.sequences())[:, 0]
-    for row, value in enumerate(flat):
-        assert f"line {value + 2:.0f}," in str(said(grouped, RowError("in", row, 0, "")))
+    for row, value in enumerate(np.concatenate(grouped.sequences())[:, 0]):
+        assert f"line {value + 2:.0f}," in said(grouped, row)
+    with (
+        pytest.raises(RowError, match="row 3, column 0, counted from 0"),
+        rows_of(table_of({"x": np.ones(4)}, Choice(), "")),
+    ):
+        raise RowError("in", 3, 0, "")
 
 
 @pytest.mark.parametrize(

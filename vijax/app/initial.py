@@ -15,8 +15,7 @@ from vijax.app.sections import DocumentData, GraphData, TableData
 from vijax.app.shipped import find
 from vijax.app.toml_source import read_toml
 from vijax.app.typed_toml import settings, toml_value
-from vijax.checks import RowError
-from vijax.data.table import said
+from vijax.data.table import rows_of
 from vijax.files import write_text
 from vijax.terminal import printable
 
@@ -59,10 +58,8 @@ def _check(path: Path) -> None:
     data = load_data(config)
     check = listing.build(config.model, data).check_data
     if check is not None:
-        try:
+        with rows_of(data.train):
             check(listing.arrange(data.train, config.model))
-        except RowError as error:
-            raise said(data.train, error) from None
 
 
 def initial_text(model: str, data: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.data.table import TargetKind
+from vijax.data.table import TargetKind, rows_of
 from vijax.result import Fit
 
 
@@ -196,6 +196,7 @@ class Listing:
 
     def scored(self, seen: Seen) -> Any:
         """The score of the test data, with its standard error."""
-        if self.score is not None:
-            return self.score(seen)
-        return seen.fit.score(self.arrange(seen.data.test, seen.settings), key=seen.key)
+        with rows_of(seen.data.test):
+            if self.score is not None:
+                return self.score(seen)
+            return seen.fit.score(self.arrange(seen.data.test, seen.settings), key=seen.key)

@@ -15,6 +15,7 @@ from vijax.app.transformed import Transformed
 from vijax.app.typed_toml import ConfigError
 from vijax.app.units import units_of
 from vijax.checks import require
+from vijax.data.table import rows_of
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -89,7 +90,8 @@ class Draws:
 
 def drawn(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str) -> Draws:
     """Draws of a table like this one: see `vijax.app.loaded.Run.predictive`."""
-    values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
+    with rows_of(new.data):
+        values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
     return _draws(seen, listing, values, new.beside, new.notes)
 
 
@@ -104,7 +106,9 @@ def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, size
 
 def drawn_ahead(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int) -> Draws:
     """Draws of what follows each sequence."""
-    return _draws(seen, listing, *rows_ahead(seen, new.data, key, num_draws, num_steps), new.notes)
+    with rows_of(new.data):
+        ahead = rows_ahead(seen, new.data, key, num_draws, num_steps)
+    return _draws(seen, listing, *ahead, new.notes)
 
 
 def check_of_steps(listing: Any) -> None:

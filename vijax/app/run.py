@@ -50,8 +50,8 @@ from vijax.app.topics import without_excerpts
 from vijax.app.typed_toml import DamagedError, flatten
 from vijax.app.user_code import named_at_fit
 from vijax.app.versions import note_versions
-from vijax.checks import RowError
-from vijax.data.table import said
+from vijax.data.checks import DataError
+from vijax.data.table import rows_of
 from vijax.files import own_folder, remove_leftovers
 from vijax.fit import Status, fit
 from vijax.interrupt import heard_while_busy
@@ -217,9 +217,10 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
         parts["held-out"] = data.test
     for name, part in parts.items():
         try:
-            check(config.listing.arrange(part, config.model))
-        except RowError as error:
-            raise said(part, error) from None
+            with rows_of(part):
+                check(config.listing.arrange(part, config.model))
+        except DataError:
+            raise
         except ValueError as error:
             where = f"{name} {'documents' if documents else 'rows'}, counted from 0 within them"
             raise ValueError(f"{config.data.path}, {where}: {error}") from error

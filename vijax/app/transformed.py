@@ -12,8 +12,7 @@ import numpy as np
 from vijax.app.column_files import write_columns
 from vijax.app.listing import Found, Listing, New, Seen, Tell
 from vijax.app.typed_toml import ConfigError
-from vijax.checks import RowError
-from vijax.data.table import said
+from vijax.data.table import rows_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +85,8 @@ def transformed(listing: Listing, seen: Seen, new: New, tell: Tell = lambda done
     """
     check_transforms(listing)
     transform: Any = listing.transform
-    try:
+    with rows_of(new.data):
         found: Found = transform(seen, new.data, tell)
-    except RowError as error:
-        raise said(new.data, error) from None
     return Transformed(found, new.beside, new.notes)
 
 

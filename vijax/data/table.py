@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -100,14 +101,19 @@ def _scaling(x: np.ndarray) -> Scaling:
     return Scaling(mean, np.where(deviation > 0, deviation, 1.0))
 
 
-def said(data: Any, error: RowError) -> ValueError:
-    """What a model says of a row, the rows being those of a table group by group: with the file, and as that counts."""
-    origin = getattr(data, "origin", None)
-    if origin is None:
-        return error
-    order = np.arange(data.num_rows) if data.groups is None else np.argsort(data.groups, kind="stable")
-    place = f"{origin.called} {origin.numbers[order[error.row]]}, column {data.columns[error.column]!r}"
-    return DataError(f"{origin.where}, {error.at(place)}")
+@contextlib.contextmanager
+def rows_of(data: Any) -> Iterator[None]:
+    """Where a model reads the rows of a table, group by group: an error of a row names the file, and counts as that
+    does."""
+    try:
+        yield
+    except RowError as error:
+        origin = getattr(data, "origin", None)
+        if origin is None:
+            raise
+        order = np.arange(data.num_rows) if data.groups is None else np.argsort(data.groups, kind="stable")
+        place = f"{origin.called} {origin.numbers[order[error.row]]}, column {data.columns[error.column]!r}"
+        raise DataError(f"{origin.where}, {error.at(place)}") from None
 
 
 # --- from named columns ----------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ large as later, and Adam, which divides by what it has seen of the last thousand
 class _Waiting(NamedTuple):
     """How many steps there were, and the state of Adam."""
 
-    count: Array
+    steps: Array
     adam: Any
 
 
@@ -136,10 +136,10 @@ class _Update:
 
     def __call__(self, updates: Any, state: Any, params: Any = None) -> Any:
         moves, adam = optax.adam(self.rate).update(updates, state.adam, params)
-        has_begun = state.count >= WAIT
+        has_begun = state.steps >= WAIT
         moves = jax.tree.map(lambda x: jnp.where(has_begun, x, 0.0), moves)
         adam = jax.tree.map(lambda new, old: jnp.where(has_begun, new, old), adam, state.adam)
-        return moves, _Waiting(state.count + 1, adam)
+        return moves, _Waiting(state.steps + 1, adam)
 
 
 def fit_predictors(
