@@ -47,6 +47,7 @@ def for_score(model: Model, data: PyTree) -> PyTree:
     """As `taken`, but all digits are kept: integers become float64, and floats stay as they came. Scores are computed
     in float64 where that can be."""
     kinds = kinds_of(model, data)
+    check(kinds, data)
     leaves, structure = jax.tree.flatten(data)
     wide = lambda x: np.asarray(x, np.float64) if _is_discrete(array(x)) else x
     taken = [wide(x) if kind == "number" else _cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)]
