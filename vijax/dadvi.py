@@ -82,8 +82,8 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
         found = watcher.searched(target, lambda: places(target, seed, NUM_STARTS, watcher.stopped), NUM_STARTS)
-        elbos = bounds_of(rough_normals(target, found, seed)) if len(found) > 1 else [None]
-        start = max(range(len(found)), key=lambda i: -np.inf if elbos[i] is None else elbos[i])
+        elbos = bounds_of(rough_normals(target, found, seed) if len(found) > 1 else [None])
+        start = int(np.argmax([-np.inf if elbo is None else elbo for elbo in elbos]))
         noise = unit_noise(num_draws, target.dim, seed)
         objective = OnDraws(target, noise)
         reached = on_draws(objective, found[start][0], MAX_STEPS, stopped=watcher.stopped)

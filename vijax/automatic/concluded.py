@@ -155,7 +155,7 @@ def _bound(ratios: Float[np.ndarray, " draws"]) -> Estimate:
     return Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(SCRAMBLES)))
 
 
-def judged_again(said: Report, q: Gaussian) -> Report:
+def judged_again(said: Report, q: Gaussian | Mixture) -> Report:
     """With how q ended, where the report itself says more of that."""
     words = verdict(q, said.gap, said.khat, said.others or Others(), said.zero, said.off, said.rounding)
     return said._replace(ended=str(q.ended), verdict=words)
@@ -174,7 +174,8 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
 def rivals(q: Gaussian | Mixture, searched: Searched, target: Target) -> list[tuple[Mode, float]]:
     """Other modes of a weight like that of the best, and their bounds: away from q, whatever the order of labels, and
     on hills of their own."""
-    inside, outside = [], []
+    inside: list[tuple[Mode, float]] = []
+    outside: list[tuple[Mode, float]] = []
     for mode, elbo in _weighty(searched):
         (inside if _is_inside(q, mode, searched, target.variables) else outside).append((mode, elbo))
     return _apart(outside, target, inside)

@@ -82,8 +82,13 @@ class Moments(NamedTuple):
 class HasParts(Protocol):
     """Weighted normals."""
 
-    weights: Float[np.ndarray, " K"]
-    parts: tuple[Gaussian, ...]
+    @property
+    def weights(self) -> Float[np.ndarray, " K"]:
+        """Of the normals."""
+
+    @property
+    def parts(self) -> tuple[Gaussian, ...]:
+        """The normals."""
 
 
 class Wide:
