@@ -11,11 +11,11 @@ from jaxtyping import PRNGKeyArray
 from vijax import keys
 from vijax.automatic import gaussian, low_rank, stochastic
 from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import Done, of_normal, reported
+from vijax.automatic.chosen import Done, of_normal, reported, worth_more
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, Sitting
-from vijax.automatic.low_rank import FIXED, MIDDLE
+from vijax.automatic.low_rank import MIDDLE
 from vijax.automatic.mixed import of_mixed
 from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.places import places, unjudged
@@ -34,8 +34,13 @@ MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
 NUM_STARTS, MAX_DRAWS = 8, 2048
 """Of a log density, where the user does not say."""
-FIRST_STEPS = 30
+FIRST_STEPS, FIRST_DRAWS = 20, 16
 """Of independent normals, where they are what a full covariance begins at."""
+MOST_LOST = 2
+"""Ends of searches that are asked for their curvature though they are no modes."""
+SEARCHED, A_START = 0.2, 40
+"""Share of the gradients that searches for modes may take, or so many a start: where there is no mode, as in a funnel,
+they would go on for long."""
 ARRIVED = 0.5
 """Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
 
@@ -125,8 +130,9 @@ def auto(
         if target.dim > MOST_FULL:
             return reported(ended(target, _many_variables(target, watcher, seed, num_starts, budget)))
         if size is None:
-            fitted = _gaussian(target, watcher, seed, num_starts, max_draws, budget)
-            return of_normal(ended(target, fitted), max_gradients, richer)
+            misfits = worth_more(target.dim, richer)
+            fitted = _gaussian(target, watcher, seed, num_starts, max_draws, budget, misfits)
+            return of_normal(ended(target, fitted), budget, richer)
         sample = stochastic.sample_of(target.groups, target.dim, seed)
         q, found, elbos = _gaussian(Target(model, *sample), watcher, seed, num_starts, max_draws, budget)
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
@@ -187,10 +193,19 @@ def _many_variables(target: Target, watcher: Watcher, seed: int, num_starts: int
     return low_rank.fit(target, found[0][0], seed, budget, watcher.stopped), found, unjudged(found)
 
 
-def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_draws: int, budget: int) -> Fitted:
+def _gaussian(
+    target: Target,
+    watcher: Watcher,
+    seed: int,
+    num_starts: int,
+    max_draws: int,
+    budget: int,
+    misfits: Callable[[float], bool] = gaussian.fits,
+) -> Fitted:
     """A normal of full covariance."""
     if watcher.stage is None:
-        found = places(target, seed, num_starts, watcher.stopped)
+        most = max(SEARCHED * budget, A_START * num_starts)
+        found = places(target, seed, num_starts, lambda: watcher.stopped() or target.num_gradients > most)
         start, elbos = _best_start(target, found, seed, watcher.stopped)
         if watcher.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found, elbos
@@ -200,7 +215,7 @@ def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting
     assert sitting is not None
-    q = gaussian.fit(target, sitting, seed, max_draws, budget, watcher.stopped, watcher.notes(target))
+    q = gaussian.fit(target, sitting, seed, max_draws, budget, watcher.stopped, watcher.notes(target), misfits)
     return q, found, elbos
 
 
@@ -212,22 +227,26 @@ def _best_start(
     noise = gaussian.noise_of(32, target.dim, [seed, 99])
     best: Gaussian | None = None
     elbos: list[float | None] = []
+    lost = 0
     for mode, _ in found[:4]:
-        if mode.value < found[0][0].value - 10 - target.dim:
+        if mode.value < found[0][0].value - 10 - target.dim or lost == MOST_LOST:
             elbos.append(None)
             continue
         q, promised = gaussian.laplace(target, mode)
         elbo = _rough(target, q, noise)
+        lost += promised >= ARRIVED
         elbos.append(elbo if promised < ARRIVED else None)
         best = q._replace(elbo=elbo) if best is None or elbo > best.elbo else best
     assert best is not None
     elbos += unjudged(found[len(elbos) :])
     middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
-    if _rough(target, middle, noise) <= best.elbo:
+    if _rough(target, middle, noise) <= best.elbo and any(elbo is not None for elbo in elbos):
         return best, elbos
     begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
-    plain = on_draws(OnDraws(target, unit_noise(FIXED, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
-    return plain._replace(scale=np.diag(plain.scale)), elbos
+    plain = on_draws(OnDraws(target, unit_noise(FIRST_DRAWS, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
+    plain = plain._replace(scale=np.diag(plain.scale))
+    plain = plain._replace(elbo=_rough(target, plain, noise))
+    return (plain if plain.elbo > best.elbo else best), elbos
 
 
 def _rough(target: Target, q: Gaussian, noise: np.ndarray) -> float:

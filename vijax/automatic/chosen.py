@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from jaxtyping import PRNGKeyArray
@@ -48,12 +49,18 @@ class Done(NamedTuple):
         return report(self.model, self.target, q, self.found, self.elbos, keys.seed(self.key), normal)
 
 
-def of_normal(done: Done, max_gradients: int | None, asked: bool | None) -> Fit:
+def worth_more(dim: int, asked: bool | None) -> Callable[[float], bool]:
+    """Of a gap in nats: whether a normal misfits so far that the gradients are worth more in a mixture."""
+    tried = asked if asked is not None else dim <= richer.MOST_DIM
+    return lambda gap: tried and gap > CLOSE
+
+
+def of_normal(done: Done, limit: int, asked: bool | None) -> Fit:
     """The best normal, or a mixture that begins at it, whichever has the higher bound.
 
     Args:
       done: the normal. After Ctrl-C it is returned, and a fit that goes on fits the mixture anew.
-      max_gradients: that the user allows in all; None is those so far and `richer.budget`.
+      limit: of gradients in all.
       asked: whether to try a mixture; None does where the normal misfits.
     """
     q, target, watcher = done.q, done.target, done.watcher
@@ -61,7 +68,6 @@ def of_normal(done: Done, max_gradients: int | None, asked: bool | None) -> Fit:
     others = rivals(q, done.found, done.elbos)
     if q.ended is Ended.INTERRUPTED:
         return reported(done)
-    limit = max_gradients or target.num_gradients + richer.budget(target.dim)
     if not said.usable or not _is_misfit(said, bool(others), target.dim, asked):
         return as_fit(done.model, q, said, done.key)
     if limit - target.num_gradients < richer.fewest_gradients(target.dim):

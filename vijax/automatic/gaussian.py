@@ -27,6 +27,8 @@ NATS, SDS = 2e-3, 0.015
 """What the noise of draws may make of a step where a fit ends: nats, and standard deviations of the mean."""
 WIDEST = 10.0
 """Nats that a step may go at most."""
+SLOW = 0.3
+"""A step that gains less of the gap than this share says that most of the gap is one of shape."""
 FEWEST_STEPS = 4
 """More fixed draws are taken where so many evaluations of them are left."""
 MOST_POLISHED = 10_000
@@ -187,12 +189,14 @@ def regressed(noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "dr
 
 
 class Evaluated(NamedTuple):
-    """A normal on fixed draws: its ELBO there, up to a constant, and what the scores say of a step."""
+    """A normal on fixed draws: its ELBO there, up to a constant, what the scores say of a step, the size of the log
+    density, and a lower bound on KL(q || p) in nats: log of the mean importance ratio, less the mean of its logarithm."""
 
     at: Gaussian
     elbo: float
     asked: Regressed
     spread: float
+    gap: float
 
 
 def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluated:
@@ -206,7 +210,9 @@ def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -
     asked = regressed(noise, slopes @ q.scale)
     moments = noise.T @ noise / len(noise) - np.eye(len(asked.slope))
     off = float(asked.slope @ noise.mean(0) - 0.5 * (asked.curvature * moments).sum())
-    return Evaluated(q, float(values.mean()) - off + q.entropy(), asked, spread)
+    ratios = values + 0.5 * (noise**2).sum(1)
+    gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - ratios.mean())
+    return Evaluated(q, float(values.mean()) - off + q.entropy(), asked, spread, gap)
 
 
 class Step(NamedTuple):
@@ -278,6 +284,11 @@ def ignored(sitting: Sitting) -> None:
     """Nobody goes on."""
 
 
+def fits(gap: float) -> bool:
+    """Nothing else is tried: no gap is too large."""
+    return False
+
+
 def fit(
     target: Target,
     begin: Sitting,
@@ -286,6 +297,7 @@ def fit(
     max_gradients: int,
     stopped: Callable[[], bool] = never,
     note: Callable[[Sitting], None] = ignored,
+    misfits: Callable[[float], bool] = fits,
 ) -> Gaussian:
     """The normal nearest to the target, by the ELBO.
 
@@ -298,9 +310,11 @@ def fit(
         included.
       stopped: asked before each step; where it says so the fit ends as it stands.
       note: told where to go on, at each new set of draws.
+      misfits: asked where the noise of draws is all that is left, of the gap beyond what that noise makes of it: whether
+        no normal will do, so that less noise is worth nothing. Then the fit ends.
     """
     if begin.averaged:
-        return _polished(target, begin, [seed, begin.level], max_gradients, stopped, note)
+        return _polished(target, begin, [seed, begin.level], max_gradients, stopped, note, misfits)
     dim, radius, refused = len(begin.mean), 1.0, 0
     noise = noise_of(begin.size, dim, [seed, begin.level])
     now = evaluate(target, begin.q, noise)
@@ -317,8 +331,11 @@ def fit(
             slack = 1e-3 * trial.nats + 10 * target.epsilon * now.spread
             if then.elbo >= now.elbo - slack:
                 radius = min(2 * radius, WIDEST) if not trial.is_whole or trial.nats > 0.25 * radius else radius
+                gain = then.elbo - now.elbo
                 now, refused = then, 0
                 trace.append(now.elbo)
+                if gain < SLOW * (now.gap - doubt) and misfits(now.gap - doubt):
+                    return now.at._replace(elbo=now.elbo, ended=Ended.SPENT, trace=tuple(trace))
                 if _unbounded(now.at, begin):
                     return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
                 continue
@@ -332,11 +349,13 @@ def fit(
             return done._replace(ended=Ended.CONVERGED)
         if spent and not settled:
             return done._replace(ended=Ended.LIMITED if trial.nats < doubt else Ended.SPENT)
+        if misfits(now.gap - doubt):
+            return done._replace(ended=Ended.LIMITED)
         more = min(4 * len(noise), max_draws)
         if doubt < NEAR or more <= len(noise) or target.num_gradients + FEWEST_STEPS * more > max_gradients:
             here = begin._replace(mean=done.mean, scale=done.scale, elbo=done.elbo, size=len(noise))
             polish = here._replace(averaged=1, doubt=doubt, error=float(sds.max()))
-            polished = _polished(target, polish, [seed, begin.level], max_gradients, stopped, note)
+            polished = _polished(target, polish, [seed, begin.level], max_gradients, stopped, note, misfits)
             return polished._replace(trace=done.trace)
         begin = begin._replace(mean=now.at.mean, scale=now.at.scale, elbo=now.elbo, size=more, level=begin.level + 1)
         note(begin)
@@ -352,6 +371,7 @@ def _polished(
     max_gradients: int,
     stopped: Callable[[], bool],
     note: Callable[[Sitting], None],
+    misfits: Callable[[float], bool],
 ) -> Gaussian:
     """The running mean of messages on draws that are fresh at every step, the fixed ones before counted as the first:
     their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t). The
@@ -369,6 +389,8 @@ def _polished(
         note(begin._replace(mean=q.mean, scale=q.scale, elbo=q.elbo, averaged=count))
         if begin.doubt / count < NATS and begin.error < SDS * np.sqrt(count):
             return q._replace(ended=Ended.CONVERGED)
+        if not count & (count - 1) and misfits(now.gap - begin.doubt / count):  # seldom: each look is a chance to err
+            return q._replace(ended=Ended.LIMITED)
     return q._replace(ended=Ended.LIMITED)
 
 
