@@ -119,7 +119,9 @@ def hierarchy_exactly() -> tuple[np.ndarray, np.ndarray]:
     variance = d["error"] ** 2 + tau**2
     precision = 1 / MEAN_SD**2 + (1 / variance).sum(1)
     mean = (d["y"] / variance).sum(1) / precision
-    weigh = 0.5 * mean**2 * precision - 0.5 * np.log(precision) - 0.5 * (np.log(variance) + d["y"] ** 2 / variance).sum(1)
+    weigh = (
+        0.5 * mean**2 * precision - 0.5 * np.log(precision) - 0.5 * (np.log(variance) + d["y"] ** 2 / variance).sum(1)
+    )
     weigh += np.log(tau[:, 0]) - np.log1p((tau[:, 0] / TAU) ** 2)
     weigh = np.exp(weigh - weigh.max())
     weigh /= weigh.sum()

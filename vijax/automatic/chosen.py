@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import keys
@@ -49,28 +50,51 @@ class Done(NamedTuple):
         return report(self.model, self.target, q, self.found, self.elbos, keys.seed(self.key), normal)
 
 
-def worth_more(dim: int, asked: bool | None) -> Callable[[float], bool]:
-    """Of a gap in nats: whether a normal misfits so far that the gradients are worth more in a mixture."""
-    tried = asked if asked is not None else dim <= richer.MOST_DIM
-    return lambda gap: tried and gap > CLOSE
+class Misfit:
+    """Whether one normal is not enough.
+
+    Attributes:
+      is_tried: whether a mixture may be tried.
+      seen: the fit of one ended early, for it will not be.
+    """
+
+    def __init__(self, dim: int, asked: bool | None):
+        self.is_tried, self._asked, self.seen = dim <= richer.MOST_DIM if asked is None else asked, asked, False
+
+    def among(self, found: list[tuple[Mode, int]], elbos: list[float | None]) -> Callable[[Gaussian, float], bool]:
+        """What `gaussian.fit` asks: whether gradients are worth more in a mixture than in less noise of the normal."""
+
+        several = sum(elbo is not None for elbo in elbos) > 1  # q may have left the only one
+
+        def asks(q: Gaussian, gap: float) -> bool:
+            self.seen = self.is_tried and (gap > CLOSE or (several and bool(rivals(q, found, elbos))))
+            return self.seen
+
+        return asks
+
+    def is_worth(self, said: Report, has_rivals: bool) -> bool:
+        """Whether a mixture is to be tried, by what is said of the normal."""
+        if self._asked is not None:
+            return self._asked
+        return self.is_tried and said.zero <= RARE and (self.seen or said.gap >= CLOSE or has_rivals)
 
 
-def of_normal(done: Done, limit: int, asked: bool | None) -> Fit:
+def of_normal(done: Done, limit: int, misfit: Misfit) -> Fit:
     """The best normal, or a mixture that begins at it, whichever has the higher bound.
 
     Args:
       done: the normal. After Ctrl-C it is returned, and a fit that goes on fits the mixture anew.
       limit: of gradients in all.
-      asked: whether to try a mixture; None does where the normal misfits.
+      misfit: whether to try a mixture.
     """
     q, target, watcher = done.q, done.target, done.watcher
     said = done.report(q)
     others = rivals(q, done.found, done.elbos)
     if q.ended is Ended.INTERRUPTED:
         return reported(done)
-    if not said.usable or not _is_misfit(said, bool(others), target.dim, asked):
+    if not said.usable or not misfit.is_worth(said, bool(others)):
         return as_fit(done.model, q, said, done.key)
-    if limit - target.num_gradients < richer.fewest_gradients(target.dim):
+    if limit - target.num_gradients < richer.fewest_gradients(target.dim) + 2 * target.dim * len(others):
         return as_fit(done.model, q, said._replace(verdict=f"{said.verdict} {NONE_LEFT}"), done.key)
     normals = [gaussian.laplace(target, mode).q for mode in others]
     mixture = richer.fit(target, q, normals, keys.seed(done.key), limit, watcher.stopped)
@@ -78,17 +102,20 @@ def of_normal(done: Done, limit: int, asked: bool | None) -> Fit:
         watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more
         return reported(done._replace(q=q._replace(ended=Ended.INTERRUPTED)))
     better, said = compared(said, done.report(mixture, q), len(mixture.parts))
+    said = said._replace(verdict=f"{said.verdict} {_of_more(mixture, limit)}".rstrip())
     return as_mixture(done.model, mixture, q, said, done.key) if better else as_fit(done.model, q, said, done.key)
+
+
+def _of_more(mixture: Mixture, limit: int) -> str:
+    """What more gradients would buy, where a mixture ended for want of them."""
+    if mixture.ended is not Ended.SPENT:
+        return ""
+    rose = f"its bound still rose by {mixture.rise:.2f} nats in a thousand"
+    ended = f"The mixture stopped at the limit of {limit:,} gradients"
+    return f"{ended}, where {rose}." if np.isfinite(mixture.rise) else f"{ended}, with too few to settle."
 
 
 def reported(done: Done) -> Fit:
     """A normal that is to be kept."""
     stage = done.watcher.stage if done.q.ended is Ended.INTERRUPTED else None
     return as_fit(done.model, done.q, done.report(done.q)._replace(stage=stage), done.key)
-
-
-def _is_misfit(said: Report, has_rivals: bool, dim: int, asked: bool | None) -> bool:
-    """Whether a mixture is to be tried."""
-    if asked is not None:
-        return asked
-    return dim <= richer.MOST_DIM and said.zero <= RARE and (said.gap >= CLOSE or has_rivals)

@@ -23,6 +23,7 @@ class Mixture(NamedTuple):
       ended: why the fit stopped.
       trace: ELBO after each step taken.
       error: of the means; not known, zero.
+      rise: nats that the ELBO still rose in a thousand gradients; infinite where that is not known.
     """
 
     weights: Float[np.ndarray, " K"]
@@ -31,6 +32,7 @@ class Mixture(NamedTuple):
     ended: Ended = Ended.SPENT
     trace: tuple[float, ...] = ()
     error: float = 0.0
+    rise: float = float("inf")
 
     @property
     def is_full(self) -> bool:

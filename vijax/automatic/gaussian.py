@@ -190,7 +190,7 @@ def regressed(noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "dr
 
 class Evaluated(NamedTuple):
     """A normal on fixed draws: its ELBO there, up to a constant, what the scores say of a step, the size of the log
-    density, and a lower bound on KL(q || p) in nats: log of the mean importance ratio, less the mean of its logarithm."""
+    density, and a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm."""
 
     at: Gaussian
     elbo: float
@@ -211,7 +211,8 @@ def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -
     moments = noise.T @ noise / len(noise) - np.eye(len(asked.slope))
     off = float(asked.slope @ noise.mean(0) - 0.5 * (asked.curvature * moments).sum())
     ratios = values + 0.5 * (noise**2).sum(1)
-    gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - ratios.mean())
+    known = bool(np.isfinite(ratios).all())  # where p is zero at a draw it is no matter of shape
+    gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - ratios.mean()) if known else 0.0
     return Evaluated(q, float(values.mean()) - off + q.entropy(), asked, spread, gap)
 
 
@@ -284,7 +285,7 @@ def ignored(sitting: Sitting) -> None:
     """Nobody goes on."""
 
 
-def fits(gap: float) -> bool:
+def fits(q: Gaussian, gap: float) -> bool:
     """Nothing else is tried: no gap is too large."""
     return False
 
@@ -297,7 +298,7 @@ def fit(
     max_gradients: int,
     stopped: Callable[[], bool] = never,
     note: Callable[[Sitting], None] = ignored,
-    misfits: Callable[[float], bool] = fits,
+    misfits: Callable[[Gaussian, float], bool] = fits,
 ) -> Gaussian:
     """The normal nearest to the target, by the ELBO.
 
@@ -310,8 +311,8 @@ def fit(
         included.
       stopped: asked before each step; where it says so the fit ends as it stands.
       note: told where to go on, at each new set of draws.
-      misfits: asked where the noise of draws is all that is left, of the gap beyond what that noise makes of it: whether
-        no normal will do, so that less noise is worth nothing. Then the fit ends.
+      misfits: asked of a normal and its gap, beyond what the noise of draws makes of it, where that noise is all that
+        is left, or a step gains little beside the gap: whether no normal will do. Then the fit ends.
     """
     if begin.averaged:
         return _polished(target, begin, [seed, begin.level], max_gradients, stopped, note, misfits)
@@ -334,7 +335,7 @@ def fit(
                 gain = then.elbo - now.elbo
                 now, refused = then, 0
                 trace.append(now.elbo)
-                if gain < SLOW * (now.gap - doubt) and misfits(now.gap - doubt):
+                if gain < SLOW * (now.gap - doubt) and misfits(now.at, now.gap - doubt):
                     return now.at._replace(elbo=now.elbo, ended=Ended.SPENT, trace=tuple(trace))
                 if _unbounded(now.at, begin):
                     return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
@@ -349,7 +350,7 @@ def fit(
             return done._replace(ended=Ended.CONVERGED)
         if spent and not settled:
             return done._replace(ended=Ended.LIMITED if trial.nats < doubt else Ended.SPENT)
-        if misfits(now.gap - doubt):
+        if misfits(now.at, now.gap - doubt):
             return done._replace(ended=Ended.LIMITED)
         more = min(4 * len(noise), max_draws)
         if doubt < NEAR or more <= len(noise) or target.num_gradients + FEWEST_STEPS * more > max_gradients:
@@ -371,7 +372,7 @@ def _polished(
     max_gradients: int,
     stopped: Callable[[], bool],
     note: Callable[[Sitting], None],
-    misfits: Callable[[float], bool],
+    misfits: Callable[[Gaussian, float], bool],
 ) -> Gaussian:
     """The running mean of messages on draws that are fresh at every step, the fixed ones before counted as the first:
     their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t). The
@@ -389,7 +390,9 @@ def _polished(
         note(begin._replace(mean=q.mean, scale=q.scale, elbo=q.elbo, averaged=count))
         if begin.doubt / count < NATS and begin.error < SDS * np.sqrt(count):
             return q._replace(ended=Ended.CONVERGED)
-        if not count & (count - 1) and misfits(now.gap - begin.doubt / count):  # seldom: each look is a chance to err
+        if not count & (count - 1) and misfits(
+            q, now.gap - begin.doubt / count
+        ):  # seldom: each look is a chance to err
             return q._replace(ended=Ended.LIMITED)
     return q._replace(ended=Ended.LIMITED)
 

@@ -7,7 +7,9 @@ al. 2023 (GMMVI), with the message of `vijax.estimator.least_squares`: for compo
     L' grad R  ~  a - B e   on draws x = m + L e of it,     a and I + B the slope and curvature of its step,
     log w_k <- log w_k + rho E_k[R], normalised.
 
-Draws of the latest steps serve all components, each with the weight N_k(x) / (density of all those draws).
+No draw is forgotten: all of them serve all components at every step, each with the weight N_k(x) / (density of all
+draws), and a component is drawn from anew only where they are too few for it, by their effective number (Arenz, Zhong
+and Neumann 2020, section 4.2). So gradients go where components have moved to.
 """
 
 from __future__ import annotations
@@ -25,34 +27,29 @@ from vijax.estimator.least_squares import regression
 
 MOST_PARTS, MOST_DIM = 8, 50
 """Components; and variables up to which a mixture is tried unasked."""
-GRADIENTS = 1_000
-"""By default: so many a variable, of ten variables at least."""
-WANTED, PACE, DECAY, FEWEST_DRAWS = 4, 3, 0.02, 16
-"""Effective draws that a component wants"""
+FEWEST_DRAWS, WANTED = 16, 4
+"""Draws of a component at a time, at least; and how many times as many, effectively, it wants at every step."""
 RADIUS = 0.4
 """Nats that a component may move at a step."""
-FEWEST_STEPS, MOST_STEPS = 3, 40
-"""Between one component and the next; where gradients allow no more than the fewest, there are fewer components."""
-WINDOW, GAIN = 500, 0.004
-"""A mixture has settled where the ELBO of so many steps is not so many nats above that of as many before."""
-ENOUGH = -1.0
-"""Nats from the posterior below which no further component is added."""
+REPEATS = 2
+"""Steps on the same draws."""
+PACE = 3
+"""Gradients between one component and the next, in draws of a component at a time, at least."""
+WINDOW, LEVEL = 500, 0.01
+"""A mixture has settled where the mean ELBO over so many gradients is above that over as many before by what would be
+less than so many nats in a thousand."""
+ENOUGH = 1e-3
+"""Nats from the posterior, by the draws so far, below which no further component is added. Draws know nothing of where
+none is, so that more would be rash."""
 LOWEST = 30.0
 """Nats below the middle one from which on log p - log q counts as no lower, as where p is zero."""
-BOLD, SMALLEST, NEW = 0.5, 1e-4, 0.1
-"""Size of the steps while components are added; the smallest weight of a component, and that of a new one."""
+BOLD, DECAY = 0.5, 0.02
+"""Size of the steps while components are added, and how fast they get shorter after that."""
+SMALLEST, NEW = 1e-4, 0.1
+"""The smallest weight of a component, and that of a new one."""
 OUTLOOKS = 3.0, 10.0, 30.0
 """Nats below its peak to which q counts as no smaller where a place for a component is sought: they take turns, so that
 some places are near the mass and some in the tails (Arenz et al. 2023, section 4.3)."""
-
-
-def budget(dim: int) -> int:
-    """Gradients that a mixture may take, where nobody says how many.
-
-    >>> budget(3), budget(20)
-    (10000, 20000)
-    """
-    return GRADIENTS * max(10, dim)
 
 
 def draws_of_each(dim: int) -> int:
@@ -73,7 +70,7 @@ def fit(
     max_gradients: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Mixture:
-    """The mixture nearest to the target, by the ELBO. At most half of the gradients go while components are added.
+    """The mixture nearest to the target, by the ELBO. About half of the gradients go while components are added.
 
     Args:
       target: the density.
@@ -85,19 +82,18 @@ def fit(
     """
     parts = (start, *rivals[: MOST_PARTS - 1])
     walk = _Walk(target, Mixture(np.full(len(parts), 1 / len(parts)), parts), seed, max_gradients, stopped)
-    first, left = target.num_gradients, max_gradients - target.num_gradients
-    pace = max(left // 2 // (MOST_PARTS - len(parts) + 1), draws_of_each(target.dim) * PACE)
+    first, half = target.num_gradients, (max_gradients - target.num_gradients) // 2
+    pace = max(half // (MOST_PARTS - len(parts) + 1), PACE * draws_of_each(target.dim))
     walk.look()
     if not rivals:  # the best normal wants no steps, but company
         walk.add(start.scale)
-    while walk.step(BOLD):
-        spent = target.num_gradients - first
-        if len(walk.q.parts) >= MOST_PARTS or spent > left // 2 + pace:
-            break
-        if spent >= pace * (len(walk.q.parts) - len(parts) + (1 if rivals else 0)):
+    due = first + pace
+    while walk.step(BOLD) and len(walk.q.parts) < MOST_PARTS and target.num_gradients <= first + half + pace:
+        if target.num_gradients >= due:
             if walk.gap() < ENOUGH:
                 break
             walk.add(start.scale)
+            due += pace
     return walk.settled()
 
 
@@ -141,9 +137,14 @@ class _Walk:
         self._draws += 1
 
     def step(self, rho: float) -> bool:
-        """Moves every component and weight, as the draws say; False where no gradients are left."""
+        """Moves every component and weight, twice, as the draws say; False where no gradients are left."""
         if self._stopped() or not self.look():
             return False
+        for _ in range(REPEATS):
+            self._move(rho)
+        return True
+
+    def _move(self, rho: float) -> None:
         bank = self._bank
         shares = special.softmax(self.q.log_densities(bank.x) - bank.log_mass, 1)
         gains = shares @ self._ratios(bank.x, bank.values)
@@ -152,7 +153,6 @@ class _Walk:
         scores = np.where(np.isfinite(bank.values)[:, None], bank.slopes - self.q.scores(bank.x), 0.0)
         parts = [_moved(part, bank.x, scores, share, rho) for part, share in zip(self.q.parts, shares, strict=True)]
         self.q = Mixture(_normalised(np.log(self.q.weights) + rho * gains), tuple(parts))
-        return True
 
     def gap(self) -> float:
         """Nats from the posterior, roughly, by the draws so far."""
@@ -171,21 +171,22 @@ class _Walk:
 
     def settled(self) -> Mixture:
         """After steps that get shorter, until the ELBO rises no more or gradients are spent."""
-        first, count = self._target.num_gradients, 0
-        while not self._is_level(first) and self.step(min(BOLD, 1 / (1 + DECAY * count))):
-            count += 1
-        ended = Ended.CONVERGED if self._is_level(first) else Ended.SPENT
-        return self.q._replace(elbo=self._trace[-1], trace=tuple(self._trace), ended=ended)
+        first, count, rise = self._target.num_gradients, 0, np.inf
+        while rise >= LEVEL and self.step(min(BOLD, 1 / (1 + DECAY * count))):
+            count, rise = count + 1, self._rise(first)
+        ended = Ended.CONVERGED if rise < LEVEL else Ended.SPENT
+        return self.q._replace(elbo=self._trace[-1], trace=tuple(self._trace), ended=ended, rise=rise)
 
-    def _is_level(self, first: int) -> bool:
-        """Whether the ELBO has not risen over the last `WINDOW` gradients, those before `first` not counted."""
+    def _rise(self, first: int) -> float:
+        """Nats that the ELBO rises in a thousand gradients, from the last but one window to the last; infinite where
+        there are no two of them since `first`."""
         now = self._target.num_gradients
         if now - first < 2 * WINDOW:
-            return False
+            return np.inf
         spent, trace = np.array(self._spent), np.array(self._trace)
         late = spent > now - WINDOW
         early = (spent > now - 2 * WINDOW) & ~late
-        return bool(trace[late].mean() - trace[early].mean() < GAIN)
+        return float(trace[late].mean() - trace[early].mean()) * 1000 / WINDOW
 
     def _ratios(self, x: np.ndarray, values: np.ndarray) -> np.ndarray:
         """log p - log q, where p is next to nothing that of little."""
