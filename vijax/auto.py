@@ -75,8 +75,8 @@ def auto(
         larger data in conjugate form.
       max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
         "limited by the noise of its draws".
-      max_gradients: of a log density: no step is taken that would need more in all, the mixture's included. The searches
-        for modes may take a fifth of them, or 40 a start, the end of their last step not counted; ten first steps of
+      max_gradients: of a log density: no step is taken that would need more in all, a mixture's included. Searches for
+        modes may take a fifth of them, or 40 a start, the end of their last step not counted; ten first steps of
         independent normals, and passes over minibatches, are not cut short. None is 3,000, or 40 a variable of a full
         covariance where that is more. Where a mixture stops for want of them, `fit.verdict` says by how many nats its
         bound still rose in a thousand.

@@ -1,7 +1,7 @@
 """Posteriors that no normal has the shape of, of 2 to 32 variables, with their means and sds.
 
 Those of the hierarchy, the funnel and the bent density are exact, or by quadrature; those of the epidemic and of the
-counts by four chains of the No-U-Turn sampler, which are kept in a folder of the user's once they have run.
+counts by four chains of the No-U-Turn sampler, kept in a folder once they have run.
 """
 
 from __future__ import annotations

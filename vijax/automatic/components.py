@@ -132,5 +132,7 @@ class Bank(NamedTuple):
         parts, counts = (*self.parts, part), (*self.counts, len(x))
         before = np.logaddexp(self.log_mass, np.log(len(x)) + log_density(part, whitened(part, self.x)))
         new = special.logsumexp(Mixture(np.ones(len(parts)), parts).log_densities(x), 0, b=np.array(counts)[:, None])
-        joined = (np.concatenate(pair) for pair in ((self.x, x), (self.values, values), (self.slopes, slopes)))
-        return Bank(*joined, parts, counts, np.concatenate([before, new]))
+        x, values, slopes = (
+            np.concatenate(pair) for pair in ((self.x, x), (self.values, values), (self.slopes, slopes))
+        )
+        return Bank(x, values, slopes, parts, counts, np.concatenate([before, new]))
