@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from vijax import keys
 from vijax.automatic import gaussian, low_rank, stochastic
 from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import Done, of_normal, reported
+from vijax.automatic.chosen import Done, Misfit, of_normal, reported
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, Sitting
@@ -35,8 +35,11 @@ MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
 NUM_STARTS, MAX_DRAWS = 16, 2048
 """Of a log density, where the user does not say."""
-FIRST_STEPS = 30
+FIRST_STEPS = 20
 """Of independent normals, where they are what a full covariance begins at."""
+SEARCHED, A_START = 0.2, 40
+"""Share of the gradients that searches for modes may take, or so many a start: where there is no mode, as in a funnel,
+they would go on for long."""
 
 
 def auto(
@@ -70,15 +73,17 @@ def auto(
         variables; 1 for larger data in conjugate form.
       max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
         "limited by the noise of its draws".
-      max_gradients: of a log density: no step is taken that would need more in all. The searches for modes, which
-        count, are not cut short; nor are ten first steps of independent normals, nor passes over minibatches. None is
-        3,000, or 40 a variable of a full covariance where that is more, and what `richer` says for a mixture.
+      max_gradients: of a log density: no step is taken that would need more in all, a mixture's included. Searches for
+        modes may take a fifth of them, or 40 a start, the end of their last step not counted; ten first steps of
+        independent normals, and passes over minibatches, are not cut short. None is 3,000, or 40 a variable of a full
+        covariance where that is more. Where a mixture stops for want of them, `fit.verdict` says by how many nats its
+        bound still rose in a thousand.
       batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
         at a fit to a sample. None does so from 50,000 groups on.
-      richer: of a log density: whether to fit a mixture too, in up to 1,000 gradients a variable more (10,000 for fewer
-        than ten variables). None does so where the normal is 0.05 nats or more from the posterior, or the starts found
-        other modes of similar weight, for up to 50 variables; False never; True always. `fit.verdict` says what was
-        kept, `fit.report.other` is the bound of what was not.
+      richer: of a log density: whether to fit a mixture too, in what one normal has left of the gradients. None does so
+        where the normal is 0.05 nats or more from the posterior, or the starts found other modes of similar weight, for
+        up to 50 variables; the normal then stops as soon as that is seen. False never; True always. `fit.verdict` says
+        what was kept, `fit.report.other` is the bound of what was not.
       stage: of a fit that Ctrl-C stopped, with the same model, data, key and arguments (`fit.report.stage`): goes on
         from there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor
         what was done before the last draws were taken; independent normals and passes over minibatches begin anew. In
@@ -126,8 +131,9 @@ def auto(
         if target.dim > MOST_FULL:
             return reported(ended(target, _many_variables(target, watcher, seed, num_starts, budget)))
         if size is None:
-            fitted = _gaussian(target, watcher, seed, num_starts, max_draws, budget)
-            return of_normal(ended(target, fitted), max_gradients, richer)
+            misfit = Misfit(target.dim, richer)
+            fitted = _gaussian(target, watcher, seed, num_starts, max_draws, budget, misfit)
+            return of_normal(ended(target, fitted), budget, misfit)
         sample = stochastic.sample_of(target.groups, target.dim, seed)
         q, found, elbos = _gaussian(Target(model, *sample), watcher, seed, num_starts, max_draws, budget)
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
@@ -189,11 +195,21 @@ def _many_variables(target: Target, watcher: Watcher, seed: int, num_starts: int
     return low_rank.fit(target, found[0][0], seed, budget, watcher.stopped), found, elbos
 
 
-def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_draws: int, budget: int) -> Fitted:
+def _gaussian(
+    target: Target,
+    watcher: Watcher,
+    seed: int,
+    num_starts: int,
+    max_draws: int,
+    budget: int,
+    misfit: Misfit | None = None,
+) -> Fitted:
     """A normal of full covariance."""
     if watcher.stage is None:
-        found = places(target, seed, num_starts, watcher.stopped)
-        start, elbos = _best_start(target, found, seed, watcher.stopped)
+        most = max(SEARCHED * budget, A_START * num_starts)
+        found = places(target, seed, num_starts, lambda: watcher.stopped() or target.num_gradients > most)
+        draws = FIXED if misfit is None or not misfit.is_tried else FIXED // 2  # a mixture begins anywhere near
+        start, elbos = _best_start(target, found, seed, target.num_gradients > most, draws, watcher.stopped)
         if watcher.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found, elbos
         watcher.stage = stage_of(found, elbos, num_starts, Sitting.begin(start), target.num_gradients)
@@ -202,21 +218,31 @@ def _gaussian(target: Target, watcher: Watcher, seed: int, num_starts: int, max_
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting
     assert sitting is not None
-    q = gaussian.fit(target, sitting, seed, max_draws, budget, watcher.stopped, watcher.notes(target))
+    asks = gaussian.fits if misfit is None else misfit.among(target, found, elbos, seed)
+    q = gaussian.fit(target, sitting, seed, max_draws, budget, watcher.stopped, watcher.notes(target), asks)
     return q, found, elbos
 
 
 def _best_start(
-    target: Target, found: list[tuple[Mode, int]], seed: int, stopped: Callable[[], bool]
+    target: Target,
+    found: list[tuple[Mode, int]],
+    seed: int,
+    is_cut: bool,
+    draws: int,
+    stopped: Callable[[], bool],
 ) -> tuple[Gaussian, list[float | None]]:
     """The normal at the mode whose ELBO is largest; modes far below the highest are not asked. Or independent normals
-    from the middle of where searches begin, if that is better: the mode of a funnel is where a scale is zero."""
-    rough = rough_normals(target, found, seed)
+    from the middle of where searches begin, if that is better: the mode of a funnel is where a scale is zero. Those are
+    tried wherever searches were cut short."""
+    rough = rough_normals(target, found, seed, is_cut)
     elbos = bounds_of(rough)
     best = max((one.q for one in rough if one is not None), key=lambda q: q.elbo)
+    noise = gaussian.noise_of(32, target.dim, [seed, 99])
     middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
-    if rough_bound(target, middle, gaussian.noise_of(32, target.dim, [seed, 99])) <= best.elbo:
+    if rough_bound(target, middle, noise) <= best.elbo and not is_cut:
         return best, elbos
     begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
-    plain = on_draws(OnDraws(target, unit_noise(FIXED, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
-    return plain._replace(scale=np.diag(plain.scale)), elbos
+    plain = on_draws(OnDraws(target, unit_noise(draws, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
+    plain = plain._replace(scale=np.diag(plain.scale))
+    plain = plain._replace(elbo=rough_bound(target, plain, noise))
+    return (plain if plain.elbo > best.elbo else best), elbos

@@ -23,6 +23,7 @@ class Mixture(NamedTuple):
       ended: why the fit stopped.
       trace: ELBO after each step taken.
       error: of the means; not known, zero.
+      rise: nats that the ELBO still rose in a thousand gradients; infinite where that is not known.
     """
 
     weights: Float[np.ndarray, " K"]
@@ -31,6 +32,7 @@ class Mixture(NamedTuple):
     ended: Ended = Ended.SPENT
     trace: tuple[float, ...] = ()
     error: float = 0.0
+    rise: float = float("inf")
 
     @property
     def is_full(self) -> bool:
@@ -96,39 +98,41 @@ def log_density(part: Gaussian, noise: Float[np.ndarray, "points D"]) -> Float[n
     return 0.5 * (noise.shape[1] - (noise**2).sum(1)) - part.entropy()
 
 
-class Evaluated(NamedTuple):
-    """Draws of all components alike, and log p with its gradient there.
+class Bank(NamedTuple):
+    """All draws so far, with log p and its gradient there, as draws of the mixture of the normals that they are of.
 
     Attributes:
       x: the draws.
       values: log p, -inf where it is zero.
       slopes: its gradients, zero there.
-      parts: the components that they are of.
+      parts: the normals,
+      counts: and how many draws are of each.
+      log_mass: log of the sum of counts times densities.
     """
 
     x: Float[np.ndarray, "draws D"]
     values: Float[np.ndarray, " draws"]
     slopes: Float[np.ndarray, "draws D"]
     parts: tuple[Gaussian, ...]
-
-
-class Bank(NamedTuple):
-    """The draws of the latest steps, as draws of the mixture of all their components.
-
-    Attributes:
-      x, values, slopes: see `Evaluated`.
-      log_prob: of that mixture.
-    """
-
-    x: Float[np.ndarray, "draws D"]
-    values: Float[np.ndarray, " draws"]
-    slopes: Float[np.ndarray, "draws D"]
-    log_prob: Float[np.ndarray, " draws"]
+    counts: tuple[int, ...]
+    log_mass: Float[np.ndarray, " draws"]
 
     @classmethod
-    def of(cls, steps: list[Evaluated]) -> Bank:
-        """The draws of some steps, together (Veach and Guibas 1995: the balance heuristic)."""
-        x, values, slopes = (np.concatenate([step[i] for step in steps]) for i in range(3))
-        parts = tuple(part for step in steps for part in step.parts)
-        shares = np.concatenate([np.full(len(s.parts), len(s.x) / len(s.parts) / len(x)) for s in steps])
-        return cls(x, values, slopes, Mixture(shares, parts).log_prob(x))
+    def empty(cls, dim: int) -> Bank:
+        """Without draws."""
+        return cls(np.zeros((0, dim)), np.zeros(0), np.zeros((0, dim)), (), (), np.zeros(0))
+
+    @property
+    def log_prob(self) -> Float[np.ndarray, " draws"]:
+        """Of the mixture of which they all are draws (Veach and Guibas 1995: the balance heuristic)."""
+        return self.log_mass - np.log(len(self.x))
+
+    def with_draws(self, part: Gaussian, x: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> Bank:
+        """With draws of one normal more."""
+        parts, counts = (*self.parts, part), (*self.counts, len(x))
+        before = np.logaddexp(self.log_mass, np.log(len(x)) + log_density(part, whitened(part, self.x)))
+        new = special.logsumexp(Mixture(np.ones(len(parts)), parts).log_densities(x), 0, b=np.array(counts)[:, None])
+        x, values, slopes = (
+            np.concatenate(pair) for pair in ((self.x, x), (self.values, values), (self.slopes, slopes))
+        )
+        return Bank(x, values, slopes, parts, counts, np.concatenate([before, new]))

@@ -28,6 +28,8 @@ NATS, SDS = 2e-3, 0.015
 """What the noise of draws may make of a step where a fit ends: nats, and standard deviations of the mean."""
 WIDEST = 10.0
 """Nats that a step may go at most."""
+SLOW = 0.3
+"""A step that gains less of the gap than this share says that most of the gap is one of shape."""
 FEWEST_STEPS = 4
 """More fixed draws are taken where so many evaluations of them are left."""
 MOST_POLISHED = 10_000
@@ -199,12 +201,14 @@ def regressed(noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "dr
 
 
 class Evaluated(NamedTuple):
-    """A normal on fixed draws: its ELBO there, up to a constant, and what the scores say of a step."""
+    """A normal on fixed draws: its ELBO there, up to a constant, what the scores say of a step, the size of the log
+    density, and a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm."""
 
     at: Gaussian
     elbo: float
     asked: Regressed
     spread: float
+    gap: float
 
 
 def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluated:
@@ -218,7 +222,10 @@ def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -
     asked = regressed(noise, slopes @ q.scale)
     moments = noise.T @ noise / len(noise) - np.eye(len(asked.slope))
     off = float(asked.slope @ noise.mean(0) - 0.5 * (asked.curvature * moments).sum())
-    return Evaluated(q, float(values.mean()) - off + q.entropy(), asked, spread)
+    ratios = values + 0.5 * (noise**2).sum(1)
+    known = bool(np.isfinite(ratios).all())  # where p is zero at a draw it is no matter of shape
+    gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - ratios.mean()) if known else 0.0
+    return Evaluated(q, float(values.mean()) - off + q.entropy(), asked, spread, gap)
 
 
 class Step(NamedTuple):
@@ -290,6 +297,11 @@ def ignored(sitting: Sitting) -> None:
     """Nobody goes on."""
 
 
+def fits(q: Gaussian, gap: float) -> bool:
+    """Nothing else is tried: no gap is too large."""
+    return False
+
+
 def fit(
     target: Target,
     begin: Sitting,
@@ -298,6 +310,7 @@ def fit(
     max_gradients: int,
     stopped: Callable[[], bool] = never,
     note: Callable[[Sitting], None] = ignored,
+    misfits: Callable[[Gaussian, float], bool] = fits,
 ) -> Gaussian:
     """The normal nearest to the target, by the ELBO.
 
@@ -310,9 +323,11 @@ def fit(
         included.
       stopped: asked before each step; where it says so the fit ends as it stands.
       note: told where to go on, at each new set of draws.
+      misfits: asked of a normal and its gap, beyond what the noise of draws makes of it, where that noise is all that
+        is left, or a step gains little beside the gap: whether no normal will do. Then the fit ends.
     """
     if begin.averaged:
-        return _polished(target, begin, [seed, begin.level], max_gradients, stopped, note)
+        return _polished(target, begin, [seed, begin.level], max_gradients, stopped, note, misfits)
     dim, radius, refused = len(begin.mean), 1.0, 0
     noise = noise_of(begin.size, dim, [seed, begin.level])
     now = evaluate(target, begin.q, noise)
@@ -329,12 +344,15 @@ def fit(
             slack = 1e-3 * trial.nats + 10 * target.epsilon * now.spread
             if then.elbo >= now.elbo - slack:
                 radius = min(2 * radius, WIDEST) if not trial.is_whole or trial.nats > 0.25 * radius else radius
+                gain = then.elbo - now.elbo
                 now, refused = then, 0
                 trace.append(now.elbo)
                 if _is_far(now.at, begin):
                     if grows_along(target, now.at.at(noise_of(ASKED, dim, [seed, 98]))).any():
                         return now.at._replace(elbo=now.elbo, ended=Ended.UNBOUNDED, trace=tuple(trace))
                     begin = begin._replace(wide=now.at.sds, origin=now.at.mean)  # proper, and of another size
+                if gain < SLOW * (now.gap - doubt) and misfits(now.at, now.gap - doubt):
+                    return now.at._replace(elbo=now.elbo, ended=Ended.SPENT, trace=tuple(trace))
                 continue
             refused, radius = refused + 1, trial.nats / 4
             if refused <= 3 and radius >= doubt:
@@ -346,11 +364,13 @@ def fit(
             return done._replace(ended=Ended.CONVERGED)
         if spent and not settled:
             return done._replace(ended=Ended.LIMITED if trial.nats < doubt else Ended.SPENT)
+        if misfits(now.at, now.gap - doubt):
+            return done._replace(ended=Ended.LIMITED)
         more = min(4 * len(noise), max_draws)
         if doubt < NEAR or more <= len(noise) or target.num_gradients + FEWEST_STEPS * more > max_gradients:
             here = begin._replace(mean=done.mean, scale=done.scale, elbo=done.elbo, size=len(noise))
             polish = here._replace(averaged=1, doubt=doubt, error=float(sds.max()))
-            polished = _polished(target, polish, [seed, begin.level], max_gradients, stopped, note)
+            polished = _polished(target, polish, [seed, begin.level], max_gradients, stopped, note, misfits)
             return polished._replace(trace=done.trace)
         begin = begin._replace(mean=now.at.mean, scale=now.at.scale, elbo=now.elbo, size=more, level=begin.level + 1)
         note(begin)
@@ -366,6 +386,7 @@ def _polished(
     max_gradients: int,
     stopped: Callable[[], bool],
     note: Callable[[Sitting], None],
+    misfits: Callable[[Gaussian, float], bool],
 ) -> Gaussian:
     """The running mean of messages on draws that are fresh at every step, the fixed ones before counted as the first:
     their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t). The
@@ -383,6 +404,10 @@ def _polished(
         note(begin._replace(mean=q.mean, scale=q.scale, elbo=q.elbo, averaged=count))
         if begin.doubt / count < NATS and begin.error < SDS * np.sqrt(count):
             return q._replace(ended=Ended.CONVERGED)
+        if not count & (count - 1) and misfits(
+            q, now.gap - begin.doubt / count
+        ):  # seldom: each look is a chance to err
+            return q._replace(ended=Ended.LIMITED)
     return q._replace(ended=Ended.LIMITED)
 
 

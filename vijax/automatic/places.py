@@ -19,6 +19,8 @@ from vijax.checks import require
 MOST_JUDGED, MANY, DENSE = 8, 50, 300
 """Modes of which the bound is asked, half as many beyond so many variables; and variables up to which with the whole
 curvature."""
+MOST_LOST = 2
+"""Ends of searches that were cut short that are asked for their curvature though they are no modes."""
 ARRIVED = 0.5
 """Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
 
@@ -94,16 +96,19 @@ class Rough(NamedTuple):
     promised: float
 
 
-def rough_normals(target: Target, found: list[tuple[Mode, int]], seed: int) -> list[Rough | None]:
-    """The normals at modes, the widest basins among them; None of modes far below the highest, which are not asked."""
+def rough_normals(target: Target, found: list[tuple[Mode, int]], seed: int, is_cut: bool = False) -> list[Rough | None]:
+    """The normals at modes, the widest basins among them; None of modes far below the highest, which are not asked, and
+    where searches were cut short of all but the first that prove to be no modes."""
     noise = noise_of(32, target.dim, [seed, 99])
     most = MOST_JUDGED if target.dim <= MANY else MOST_JUDGED // 2
     rough: list[Rough | None] = []
+    lost = 0
     for mode, _ in found[:most]:
-        if mode.value < found[0][0].value - 10 - target.dim:
+        if mode.value < found[0][0].value - 10 - target.dim or (is_cut and lost == MOST_LOST):
             rough.append(None)
             continue
         q, promised = laplace(target, mode) if target.dim <= DENSE else (Gaussian(mode.x, mode.sds, 0.0), 0.0)
+        lost += promised >= ARRIVED
         rough.append(Rough(q._replace(elbo=rough_bound(target, q, noise)), promised))
     return [*rough, *[None] * (len(found) - len(rough))]
 
