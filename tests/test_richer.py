@@ -133,7 +133,7 @@ def test_what_more_gradients_buy_is_said():
 def test_a_normal_that_will_not_do_is_left_early():
     """Less noise of it is worth nothing; one that will do is taken to its end."""
     misfit = Misfit(2, None)
-    asks = misfit.among([], [])
+    asks = misfit.among(None, [], [], 0)
     q = Gaussian(np.zeros(2), np.eye(2), 0.0)
     assert not asks(q, 0.01)
     assert asks(q, 0.2)
