@@ -159,7 +159,8 @@ def laplace(target: Target, mode: Mode, widest: float = 2.0) -> Laplace:
     hessian = (slopes[:dim] - slopes[dim:]) / (2 * steps[:, None])
     units = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1 / widest**2))
     w, v = np.linalg.eigh(-0.5 * (hessian + hessian.T) * units * units[:, None])
-    precision = (v * np.abs(w)) @ v.T + np.diag((units / widest) ** 2)
+    curved = np.maximum(np.abs(w), 1e-10 * np.abs(w).max())  # up the neck of a funnel they differ by more than digits
+    precision = (v * curved) @ v.T + np.diag((units / widest) ** 2)
     scale = units[:, None] * root_of_inverse(precision)
     whitened = 0.5 * (slopes[:dim] + slopes[dim:]).mean(0) @ scale
     return Laplace(Gaussian(mode.x, scale, -np.inf), 0.5 * float(whitened @ whitened))
