@@ -45,8 +45,8 @@ def places(target: Target, seed: int, num_starts: int, stopped: Callable[[], boo
     require(bool(found), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
     (best, count), *others = _distinct(found)
     # A search may stop amid a bent valley, where what it remembers of curvature is of another part: it begins again.
-    near = lambda mode: mode.value > best.value - 10 - target.dim
-    inside = [(best, count), *((_climbed(scaled, mode, stopped) if near(mode) else mode, n) for mode, n in others)]
+    is_high = lambda mode: mode.value > best.value - 10 - target.dim
+    inside = [(best, count), *((_climbed(scaled, mode, stopped) if is_high(mode) else mode, n) for mode, n in others)]
     inside.sort(key=lambda one: -one[0].value)
     return _distinct([Mode(mode.x * units, mode.value, mode.sds * units) for mode, n in inside for _ in range(n)])
 
