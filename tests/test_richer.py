@@ -14,9 +14,10 @@ import vijax as vi
 from vijax import checkpoint
 from vijax.automatic import richer
 from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import Misfit
+from vijax.automatic.chosen import Misfit, rivalry
 from vijax.automatic.components import Bank, Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.target import Target
 
 KEY = jax.random.key(0)
 PARTS = (
@@ -133,17 +134,24 @@ def test_what_more_gradients_buy_is_said():
 def test_a_normal_that_will_not_do_is_left_early():
     """Less noise of it is worth nothing; one that will do is taken to its end."""
     misfit = Misfit(2, None)
-    asks = misfit.among(None, [], [], 0)
+    alone, beside = (lambda q: False), (lambda q: True)
+    asks = misfit.among(alone)
     q = Gaussian(np.zeros(2), np.eye(2), 0.0)
     assert not asks(q, 0.01)
     assert asks(q, 0.2)
     assert misfit.seen
-    assert not Misfit(2, False).among([], [])(q, 9.0)
-    assert not Misfit(51, None).among([], [])(q, 9.0)
-    other = Mode(np.array([8.0, 0.0]), -1.0, np.ones(2)), 1
-    here = Mode(np.zeros(2), 0.0, np.ones(2)), 7
-    assert Misfit(2, None).among([here, other], [0.0, -1.0])(q, 0.0)
-    assert not Misfit(2, None).among([here, other], [0.0, -9.0])(q, 0.0)
+    assert not Misfit(2, False).among(beside)(q, 9.0)
+    assert not Misfit(51, None).among(beside)(q, 9.0)
+    assert Misfit(2, None).among(beside)(q, 0.0)
+
+
+@pytest.mark.parametrize(("elbo", "is_rival"), [(-1.0, True), (-9.0, False)])
+def test_a_normal_has_rivals_where_other_modes_weigh_as_much(elbo, is_rival):
+    two = lambda v: jnp.logaddexp(-0.5 * jnp.sum(v["x"] ** 2), elbo - 0.5 * jnp.sum((v["x"] - 8.0) ** 2))
+    target = Target.of(vi.density({"x": vi.free(2)}, two), None)
+    here, other = Mode(np.zeros(2), 0.0, np.ones(2)), Mode(np.full(2, 8.0), elbo, np.ones(2))
+    has = rivalry(target, [(here, 7), (other, 1)], [0.0, elbo], 0)
+    assert has(Gaussian(np.zeros(2), np.eye(2), 0.0)) is is_rival
 
 
 def test_what_cannot_be_is_refused():

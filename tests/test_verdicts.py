@@ -10,11 +10,13 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
+from vijax import keys
 from vijax.automatic import concluded, labels, moments, spread
 from vijax.automatic.ascent import Place, modes
 from vijax.automatic.components import Mixture
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.automatic.moments import Moments, Off
+from vijax.automatic.places import places
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import FAR, GOOD, Others, verdict
 
@@ -101,6 +103,16 @@ def test_the_spread_of_priors_is_known():
     begun = spread.starts(Target.of(model, np.zeros(2)), found, 16, 0)
     assert np.abs(begun[:, 0] - 40).max() > 8
     assert np.abs(begun[:, 3]).max() > 1e6
+
+
+def test_a_search_that_stops_amid_a_bent_valley_finds_no_mode():
+    """y = x^2 + noise has one mode; in float32 a search ended far out on an arm, which was then taken for another."""
+    log_p = lambda v: norm.logpdf(v["x"]) + norm.logpdf(v["y"], v["x"] ** 2, 0.5)
+    target = Target.of(vi.density({"x": vi.free(), "y": vi.free()}, log_p), None)
+    for seed in (keys.seed(jax.random.key(i)) for i in range(5)):
+        ((mode, count),) = places(target, seed, 16)
+        assert count == 16
+        np.testing.assert_allclose(mode.x, 0, atol=0.1)
 
 
 class Hills:

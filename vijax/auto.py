@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from vijax import keys
 from vijax.automatic import gaussian, low_rank, stochastic
 from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import Done, Misfit, of_normal, reported
+from vijax.automatic.chosen import Done, Misfit, of_normal, reported, rivalry
 from vijax.automatic.conjugate import of_conjugate
 from vijax.automatic.diagonal import on_draws, unit_noise
 from vijax.automatic.gaussian import Ended, Gaussian, Sitting
@@ -218,7 +218,7 @@ def _gaussian(
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting
     assert sitting is not None
-    asks = gaussian.fits if misfit is None else misfit.among(target, found, elbos, seed)
+    asks = gaussian.fits if misfit is None else misfit.among(rivalry(target, found, elbos, seed))
     q = gaussian.fit(target, sitting, seed, max_draws, budget, watcher.stopped, watcher.notes(target), asks)
     return q, found, elbos
 

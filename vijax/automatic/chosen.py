@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax import keys
 from vijax.automatic import gaussian, richer
+from vijax.automatic.ascent import Mode
 from vijax.automatic.components import Mixture
 from vijax.automatic.concluded import as_fit, as_mixture, compared, report, rivals
 from vijax.automatic.gaussian import Ended, Gaussian
@@ -61,17 +62,11 @@ class Misfit:
     def __init__(self, dim: int, asked: bool | None):
         self.is_tried, self._asked, self.seen = dim <= richer.MOST_DIM if asked is None else asked, asked, False
 
-    def among(
-        self, target: Target, found: list[tuple[Mode, int]], elbos: list[float | None], seed: int
-    ) -> Callable[[Gaussian, float], bool]:
+    def among(self, has_rivals: Callable[[Gaussian], bool]) -> Callable[[Gaussian, float], bool]:
         """What `gaussian.fit` asks: whether gradients are worth more in a mixture than in less noise of the normal."""
 
-        several = sum(elbo is not None for elbo in elbos) > 1  # q may have left the only one
-        labels = functools.cache(lambda: exchanges(target, found[0][0].x, found[0][0].sds, seed))
-        has_rivals = lambda q: bool(rivals(q, Searched(found, elbos, labels(), len(found)), target))
-
         def asks(q: Gaussian, gap: float) -> bool:
-            self.seen = self.is_tried and (gap > CLOSE or (several and has_rivals(q)))
+            self.seen = self.is_tried and (gap > CLOSE or has_rivals(q))
             return self.seen
 
         return asks
@@ -83,6 +78,15 @@ class Misfit:
         is_rounded = said.rounding > ROUNDED and not has_rivals
         is_misfit = self.seen or said.gap >= CLOSE or has_rivals
         return self.is_tried and said.zero <= RARE and not is_rounded and is_misfit
+
+
+def rivalry(
+    target: Target, found: list[tuple[Mode, int]], elbos: list[float | None], seed: int
+) -> Callable[[Gaussian], bool]:
+    """Whether a normal has other modes beside it, of a weight like its own."""
+    several = sum(elbo is not None for elbo in elbos) > 1  # q may have left the only one
+    labels = functools.cache(lambda: exchanges(target, found[0][0].x, found[0][0].sds, seed))
+    return lambda q: several and bool(rivals(q, Searched(found, elbos, labels(), len(found)), target))
 
 
 def of_normal(done: Done, limit: int, misfit: Misfit) -> Fit:

@@ -23,11 +23,11 @@ from scipy import special
 from vijax.automatic.gaussian import Gaussian
 from vijax.trust import psis
 
-WIDER = 400
+WIDER = 320
 """Draws of each wider law."""
 FREEDOM = 4
 """Degrees of freedom of the t."""
-OUTWARD, FAR = 2, 8
+OUTWARD, FAR = 4, 8
 """Times that draws are made the middles of further wide laws, and how many: those that count most for sds."""
 RELIABLE, FEWEST = 0.7, 50.0
 """k-hat up to which weights are reliable (Vehtari et al. 2024), and the effective number of draws that they must be."""

@@ -12,7 +12,7 @@ from vijax.automatic.ascent import Mode, modes, never
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.labels import Exchange
 from vijax.automatic.refused import check_slopes
-from vijax.automatic.spread import BOX, on_one_hill, spread, starts
+from vijax.automatic.spread import BOX, DIP, on_one_hill, spread, starts
 from vijax.automatic.target import Target
 from vijax.checks import require
 
@@ -21,6 +21,8 @@ MOST_JUDGED, MANY, DENSE = 8, 50, 300
 curvature."""
 MOST_LOST = 2
 """Ends of searches that were cut short that are asked for their curvature though they are no modes."""
+AGAIN, TIMES = 50, 4
+"""Steps of a search that begins again, and how often it may."""
 ARRIVED = 0.5
 """Nats that Newton's step may still promise at what counts as a mode: a search may stop early in a narrow valley."""
 
@@ -39,10 +41,25 @@ def places(target: Target, seed: int, num_starts: int, stopped: Callable[[], boo
     units = np.where(of.is_known & of.is_prior, np.maximum(of.width, 1.0), 1.0)
     outside = lambda at: at._replace(x=at.x * units)
     same_hill = lambda low, high: on_one_hill(target, outside(low), outside(high))
-    found = modes(_InUnits(target, units), begin / units, stopped=stopped, on_one_hill=same_hill)
+    scaled = _InUnits(target, units)
+    found = modes(scaled, begin / units, stopped=stopped, on_one_hill=same_hill)
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
     require(bool(found), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
-    return _distinct([Mode(mode.x * units, mode.value, mode.sds * units) for mode in found])
+    (best, count), *others = _distinct(found)
+    # A search may stop amid a bent valley, where what it remembers of curvature is of another part: it begins again.
+    is_high = lambda mode: mode.value > best.value - 10 - target.dim
+    inside = [(best, count), *((_climbed(scaled, mode, stopped) if is_high(mode) else mode, n) for mode, n in others)]
+    inside.sort(key=lambda one: -one[0].value)
+    return _distinct([Mode(mode.x * units, mode.value, mode.sds * units) for mode, n in inside for _ in range(n)])
+
+
+def _climbed(target: _InUnits, mode: Mode, stopped: Callable[[], bool]) -> Mode:
+    """Where searches end that begin where the one before ended, until one gains no more."""
+    for _ in range(TIMES):
+        before, mode = mode, modes(target, mode.x[None], AGAIN, stopped=stopped)[0]
+        if mode.value < before.value + DIP:
+            break
+    return mode
 
 
 class _InUnits:
