@@ -108,7 +108,7 @@ def test_inside_the_penalty_is_minus_the_log_density_at_the_mode():
 
 
 def test_the_objective_of_a_point_at_the_edge_is_finite_and_rises():
-    """Counts of nought under a gamma of shape 1/2: the rate's mode goes to 0, whose density is infinite."""
+    """Counts of zero under a gamma of shape 1/2: the rate's mode goes to 0, whose density is infinite."""
     model = vi.model(
         {"rate": Gamma.from_shape_rate(0.5, 1.0)},
         lambda s, y, key: (y * s["rate"].log - s["rate"].value, None),

@@ -15,7 +15,7 @@ from vijax import algorithms, step_size
 from vijax.algorithm import Algorithm
 from vijax.app import networks
 from vijax.app.config import Config
-from vijax.app.density_algorithm import DensityAlgorithm
+from vijax.app.density_algorithm import DensityAlgorithm, read_by
 from vijax.app.listing import Data
 from vijax.app.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.options import chosen
@@ -132,7 +132,7 @@ def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
     runs = algorithm if config.fit.restarts == 1 else many(algorithm, config.fit.restarts)
     batch = None
     if state_needs_data(config, algorithm):
-        arranged = config.listing.arrange(data.train, config.model)
+        arranged = read_by(algorithm.spec.model, config.listing.arrange(data.train, config.model))
         size = batch_size(config, data)
         batch = next(iter(as_loader(arranged, algorithm.spec.model, size, 0).batches(0, 1)))
     return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))

@@ -67,7 +67,7 @@ def fitted(
     steps = len(fit.trace["step"])
     state = fit.state._replace(step=jnp.asarray(steps, fit.state.step.dtype))
     fit = fit._replace(state=state)
-    total = int(jax.tree.leaves(data)[0].shape[0])
+    total = 1 if data is None else int(jax.tree.leaves(data)[0].shape[0])
     took = time.perf_counter() - began
     seen = Progress(steps, steps, 1, state, fit.trace, total, None, took, total, None, fit.alg, True, state)
     for callback in callbacks:

@@ -15,6 +15,7 @@ from vijax.app.typed_toml import POSITIVE, ConfigError, at_least, setting
 from vijax.auto import MOST_FULL
 from vijax.automatic.low_rank import rank_of
 from vijax.guides import Guide
+from vijax.model import Model
 from vijax.models.density import Density
 from vijax.objective import renyi
 
@@ -36,6 +37,11 @@ GUIDES = {
 }
 SHAPES = tuple(name for shape in GUIDES.values() for name in shape.takes)
 """Settings of guides."""
+
+
+def read_by(model: Model, rows: Any) -> Any:
+    """Rows as a model reads them: none of a density without data, whatever its file made of them."""
+    return None if isinstance(model, Density) and model.log_lik is None else rows
 
 
 def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:

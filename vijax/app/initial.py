@@ -7,6 +7,7 @@ from typing import Any
 
 from vijax.app.assemble import load_data
 from vijax.app.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, schema
+from vijax.app.density_algorithm import read_by
 from vijax.app.look import Look
 from vijax.app.look_at_documents import look_at_documents
 from vijax.app.look_at_graphs import look_at_graph
@@ -56,10 +57,10 @@ def _check(path: Path) -> None:
     if listing.source.section is DocumentData:
         return
     data = load_data(config)
-    check = listing.build(config.model, data).check_data
-    if check is not None:
+    model = listing.build(config.model, data)
+    if model.check_data is not None:
         with rows_of(data.train):
-            check(listing.arrange(data.train, config.model))
+            model.check_data(read_by(model, listing.arrange(data.train, config.model)))
 
 
 def initial_text(model: str, data: str) -> str:

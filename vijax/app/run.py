@@ -27,6 +27,7 @@ from vijax.app.assemble import (
 from vijax.app.at_once import fitted, is_at_once
 from vijax.app.claim import claimed, locked, unwritable
 from vijax.app.config import Config, ConfigError
+from vijax.app.density_algorithm import read_by
 from vijax.app.documents import DOCUMENTS, with_own_stop_words
 from vijax.app.kept_mixture import as_kept, keeper
 from vijax.app.listing import Data, Seen
@@ -218,7 +219,7 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
     for name, part in parts.items():
         try:
             with rows_of(part):
-                check(config.listing.arrange(part, config.model))
+                check(read_by(algorithm.spec.model, config.listing.arrange(part, config.model)))
         except DataError:
             raise
         except ValueError as error:
@@ -285,7 +286,7 @@ def _sit(
     printer = Printer(
         config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
     )
-    arranged = listing.arrange(data.train, config.model)
+    arranged = read_by(algorithm.spec.model, listing.arrange(data.train, config.model))
     with _terminable(), heard_while_busy(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
         if is_at_once(config):

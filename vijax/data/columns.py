@@ -62,7 +62,8 @@ def row_name(found: Mapping[str, np.ndarray]) -> RowName:
     """How the rows of a table are called: of a text file by their lines, of other files counted from 1, of a table in
     memory as Python counts them.
 
-    >>> row_name(FileColumns({}, [2, 3, 5]))(2), row_name(FileColumns({}))(2), row_name({})(2)
+    >>> x = {"x": np.zeros(3)}
+    >>> row_name(FileColumns(x, [2, 3, 5]))(2), row_name(FileColumns(x))(2), row_name(x)(2)
     ('line 5', 'row 3', 'row 2, counted from 0,')
     """
     origin = origin_of(found, "")

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import by_value, constrain
 from vijax.arrays import check_aligned, check_finite, check_lengths, check_numbers
-from vijax.batch import Minibatch, fill_padding, weighted_sum
+from vijax.batch import Minibatch, fill_padding, one_group, weighted_sum
 from vijax.checks import require, require_positive
 from vijax.compiler import kept, quick_jit
 from vijax.families import Product
@@ -363,6 +363,7 @@ def _check_derived(variables: Variables, derived: Callable | None) -> None:
 
 def _check_data(density: Density, data: PyTree) -> None:
     """ValueError where the data are none that the density reads, or it is finite nowhere that a fit may start."""
+    data = one_group(None) if data is None else data
     if density.log_lik is None:
         remedy = "log_density(x, data) reads data: a second parameter, without a default."
         none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][0] == 0  # one_group

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.blocks import Block, Intervals, Table
-from vijax.app.density_algorithm import DensityAlgorithm
+from vijax.app.density_algorithm import DensityAlgorithm, read_by
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.tables import TABLES, load_table, target, values
 from vijax.app.typed_toml import ConfigError, Entry, at_least, setting
@@ -166,8 +166,8 @@ def _trust(seen: Seen) -> Table:
 
 def _of_steps(seen: Seen) -> Table:
     """Of a fit by steps, or that a checkpoint holds."""
-    fit, reads = seen.fit, getattr(seen.fit.alg.spec.model, "log_lik", None) is not None
-    rows = arrange(seen.data.train, seen.settings) if reads else None
+    fit = seen.fit
+    rows = read_by(fit.alg.spec.model, arrange(seen.data.train, seen.settings))
     own = fit.judge is not None
     said = None if fit.status in FAILED else fit.judge.of(fit) if own else of_data(fit, rows, seen.key)
     if said is None:
