@@ -1,5 +1,7 @@
 """`vijax.auto` on nine posteriors against long NUTS runs: one setting, no step size."""
 
+import re
+
 import jax
 import pytest
 
@@ -38,8 +40,8 @@ def test_eight_schools_want_a_mixture():
     assert off.mean < 0.08
     assert off.log_sd < 0.1
     assert fit.elbo.value > fit.report.other.value + 0.15
-    assert fit.report.num_gradients <= 13_000
-    assert "Kept is a mixture of 8 normals" in fit.verdict
+    assert fit.report.num_gradients <= 3000
+    assert re.search("Kept is a mixture of [4-8] normals", fit.verdict)
 
 
 @pytest.mark.parametrize("seed", range(3))

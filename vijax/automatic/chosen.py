@@ -24,6 +24,8 @@ from vijax.automatic.verdict import CLOSE, RARE, ROUNDED
 from vijax.models.density import Density
 from vijax.result import Fit
 
+EARLY = 2 * CLOSE
+"""Nats of the gap from which on the fit of one normal is not taken to its end: half of it may be the noise of draws."""
 NONE_LEFT = "A mixture of normals was not tried, for its gradients are beyond max_gradients."
 
 
@@ -66,7 +68,7 @@ class Misfit:
         """What `gaussian.fit` asks: whether gradients are worth more in a mixture than in less noise of the normal."""
 
         def asks(q: Gaussian, gap: float) -> bool:
-            self.seen = self.is_tried and (gap > CLOSE or has_rivals(q))
+            self.seen = self.is_tried and (gap > EARLY or has_rivals(q))
             return self.seen
 
         return asks
