@@ -55,16 +55,22 @@ def made(seed):
 def test_it_is_a_multivariate_normal():
     (p, exact), (q, other) = made(0), made(1)
     x = np.random.default_rng(2).normal(size=(3, 4))
-    np.testing.assert_allclose(p.log_prob(x.astype(np.float32)), exact.logpdf(x), rtol=1e-4)
-    np.testing.assert_allclose(p.mean(), exact.mean, rtol=1e-5)
-    np.testing.assert_allclose(p.cov, exact.cov, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(p.std(), np.sqrt(np.diag(exact.cov)), rtol=1e-4)
-    assert float(p.entropy()) == pytest.approx(exact.entropy(), rel=1e-4)
+
+    @jax.jit
+    def said(p, q, x):
+        return p.log_prob(x), p.mean(), p.cov, p.std(), p.entropy(), p.kl(q), p.sample(KEY, (50_000,))
+
+    log_prob, mean, cov, std, entropy, kl, draws = map(np.asarray, said(p, q, x.astype(np.float32)))
+    np.testing.assert_allclose(log_prob, exact.logpdf(x), rtol=1e-4)
+    np.testing.assert_allclose(mean, exact.mean, rtol=1e-5)
+    np.testing.assert_allclose(cov, exact.cov, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(std, np.sqrt(np.diag(exact.cov)), rtol=1e-4)
+    assert float(entropy) == pytest.approx(exact.entropy(), rel=1e-4)
     gap = exact.mean - other.mean
     inverse = np.linalg.inv(other.cov)
     divergence = 0.5 * (np.trace(inverse @ exact.cov) + gap @ inverse @ gap - 4) + other.entropy() - exact.entropy()
-    assert float(p.kl(q)) == pytest.approx(divergence, rel=1e-3)
-    draws = np.asarray(p.sample(KEY, (50_000,)), np.float64)
+    assert float(kl) == pytest.approx(divergence, rel=1e-3)
+    draws = draws.astype(np.float64)
     np.testing.assert_allclose(draws.mean(0), exact.mean, atol=0.05)
     np.testing.assert_allclose(np.cov(draws.T), exact.cov, atol=0.1)
 
@@ -80,8 +86,9 @@ def test_fisher_information_and_its_inverse():
 def test_the_message_is_exact_on_a_normal_target(num_samples):
     """With more draws than coordinates. With fewer each block is fitted by its own, and is right on average."""
     q = made(0)[0]
-    draws = np.asarray(q.sample(KEY, (400, num_samples)), np.float32)
-    said = jax.vmap(lambda x: least_squares(num_samples).message(q, (x, -(x - M) @ P), x[:, 0]))(draws)
+    draws = jax.jit(lambda: q.sample(KEY, (1 if num_samples == 32 else 400, num_samples)))()
+    message = lambda x: least_squares(num_samples).message(q, (x, -(x - M) @ P), x[:, 0])
+    said = jax.jit(jax.vmap(message))(draws)
     total = np.asarray(said.parts["x"].negative_half_precision, np.float64)
     exact = -0.5 * cut(P)[np.ix_(PLACES[0], PLACES[0])]
     if num_samples == 32:

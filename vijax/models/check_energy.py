@@ -75,7 +75,7 @@ def check_energy(
         return spec.possible(stats, group, settings), _impossible(spec, stats, group, settings), density, base
 
     keys = jax.random.split(key, (num_draws, size))
-    energies, counts, densities, base = jax.vmap(lambda row: jax.vmap(one)(row, groups))(keys)
+    energies, counts, densities, base = jax.jit(jax.vmap(jax.vmap(one), (0, None)))(keys, groups)
     shape = densities.shape
     remedy = "Sum over its terms: jnp.sum(...)."
     require(shape == (num_draws, size), "log_density", "a number for each group", f"shape {shape[2:]}", remedy)
