@@ -275,7 +275,7 @@ def differences(name, split, counts, steps=3):
     model = make()
     keys = jax.random.split(jax.random.key(0), steps)
     parts = row(model, axis="data", **choices)
-    start = jax.jit(parts.init)(keys[0], batches[0]) if model.keeps_local else parts.init(keys[0], batches[0])
+    start = jax.jit(parts.init)(keys[0], batches[0])
 
     def run(step, joined):
         state, step = start, jax.jit(step)

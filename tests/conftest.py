@@ -3,6 +3,10 @@
 import os
 import signal
 
+# Before NumPy is loaded, and for processes to come: there are as many test processes as cores, and threads of BLAS in
+# each would wait for one another, which costs CPU time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 
 from tests import dear, first_cases, seeds

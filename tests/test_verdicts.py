@@ -1,5 +1,6 @@
 """What `vijax.auto` and `vijax.dadvi` say of a fit against what is true of it: exact moments, modes that are known."""
 
+import functools
 import itertools
 
 import jax
@@ -34,11 +35,13 @@ def of_normals(weights, places, sd):
     return lambda x: jax.nn.logsumexp(jnp.log(jnp.asarray(weights)) + each(x))
 
 
+@functools.cache
 def two_modes():
     density = of_normals([0.5, 0.5], [-4.0, 4.0], 0.5)
     return vi.density({"x": vi.free()}, lambda v: density(v["x"]))
 
 
+@functools.cache
 def three_modes(has_prior):
     """A tenth of the mass is 6.4 from the rest of it, where the prior is N(0, 8)."""
     density, prior = of_normals(WEIGHTS, PLACES, 0.5), lambda x: norm.logpdf(x, 0, 8)
