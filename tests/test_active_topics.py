@@ -204,7 +204,7 @@ def test_topics_are_those_that_a_first_round_likes():
 def test_the_penalty_adds_a_quarter_to_the_numbers_of_a_step(active):
     """Of all K x V numbers, at steps apart by four times their ratio to those that a step sees."""
     alg = vi.ssvi_a(lda(), lazy=True, active_topics=active)
-    state = alg.init(KEY)
+    state = jax.jit(alg.init)(KEY)
     seen = K * len(SEEN.words)
     if active is not None:
         seen = min(seen, sum(docs.words.size for docs in SEEN.data) * active)
