@@ -85,6 +85,18 @@ def hessian(q: Family) -> jax.Array:
     return jax.vmap(one)(jax.tree.leaves(q))
 
 
+@jit
+def log_probs(q: Family, x: Any) -> jax.Array:
+    return q.log_prob(x)
+
+
+@functools.partial(jit, static_argnums=1)
+def properties(q: Family, names: tuple[str, ...]) -> list[Any]:
+    """Of these names, or what they return."""
+    found = [getattr(q, name) for name in names]
+    return [x() if callable(x) else x for x in found]
+
+
 @functools.partial(jit, static_argnums=1)
 def draws(q: Family, has_flat: bool) -> dict[str, Any]:
     """Many statistics, and a few values with their densities, from one key."""
@@ -272,7 +284,7 @@ def test_log_prob_is_scipys(case: Case) -> None:
         x = np.asarray(drawn(case.name)["x"])
         x = x if is_discrete(q) else x.astype(np.float64)
         x = x / x.sum(-1, keepdims=True) if isinstance(q, Dirichlet) else x
-        log_prob = np.asarray(jit(lambda q, x: q.log_prob(x))(q, x))
+        log_prob = np.asarray(log_probs(q, x))
     compared = 0
     for i, member in enumerate(case.members()):
         reference = case.reference(**member)
@@ -328,7 +340,7 @@ def test_log_prob_integrates_to_one(case: Case) -> None:
     }[case.support]
     u = np.linspace(-60.0, 35.0, 20_001)[:, None]
     with jax.enable_x64(True):
-        log_prob = np.asarray(jit(lambda q, x: q.log_prob(x))(case.build(), change(u)))
+        log_prob = np.asarray(log_probs(case.build(), change(u)))
     total = np.exp(log_prob + log_slope(u)).sum(0) * (u[1, 0] - u[0, 0])
     np.testing.assert_allclose(total, 1, rtol=1e-6)
 
@@ -450,10 +462,8 @@ def test_discrete_families_refuse_pathwise_draws(case: Case) -> None:
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 def test_properties_give_back_the_constructors_arguments(case: Case, double: bool) -> None:
     with jax.enable_x64(double):
-        q = case.build()
-        for name, value in case.params.items():
-            got = getattr(q, name)
-            got = got() if callable(got) else got
+        found = properties(case.build(), tuple(case.params))
+        for got, value in zip(found, case.params.values(), strict=True):
             tolerance = (1e-9 if double else 2e-5) * (100 if case.extreme else 1)
             np.testing.assert_allclose(got, value, rtol=tolerance, atol=tolerance * np.abs(value).max())
 

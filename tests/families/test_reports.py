@@ -1,5 +1,7 @@
 """Variances, distribution functions, quantiles and intervals: against SciPy, draws and each other."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +40,16 @@ def one_hot(q, draws):
     return jax.nn.one_hot(draws, q.mean().shape[-1]) if isinstance(q, vi.Categorical | vi.MarkovChain) else draws
 
 
+# Unoptimised code: these functions run once, and compiling them is all of the cost.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@jit
+def moments(q):
+    """Draws, and what the family says of their moments."""
+    return one_hot(q, q.sample(jax.random.key(0), (20_000,))), q.mean(), q.variance(), q.std()
+
+
 # --- each family ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", list(CASES))
 def test_variance_is_that_of_draws(name):
@@ -47,15 +59,15 @@ def test_variance_is_that_of_draws(name):
         with pytest.raises(NotImplementedError, match=r"has no closed form\. Draw from it"):
             q.variance()
         return
-    draws = one_hot(q, q.sample(jax.random.key(0), (20_000,)))
-    for x, mean, variance in zip(*map(jax.tree.leaves, (draws, q.mean(), q.variance())), strict=True):
+    draws, means, variances, stds = moments(q)
+    for x, mean, variance in zip(*map(jax.tree.leaves, (draws, means, variances)), strict=True):
         x, mean, variance = (np.asarray(a, float) for a in (x, mean, variance))
         squares = (x - mean) ** 2
         known = np.isfinite(variance) & (squares.max(0) < 0.2 * squares.sum(0))
         error = np.maximum(squares.std(0) / np.sqrt(len(x)), 1e-6 * variance)
         assert known.any()
         assert np.abs((squares.mean(0) - variance)[known] / np.maximum(error[known], 1e-30)).max() < 6
-    for std, variance in zip(*map(jax.tree.leaves, (q.std(), q.variance())), strict=True):
+    for std, variance in zip(*map(jax.tree.leaves, (stds, variances)), strict=True):
         np.testing.assert_allclose(std**2, variance, rtol=1e-5)
 
 
@@ -112,7 +124,7 @@ def test_the_mean_of_a_normal_wishart_is_students():
     q = vi.NormalWishart.from_parameters(
         location=[1.0, -2.0], strength=2.0, degrees=5.0, scale=[[0.5, 0.2], [0.2, 1.0]]
     )
-    draws = np.asarray(q.sample(jax.random.key(0), (40_000,)).mean)
+    draws = np.asarray(jit(lambda q: q.sample(jax.random.key(0), (40_000,)).mean)(q))
     below = (draws[None] < np.asarray(q.mean_law().quantile(P))[:, None]).mean(1)
     error = np.sqrt(P * (1 - P) / len(draws))[:, None]
     assert np.abs((below - P[:, None]) / error).max() < 5
@@ -122,7 +134,7 @@ def test_the_mean_of_a_normal_wishart_is_students():
 
 def test_coefficients_of_a_normal_gamma_are_students():
     q = vi.MultivariateNormalGamma.from_parameters([1.0, 0.0], [[2.0, 0.7], [0.7, 1.0]], shape=3.0, rate=1.5)
-    draws = np.asarray(q.sample(jax.random.key(0), (40_000,)).coefficients)
+    draws = np.asarray(jit(lambda q: q.sample(jax.random.key(0), (40_000,)).coefficients)(q))
     below = (draws[None] < np.asarray(q.quantile(P).coefficients)[:, None]).mean(1)
     error = np.sqrt(P * (1 - P) / len(draws))[:, None]
     assert np.abs((below - P[:, None]) / error).max() < 5

@@ -7,6 +7,7 @@ import optax
 import pytest
 
 import vijax as vi
+from tests.programs import compiled
 from vijax.reference import short_chains
 
 pytest.importorskip("blackjax")
@@ -22,7 +23,7 @@ COIN = vi.energy_model(
 
 
 def flips(heads, tails):
-    return jnp.concatenate([jnp.ones(heads), jnp.zeros(tails)])
+    return np.repeat([1.0, 0.0], [heads, tails])
 
 
 def test_a_q_that_is_the_posterior_stays():
@@ -69,11 +70,21 @@ def test_a_q_of_other_data_goes_to_the_posterior():
 def test_errors_are_those_of_repetitions():
     """Also of a mean that goes far, in deviations of q that are not known exactly."""
     fit = vi.fit(vi.cavi(COIN), flips(3, 7), num_steps=2, key=jax.random.key(0))
-    found = [short_chains(fit, flips(7, 3), key=jax.random.key(i), num_chains=64, num_steps=10) for i in range(12)]
+    found = [short_chains(fit, flips(7, 3), key=jax.random.key(i), num_steps=10) for i in range(12)]
     for name in ("mean", "log_sd"):
         spread = np.std([getattr(moved, name)["bias"] for moved in found], ddof=1)
         said = np.mean([getattr(moved, f"{name}_error")["bias"] for moved in found])
         assert 0.55 < spread / said < 1.5
+
+
+def test_a_model_has_one_program():
+    """Whatever the data of this shape, the fit, the key and the number of steps."""
+    fits = [vi.fit(vi.cavi(COIN), flips(heads, 10 - heads), num_steps=2, key=KEY) for heads in (3, 5)]
+    short_chains(fits[0], flips(7, 3), key=KEY)
+    before = compiled()
+    moved = [short_chains(fit, flips(2, 8), key=jax.random.key(2), num_steps=11) for fit in fits]
+    assert compiled() == before
+    assert moved[0].mean["bias"] != moved[1].mean["bias"]
 
 
 def test_learnt_hyperparameters_are_those_of_the_fit():

@@ -22,8 +22,9 @@ def said(program):
 
 
 def test_scikit_learn_is_imported_where_it_is_asked_for():
-    assert said("import sys, vijax; assert 'sklearn' not in sys.modules").returncode == 0
-    missing = said("import sys; sys.modules['sklearn'] = None; import vijax.sklearn")
+    program = "import sys, vijax; print('sklearn' in sys.modules); sys.modules['sklearn'] = None; import vijax.sklearn"
+    missing = said(program)
+    assert missing.stdout == "False\n"
     expected = (
         'sklearn is needed for this and is not installed: pip install scikit-learn (in a clone: pip install -e ".['
     )

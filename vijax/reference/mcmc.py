@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.checks import require_integers, require_positive
 from vijax.extras import require_extra
 from vijax.model import Model
-from vijax.reference.walk import walk_of
+from vijax.reference.walk import groups_of, walk_of
 
 
 class Chains(NamedTuple):
@@ -152,7 +152,7 @@ def _run(
     """All chains, side by side in one program."""
     require_integers(num_samples=num_samples, chains=chains)
     key_start, key_noise, key = jax.random.split(key, 3)
-    walk = walk_of(model, data, sampled, key_start)
+    walk = walk_of(model, groups_of(model, data), sampled, key_start)
 
     @jax.jit
     def all_chains(key: PRNGKeyArray, starts: Array) -> Chains:

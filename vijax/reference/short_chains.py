@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,10 +13,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from scipy import special
 
 from vijax.checks import require, require_integers
-from vijax.compiler import quick_jit, step_jit
+from vijax.compiler import kept, step_jit
 from vijax.extras import require_extra
+from vijax.model import Hyper, Model
 from vijax.models.density import Density
-from vijax.reference.walk import walk_of
+from vijax.reference.walk import groups_of, walk_of
 from vijax.result import Fit
 
 LEAPS = 5
@@ -122,17 +123,35 @@ def short_chains(
     remedy = "Write it as a log density (vijax.density)."
     require(walkable, "model", "a log density, or an energy without free variables", "one with such", remedy)
     key_draws, key_tried, key_walk, key_start = jax.random.split(key, 4)
-    walk = walk_of(spec.model, data, (), key_start, hyper)
-    starts = jax.vmap(walk.free)(fit.sample(key_draws, num_chains))
-    metric = _covariance(starts)
-    values = quick_jit(jax.vmap(lambda x: walk.values(x)[0]))
-
-    chains = step_jit(partial(_chains, walk.density))
-    first = lambda size: float(chains(metric, key_tried, starts, size, 1)[1])
-    found, acceptance = chains(metric, key_walk, starts, _longest(first), num_steps)
-    before, after = (jax.tree.map(lambda x: np.asarray(x, np.float64), values(x)) for x in (starts, found))
+    draws, groups = fit.sample(key_draws, num_chains), groups_of(spec.model, data)
+    program = kept(spec.model, "short chains", lambda model: step_jit(_bind(model)))
+    walked = lambda key, size, count: program(hyper, groups, key_start, draws, key, size, count)
+    *values, acceptance = walked(key_walk, _longest(lambda size: float(walked(key_tried, size, 1)[2])), num_steps)
+    before, after = jax.tree.map(lambda x: np.asarray(x, np.float64), values)
     part = lambda i: jax.tree.map(lambda x, y: _move(x, y)[i], before, after)
     return Moved(part(0), part(1), part(2), part(3), float(acceptance))
+
+
+def _bind(of: weakref.ref[Model]) -> Callable[..., tuple[dict[str, PyTree], dict[str, PyTree], Float[Array, ""]]]:
+    """Chains of a model from draws of its globals: their values before and after, and the mean acceptance."""
+
+    def walked(
+        hyper: Hyper,
+        groups: PyTree,
+        key_start: PRNGKeyArray,
+        draws: dict[str, PyTree],
+        key: PRNGKeyArray,
+        size: Array,
+        count: Array,
+    ) -> tuple[dict[str, PyTree], dict[str, PyTree], Float[Array, ""]]:
+        model: Any = of()
+        walk = walk_of(model, groups, (), key_start, hyper)
+        starts = jax.vmap(walk.free)(draws)
+        ends, acceptance = _chains(walk.density, _covariance(starts), key, starts, size, count)
+        before, after = (jax.vmap(lambda x: walk.values(x)[0])(x) for x in (starts, ends))
+        return before, after, acceptance
+
+    return walked
 
 
 def _covariance(x: Float[Array, "chains D"]) -> Float[Array, "D D"] | Float[Array, " D"]:

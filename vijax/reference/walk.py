@@ -37,12 +37,19 @@ class Walk(NamedTuple):
     spread: float
 
 
+def groups_of(model: Model, data: PyTree) -> PyTree:
+    """Data as `walk_of` takes them. Their numbers are checked here."""
+    if isinstance(model, Density):
+        return all_groups(data, model)
+    return jax.tree.map(jnp.asarray, taken(model, data))
+
+
 def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper | None = None) -> Walk:
     """Of a log density, or of an energy whose locals are integrated out but for those that are sampled.
 
     Args:
       model: see `vijax.reference.nuts`.
-      data: see there.
+      data: from `groups_of`; they may be traced, as may the hyperparameters.
       sampled: names of locals.
       key: of where the model's posterior starts.
       hyper: those of the model if None.
@@ -54,10 +61,9 @@ def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArra
 
 def _of_density(model: Density, data: PyTree, sampled: Sequence[str]) -> Walk:
     require(not sampled, "sampled", "none: a density has no locals", list(sampled))
-    groups = all_groups(data, model)
 
     def density(x: Array) -> Float[Array, ""]:
-        return model.log_prior_at(x) + jnp.sum(model.log_liks_at(x, groups))
+        return model.log_prior_at(x) + jnp.sum(model.log_liks_at(x, data))
 
     free = lambda values: model.variables.coordinates({name: values[name] for name in model.variables.names})
     return Walk(density, lambda x: (model.values_at(x), {}), free, jnp.zeros(model.variables.dim), 0.5)
@@ -65,7 +71,6 @@ def _of_density(model: Density, data: PyTree, sampled: Sequence[str]) -> Walk:
 
 def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:
     density = log_joint(model, data, sampled, hyper)
-    data = jax.tree.map(jnp.asarray, taken(model, data))
     posterior = model.init(hyper, key, model.prior(hyper), as_minibatch(data, None, full_data=True))
     templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)
     free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
