@@ -267,35 +267,37 @@ def test_what_is_not_clearly_worse_is_named():
     assert note(found).endswith("Not clearly worse (by no more than two such errors): b.")
 
 
-FLAT = """
+OF_TWO = """
 import jax.numpy as jnp
 import vijax as vi
 
 def model(data):
-    prior = lambda v: -0.5 * v["y"] ** 2 + 0.0 * v["x"]
+    prior = lambda v: -0.5 * v["y"] ** 2 - {precision} * v["x"] ** 2
     lik = lambda v, row: -0.5 * (row["y"] - v["y"]) ** 2
-    return vi.density({"x": vi.free(), "y": vi.free()}, log_prior=prior, log_lik=lik)
+    return vi.density({{"x": vi.free(), "y": vi.free()}}, log_prior=prior, log_lik=lik)
 """
 
 
 def test_runs_whose_verdict_is_not_to_use_them_are_not_the_best(tmp_path, monkeypatch, capsys):
     """However high the bound on the data they were fitted to."""
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "flat.py").write_text(FLAT)
+    for name, precision in (("flat", 0.0), ("round", 0.5)):
+        (tmp_path / f"{name}.py").write_text(OF_TWO.format(precision=precision))
     text = '[data]\npath = "synthetic:regression"\ntarget = "y"\nheld_out = 0.2\n[model]\nname = "density"\n'
-    text += 'file = "flat.py"\n[algorithm]\nname = "ngvi"\n[fit]\nevaluate_every = 0\n'
+    text += 'file = "flat.py"\n[algorithm]\nname = "ngvi"\n[fit]\nevaluate_every = 0\nnum_epochs = 600\n'
     (tmp_path / "flat.toml").write_text(text)
     out = tmp_path / "sweep"
-    given = ["fit", str(tmp_path / "flat.toml"), "--sweep", "fit.num_epochs=20,600", "--out", str(out)]
+    files = f"model.file={tmp_path / 'round.py'},{tmp_path / 'flat.py'}"
+    given = ["fit", str(tmp_path / "flat.toml"), "--sweep", files, "--out", str(out)]
     assert main(given) == 4
     shown = capsys.readouterr().out
-    assert "Do not use: num_epochs-600" in shown
-    rows = {row["run"]: row for row in rows_of(out / "comparison.csv")}
-    assert rows["num_epochs-600"]["score"] == ""
-    assert rows["num_epochs-600"]["remark"].startswith("do not use")
-    assert rows["num_epochs-20"]["behind"] == ""
-    assert main(["compare", "--training", str(out / "num_epochs-20"), str(out / "num_epochs-600")]) == 0
-    assert "The best is num_epochs-20" in capsys.readouterr().out
+    rows = {Path(row["file"]).stem: row for row in rows_of(out / "comparison.csv")}
+    assert f"Do not use: {rows['flat']['run']}." in shown
+    assert rows["flat"]["score"] == ""
+    assert rows["flat"]["remark"].startswith("do not use")
+    assert rows["round"]["behind"] == ""
+    assert main(["compare", "--training", *(str(out / rows[name]["run"]) for name in ("round", "flat"))]) == 0
+    assert f"The best is {rows['round']['run']}" in capsys.readouterr().out
 
 
 def test_fewer_than_two_runs_are_no_comparison(tmp_path):
