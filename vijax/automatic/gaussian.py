@@ -387,7 +387,7 @@ def _polished(
     max_gradients: int,
     stopped: Callable[[], bool],
     note: Callable[[Sitting], None],
-    misfits: Callable[[Gaussian, float], bool],
+    misfits: Callable[[Gaussian, float], bool] = fits,
 ) -> Gaussian:
     """The running mean of messages on draws that are fresh at every step, the fixed ones before counted as the first:
     their noise falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951, with rho = 1 / t). The
