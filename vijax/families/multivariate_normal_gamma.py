@@ -67,10 +67,6 @@ class MultivariateNormalGamma(Family):
     t = (precision * coefficients, precision * outer(coefficients, coefficients), precision, log(precision));
     natural parameters (strength @ location, -strength / 2, -rate - location @ strength @ location / 2, shape).
 
-    log h(coefficients, precision) = (dim / 2 - 1) * log(precision);
-    t = (precision * coefficients, precision * outer(coefficients, coefficients), precision, log(precision));
-    natural parameters (strength @ location, -strength / 2, -rate - location @ strength @ location / 2, shape).
-
     >>> q = MultivariateNormalGamma.from_parameters([1.0, 0.0], [[2.0, 0.0], [0.0, 1.0]], shape=3.0, rate=1.5)
     >>> print(q.mean().coefficients.round(3), f"{q.mean().precision:.3f} {q.rate:.3f}")
     [1. 0.] 2.000 1.500

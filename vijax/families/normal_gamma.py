@@ -56,10 +56,6 @@ class NormalGamma(Family):
     t = (precision * mean, precision * mean**2, precision, log(precision));
     natural parameters (strength * location, -strength / 2, -rate - strength * location**2 / 2, shape).
 
-    log h(mean, precision) = -log(precision) / 2;
-    t = (precision * mean, precision * mean**2, precision, log(precision));
-    natural parameters (strength * location, -strength / 2, -rate - strength * location**2 / 2, shape).
-
     >>> q = NormalGamma.from_parameters(location=1.0, strength=2.0, shape=3.0, rate=1.5)
     >>> print(q.mean().mean, q.mean().precision, q.location, q.rate)
     1.0 2.0 1.0 1.5

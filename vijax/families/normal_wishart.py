@@ -56,7 +56,7 @@ class NormalWishart(Family):
     log h(mean, precision) = -dim / 2 * logdet(precision);
     t = (precision @ mean, precision, mean @ precision @ mean, logdet(precision));
     natural parameters (strength * location, -inv(scale) / 2 - strength * outer(location, location) / 2,
-        -strength / 2, degrees / 2).
+    -strength / 2, degrees / 2).
 
     >>> q = NormalWishart.from_parameters(
     ...     location=[1.0, 0.0], strength=2.0, degrees=4.0, scale=[[0.5, 0.0], [0.0, 1.0]]

@@ -53,7 +53,7 @@ class NormalsWishart(Family):
     log h(mean, precision) = (num_means - dim - 1) / 2 * logdet(precision);
     t = (mean @ precision, precision, sum((mean @ precision) * mean, 1), logdet(precision));
     natural parameters (strength[:, None] * location, -inv(scale) / 2 - (strength * location.T) @ location / 2,
-        -strength / 2, degrees / 2).
+    -strength / 2, degrees / 2).
 
     >>> q = NormalsWishart.from_parameters(
     ...     location=[[1.0, 0.0], [0.0, 3.0]], strength=2.0, degrees=4.0, scale=[[0.5, 0.0], [0.0, 1.0]]
