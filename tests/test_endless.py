@@ -65,8 +65,8 @@ def test_labels_that_a_line_separates():
     data = (SEPARABLE, (SEPARABLE[:, 0] > 0).astype(np.float32))
     flat, wide = lambda v: 0.0 * v["w"][0], lambda v: norm.logpdf(v["w"], 0, 100.0).sum()
     for prior, status in ((flat, UNBOUNDED), (wide, FINISHED)):
-        model = vi.density({"w": vi.free(2)}, log_prior=prior, log_lik=lik, data=data)
-        assert vi.fit(vi.ngvi(model), num_steps=400, key=KEY, throw=False).status is status
+        model = vi.density({"w": vi.free(2)}, log_prior=prior, log_lik=lik)
+        assert vi.fit(vi.ngvi(model), data, num_steps=400, key=KEY, throw=False).status is status
 
 
 # --- free variables in an energy ------------------------------------------------------------------------------------
