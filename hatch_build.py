@@ -1,4 +1,4 @@
-"""Compiles the E-steps of vijax/native while a wheel is built, also for an editable install.
+"""Compiles the E-steps of vijax/xla/native while a wheel is built, also for an editable install.
 
 Without a C++ compiler, or where it fails, the wheel is without them, and XLA does their work: nobody needs a compiler.
 They are compiled for processors of three kinds, of which the library takes the best that it finds itself on, so that a
@@ -42,13 +42,13 @@ class CompiledESteps(BuildHookInterface):
         """Before a wheel is built: compiles, and says that it is of this platform then."""
         if self.target_name != "wheel":
             return
-        library = Path(self.root, "vijax", "native", "esteps.so")
+        library = Path(self.root, "vijax", "xla", "native", "esteps.so")
         library.unlink(missing_ok=True)
         problem = compile_to(library)
         if problem:
             self.app.display_warning(f"The E-steps of vijax are not compiled, and XLA does their work: {problem}")
             return
-        build_data["artifacts"].append("/vijax/native/esteps.so")
+        build_data["artifacts"].append("/vijax/xla/native/esteps.so")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
@@ -90,4 +90,4 @@ def compile_to(library: Path) -> str:
 
 def source(name: str) -> str:
     """Of this folder."""
-    return str(Path(__file__).parent / "vijax" / "native" / name)
+    return str(Path(__file__).parent / "vijax" / "xla" / "native" / name)

@@ -20,12 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax import estep
-from vijax.batch import Documents
-from vijax.chunks import split_chunks
+from vijax.contract.batch import Documents
 from vijax.data.buckets import length_buckets
-from vijax.families.special import digamma
-from vijax.gather import sum_over_rows
+from vijax.families.numeric.special import digamma
+from vijax.inference import estep
+from vijax.xla.chunks import split_chunks
+from vijax.xla.gather import sum_over_rows
 
 
 def load_corpus(seed=0):

@@ -1,4 +1,5 @@
-"""Fits every polynomial of `vijax/families/coefficients.py` and of `vijax/native/coefficients.h`, and writes them.
+"""Fits every polynomial of `vijax/families/numeric/coefficients.py` and of `vijax/xla/native/coefficients.h`, and
+writes them.
 
 It needs scipy and mpmath, and takes seconds.
 

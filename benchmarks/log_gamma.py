@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.families import Dirichlet, DirichletStats, special
-from vijax.families.elasticity import elasticity_minus_one
-from vijax.families.pathwise import sample_offset
+from vijax.families import Dirichlet, DirichletStats
+from vijax.families.numeric import special
+from vijax.families.numeric.elasticity import elasticity_minus_one
+from vijax.families.numeric.pathwise import sample_offset
 
 TOPICS, WORDS = 100, 8000
 

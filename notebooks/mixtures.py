@@ -29,7 +29,7 @@ from pathlib import Path
 
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
-    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/cli.py").is_file()]
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]
     if not clones:
         raise ImportError("vijax is not installed: clone (or upload) its repository into a folder vijax beside this")
     clone = clones[0].resolve()

@@ -1,4 +1,5 @@
-"""What `tests/test_axis.py` runs over an axis: every row of the algorithms' table, on tiny models of every kind."""
+"""What `tests/inference/test_axis.py` runs over an axis: every row of the algorithms' table, on tiny models of every
+kind."""
 
 import dataclasses
 from collections.abc import Callable

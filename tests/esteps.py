@@ -1,8 +1,8 @@
 """The registry of E-steps for mixed membership. A row here runs under every algorithm (tests/models/test_lda.py), keeps
-to the contract (tests/estep/test_contract.py), and by what it says of itself goes on from visit to visit
-(tests/test_warm.py) and may be believed where it is remembered (tests/test_parts.py)."""
+to the contract (tests/inference/estep/test_contract.py), and by what it says of itself goes on from visit to visit
+(tests/inference/test_warm.py) and may be believed where it is remembered (tests/inference/test_parts.py)."""
 
-from vijax import estep
+from vijax.inference import estep
 
 ESTEPS = {
     "mean_field": estep.mean_field(max_iters=200, tol=1e-5),

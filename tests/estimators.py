@@ -1,5 +1,5 @@
 """The registry of estimators: a row here has its message compared with quadrature
-(tests/estimator/test_estimators.py), and is equal by value and pickles (tests/test_choices.py)."""
+(tests/inference/estimator/test_estimators.py), and is equal by value and pickles (tests/inference/test_choices.py)."""
 
 import vijax as vi
 

@@ -1,6 +1,6 @@
 """The registry of likelihoods: one row each, with its derivatives by hand and in SciPy. Every row's density,
-expectations, support and settings are checked (tests/likelihood/test_likelihood.py and
-tests/expectation/test_expectation.py)."""
+expectations, support and settings are checked (tests/inference/likelihood/test_likelihood.py and
+tests/inference/expectation/test_expectation.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
-from vijax import likelihood
+from vijax.inference import likelihood
 
 LOG_SIGMA = special.log_expit
 SIGMA = special.expit

@@ -1,36 +1,22 @@
 """vijax: variational inference by automatic differentiation, in JAX."""
 
-import vijax.blas  # isort: skip  (first: OpenBLAS reads its settings when it is loaded)
-import vijax.runtime  # noqa: F401  # isort: skip  (and XLA its flags when it starts)
+import vijax.xla.blas  # isort: skip  (first: OpenBLAS reads its settings when it is loaded)
+import vijax.xla.runtime  # noqa: F401  # isort: skip  (and XLA its flags when it starts)
 
 import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from vijax import (
-    constrain,
-    estep,
-    estimand,
-    estimator,
-    expectation,
-    families,
-    guides,
-    init,
-    likelihood,
-    models,
-    objective,
-    reference,
-    sites,
-    step_size,
-    update,
-)
+from vijax import constrain, families, models, reference
 from vijax.adapters import from_numpyro, from_tfp
-from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
-from vijax.auto import auto
-from vijax.batch import Documents, Minibatch
-from vijax.dadvi import dadvi
-from vijax.evaluated import at
+from vijax.app.load import load
+from vijax.automatic.auto import auto
+from vijax.automatic.dadvi import dadvi
+from vijax.contract import init, objective
+from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.model import LocalElbo, Model, model
+from vijax.contract.variables import free
 from vijax.families import (
     Bernoulli,
     Beta,
@@ -56,20 +42,22 @@ from vijax.families import (
     Wishart,
     implicit,
 )
-from vijax.fit import Progress, fit
+from vijax.fitting.fit import Progress, fit
+from vijax.fitting.result import Fit
+from vijax.fitting.status import DivergedError, ForgottenWarning, SkippedStepsWarning, Status
 from vijax.free_algorithms import advi, aevb, bam, bbvi, ngvi
-from vijax.linear_response import linear_response
-from vijax.load import load
-from vijax.model import LocalElbo, Model, model
-from vijax.models.check_energy import check_energy
-from vijax.models.density import density
-from vijax.models.energy import conditional, energy_model
-from vijax.result import Fit
-from vijax.status import DivergedError, ForgottenWarning, SkippedStepsWarning, Status
-from vijax.variables import free
+from vijax.inference import estep, estimand, estimator, expectation, guides, likelihood, sites, step_size, update
+from vijax.inference.compose import Algorithm, Info, Result, State, compose
+from vijax.models.energies.check_energy import check_energy
+from vijax.models.energies.density import density
+from vijax.models.energies.energy import conditional, energy_model
+from vijax.predict.evaluated import at
+from vijax.response.linear_response import linear_response
 
 if TYPE_CHECKING:
-    from vijax import checkpoint, data, evaluate, plots, sklearn, trust
+    from vijax import data, evaluate, sklearn, trust
+    from vijax.evaluate import plots
+    from vijax.fitting import checkpoint
 
 __version__ = "0.1.0"
 
@@ -162,13 +150,20 @@ __all__ = [
     "update",
 ]
 
-ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots", "sklearn", "trust")
-"""Modules of the list above that `import vijax` leaves for later."""
+ON_FIRST_USE = {
+    "checkpoint": "vijax.fitting.checkpoint",
+    "data": "vijax.data",
+    "evaluate": "vijax.evaluate",
+    "plots": "vijax.evaluate.plots",
+    "sklearn": "vijax.sklearn",
+    "trust": "vijax.trust",
+}
+"""Modules of the list above that `import vijax` leaves for later, and where they are."""
 
 
 def __getattr__(name: str) -> ModuleType:
     if name in ON_FIRST_USE:
-        return importlib.import_module(f"vijax.{name}")
+        return importlib.import_module(ON_FIRST_USE[name])
     raise AttributeError(f"module 'vijax' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""The algorithms by the names the literature uses, each a row of arguments to `vijax.algorithm.compose`.
+"""The algorithms by the names the literature uses, each a row of arguments to `vijax.inference.compose.compose`.
 
 | name | estimand | estimator | step size | data |
 |---|---|---|---|---|
@@ -26,18 +26,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vijax.algorithm import Algorithm, compose
 from vijax.checks import require
-from vijax.choices import check_memory, check_model, check_no_sites, check_sites, sites_of
-from vijax.estimand import Estimand, distribution, maximum_likelihood, mode
-from vijax.estimator import Estimator, mean_field, reparameterised
-from vijax.estimator import ssvi as through_v
-from vijax.estimator import ssvi_a as at_draw
-from vijax.expectation import Expectation
-from vijax.model import Model
-from vijax.per_variable import PerVariable, per_variable
-from vijax.spec import StepSize
-from vijax.step_size import (
+from vijax.contract.model import Model
+from vijax.contract.per_variable import PerVariable, per_variable
+from vijax.inference.choices import check_memory, check_model, check_no_sites, check_sites, sites_of
+from vijax.inference.compose import Algorithm, compose
+from vijax.inference.estimand import Estimand, distribution, maximum_likelihood, mode
+from vijax.inference.estimator import Estimator, mean_field, reparameterised
+from vijax.inference.estimator import ssvi as through_v
+from vijax.inference.estimator import ssvi_a as at_draw
+from vijax.inference.expectation import Expectation
+from vijax.inference.spec import StepSize
+from vijax.inference.step_size import (
     Ramp,
     Schedule,
     backtracking,
@@ -47,7 +47,7 @@ from vijax.step_size import (
     robbins_monro,
     third_of_the_way,
 )
-from vijax.update import Update, block, exact_mean
+from vijax.inference.update import Update, block, exact_mean
 
 
 def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
@@ -91,9 +91,9 @@ def memoized(
     The data are cut once into parts, and a step visits one: it replaces the part's message and keeps the others'. So
     there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes:
     where `cavi` takes many, in about a quarter of them if the globals can be updated at once and the E-step ascends,
-    for then a part's locals are found where the globals are going (`vijax.parts` says how). There a part also keeps the
-    locals that it remembers where those found afresh are worse, as they may be in documents with alpha below 1. Then
-    the bound ends above that of `cavi` at the same globals.
+    for then a part's locals are found where the globals are going (`vijax.inference.parts` says how). There a part
+    also keeps the locals that it remembers where those found afresh are worse, as they may be in documents with alpha
+    below 1. Then the bound ends above that of `cavi` at the same globals.
 
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
     E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,

@@ -1,5 +1,5 @@
 """The algorithms of free variables and of networks (`vijax.algorithms` has the table), each a row of arguments to
-`vijax.algorithm.compose`."""
+`vijax.inference.compose.compose`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 import jax
 import optax
 
-from vijax import guides
-from vijax.algorithm import Algorithm, compose
 from vijax.checks import require
-from vijax.choices import check_model
-from vijax.estimator import (
+from vijax.contract.model import Model
+from vijax.contract.objective import check_objective, renyi
+from vijax.contract.per_variable import PerVariable, per_variable
+from vijax.inference import guides
+from vijax.inference.choices import check_model
+from vijax.inference.compose import Algorithm, compose
+from vijax.inference.estimator import (
     Estimator,
     batch_and_match,
     least_squares,
@@ -22,13 +25,10 @@ from vijax.estimator import (
     score_function,
     weighted,
 )
-from vijax.guides import Guide
-from vijax.model import Model
-from vijax.models.density import Density
-from vijax.objective import check_objective, renyi
-from vijax.per_variable import PerVariable, per_variable
-from vijax.step_size import Schedule, by_odds, constant, robbins_monro
-from vijax.update import Update, descend, kl, within
+from vijax.inference.guides import Guide
+from vijax.inference.step_size import Schedule, by_odds, constant, robbins_monro
+from vijax.inference.update import Update, descend, kl, within
+from vijax.models.energies.density import Density
 
 
 def ngvi(

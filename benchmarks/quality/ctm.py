@@ -24,12 +24,12 @@ import numpy as np
 
 import vijax as vi
 from vijax import data
-from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.evaluate import Score, gaussian_completion, unigram_score
 from vijax.evaluate.score import ratio_estimate
-from vijax.expectation import blei_lafferty, bohning, delta_method, laplace, vector_monte_carlo
 from vijax.families import DirichletStats
-from vijax.models.lda import likelihood_table
+from vijax.inference.estep import GaussianLocals, LogisticNormal
+from vijax.inference.expectation import blei_lafferty, bohning, delta_method, laplace, vector_monte_carlo
+from vijax.models.documents.lda import likelihood_table
 
 SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bound
 DRAWS = functools.partial(vector_monte_carlo, antithetic=True, matched=True)

@@ -27,7 +27,7 @@ import numpy as np
 import optax
 
 import vijax as vi
-from vijax.step_size import backtracking, constant, proximal
+from vijax.inference.step_size import backtracking, constant, proximal
 
 DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SETTINGS = {  # log l, log sigma, jitter; the optimum, where an independent implementation found it

@@ -23,7 +23,7 @@ import numpy as np
 from gp import BASELINES, SETTINGS, Baseline, batches, first_below, gaussian_elbo, load, make_model
 
 import vijax as vi
-from vijax.step_size import proximal
+from vijax.inference.step_size import proximal
 
 BETAS = (0.05, 0.15, 0.5, 1.5, 4.0)
 RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)

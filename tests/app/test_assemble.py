@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.app.assemble import batch_size, fingerprint, load_data, make_algorithm, note_of_batch_size, settled
-from vijax.app.config import load_config, schema
-from vijax.app.documents import read_for
-from vijax.app.listing import Data
+from vijax.app.kinds.assemble import batch_size, fingerprint, load_data, make_algorithm, note_of_batch_size, settled
+from vijax.app.kinds.documents import read_for
+from vijax.app.kinds.listing import Data
+from vijax.app.settings.config import load_config, schema
 from vijax.data import Corpus
 
 

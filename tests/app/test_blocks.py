@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from vijax.app import blocks, charts, figures, svg
-from vijax.app.views import Plane, histogram, scatter
-from vijax.summary import Document, summarise
+from vijax.app.page import blocks, charts, figures, svg
+from vijax.app.page.views import Plane, histogram, scatter
+from vijax.topics.summary import Document, summarise
 
 CIRCLE = np.linspace(0, 2 * np.pi, 9)
 EXAMPLES = [

@@ -12,12 +12,12 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app.assemble import FULL_DATA, load_data, make_algorithm, state_like
 from vijax.app.catalogue import LISTINGS
-from vijax.app.config import load_config
-from vijax.app.sections import DocumentData
-from vijax.app.user_code import named_at_fit
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.kinds.assemble import FULL_DATA, load_data, make_algorithm, state_like
+from vijax.app.settings.config import load_config
+from vijax.app.settings.sections import DocumentData
+from vijax.app.settings.user_code import named_at_fit
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 FIRST = {load_config(path).model.name: path for path in reversed(CONFIGS)}

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("tyro")
 
 import vijax as vi
-from vijax.app.pages import read_run
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.page.pages import read_run
 
 NUM_WORDS = 24
 CONFIG = """
@@ -204,9 +204,9 @@ def test_debug_shows_the_traceback(inputs):
 
 
 def test_the_program_teaches_and_starts_without_heavy_imports():
-    code = "import sys, vijax.cli; assert not {'sklearn', 'matplotlib', 'tyro', 'tqdm'} & set(sys.modules)"
+    code = "import sys, vijax.app.cli; assert not {'sklearn', 'matplotlib', 'tyro', 'tqdm'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
-    found = subprocess.run([sys.executable, "-m", "vijax.cli"], capture_output=True, text=True, env=os.environ)
+    found = subprocess.run([sys.executable, "-m", "vijax.app.cli"], capture_output=True, text=True, env=os.environ)
     assert found.returncode == 0
     for example in ("vijax fit lda", "vijax resume", "vijax settings"):
         assert example in found.stdout

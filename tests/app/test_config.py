@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 import pytest
 
 from vijax.app.catalogue import LISTINGS
-from vijax.app.config import differing_keys, load_config, read_config, schema, settings_text
-from vijax.app.toml_source import _leaves
-from vijax.app.typed_toml import ConfigError, Entry, flatten, settings, write_toml
+from vijax.app.settings.config import differing_keys, load_config, read_config, schema, settings_text
+from vijax.app.settings.toml_source import _leaves
+from vijax.app.settings.typed_toml import ConfigError, Entry, flatten, settings, write_toml
 
 DOTTED = ".".join("a" * 3000)
 DEEP = ("[" * 400 + "]" * 400, "[" * 5000 + "]" * 5000, "{" + DOTTED + " = 1}", "[{" + DOTTED + " = 1}]")

@@ -13,8 +13,8 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
 import vijax as vi
-from vijax.app.run_folder import read_json
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.runs.run_folder import read_json
 
 DAMAGES = {
     "gone": lambda whole: None,
@@ -32,7 +32,7 @@ OF_DOCUMENTS = ("vocabulary.txt", "posterior.npz", "doc_topics.csv", "excerpts.j
 def no_figures():
     """Figures are not what is tested here; drawing them takes as long as the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vijax.app.pages._write_figures", lambda *arguments: None)
+        patch.setattr("vijax.app.page.pages._write_figures", lambda *arguments: None)
         yield
 
 

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax.app.config import load_config
-from vijax.app.typed_toml import ConfigError
+from vijax.app.cli import UNUSABLE, main
+from vijax.app.settings.config import load_config
+from vijax.app.settings.typed_toml import ConfigError
 from vijax.automatic.target import Target
-from vijax.cli import UNUSABLE, main
 
 FILE = """
 import jax.numpy as jnp
@@ -81,7 +81,7 @@ def left(folder):
 
 def exact(config):
     """The posterior of a linear model of known noise, by hand, on the training rows of the run."""
-    from vijax.app.assemble import load_data
+    from vijax.app.kinds.assemble import load_data
 
     table = load_data(load_config(config)).train
     design = np.c_[np.ones(table.num_rows), table.x]
@@ -157,7 +157,7 @@ def test_a_file_that_has_changed_is_not_executed(run, config, capsys, tmp_path):
 
 def test_code_of_a_folder_from_elsewhere_waits_until_it_is_allowed(run, config, tmp_path, monkeypatch, capsys):
     """On another machine nobody has named the file."""
-    from vijax.app import user_code
+    from vijax.app.settings import user_code
 
     user_code._module.cache_clear()
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "elsewhere"))
@@ -244,7 +244,7 @@ def test_loading_executes_nothing_unless_it_is_asked_to(run, monkeypatch, tmp_pa
     import jax
 
     import vijax as vi
-    from vijax.app import user_code
+    from vijax.app.settings import user_code
 
     executed = []
     module = user_code._module

@@ -9,15 +9,15 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
-from vijax.app.config import ConfigError
-from vijax.app.doc_topics import read_doc_topics, read_excerpts, write_excerpts
+from vijax.app.cli import main
 from vijax.app.explorer.documents import documents_of
 from vijax.app.explorer.embedded import Explored, embedded
 from vijax.app.explorer.groups import grouped
 from vijax.app.explorer.places import parted
 from vijax.app.explorer.words import GRID, words_of
-from vijax.cli import main
-from vijax.summary import summarise, topic_distances
+from vijax.app.rows.doc_topics import read_doc_topics, read_excerpts, write_excerpts
+from vijax.app.settings.config import ConfigError
+from vijax.topics.summary import summarise, topic_distances
 
 RNG = np.random.default_rng(0)
 TOPICS = RNG.gamma(0.1, 20.0, (4, 60)) + 0.01

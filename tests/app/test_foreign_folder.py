@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax import metrics
-from vijax.app.config import load_config, write_toml
-from vijax.app.pages import _page, read_run, summary_text, write_pages
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.page.pages import _page, read_run, summary_text, write_pages
+from vijax.app.settings.config import load_config, write_toml
+from vijax.evaluate import metrics
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror='alert(1)'>&lt;\x1b[31m\x9b\u202e\ud83d`${1}"
 TAGS = {

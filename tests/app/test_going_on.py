@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax.app import run as runs
-from vijax.app import run_folder
-from vijax.app.listing import Seen
-from vijax.app.recorder import Recorder
-from vijax.app.run_folder import write_json
-from vijax.cli import main
-from vijax.fit import Status
-from vijax.result import Fit
+from vijax.app.cli import main
+from vijax.app.kinds.listing import Seen
+from vijax.app.runs import run as runs
+from vijax.app.runs import run_folder
+from vijax.app.runs.recorder import Recorder
+from vijax.app.runs.run_folder import write_json
+from vijax.fitting.fit import Status
+from vijax.fitting.result import Fit
 
 CONFIG = """
 [model]
@@ -52,7 +52,7 @@ def inputs(tmp_path_factory):
 def no_figures():
     """Figures are not what is tested here; drawing them takes as long as the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vijax.app.pages._write_figures", lambda *arguments: None)
+        patch.setattr("vijax.app.page.pages._write_figures", lambda *arguments: None)
         yield
 
 
@@ -192,8 +192,8 @@ def test_killed_while_it_began_fit_and_resume_agree(inputs, tmp_path, monkeypatc
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("vijax.app.claim._clear", lambda folder: None)  # a kill clears nothing
-        patch.setattr("vijax.app.run_folder._data_facts", die)
+        patch.setattr("vijax.app.runs.claim._clear", lambda folder: None)  # a kill clears nothing
+        patch.setattr("vijax.app.runs.run_folder._data_facts", die)
         with pytest.raises(Killed):
             main(["fit", str(inputs / "small.toml"), "--out", str(out)])
     assert {path.name for path in out.iterdir()} == {".lock", "checkpoints", "columns.json", "versions.json"}

@@ -12,10 +12,10 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app.transformed import Transformed
-from vijax.app.typed_toml import ConfigError
-from vijax.cli import main
-from vijax.status import Status
+from vijax.app.cli import main
+from vijax.app.rows.transformed import Transformed
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.fitting.status import Status
 
 BLOCKS = [["apple", "pear", "plum", "fig"], ["oak", "elm", "ash", "yew"], ["red", "blue", "grey", "pink"]]
 CONFIG = """

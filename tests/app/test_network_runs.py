@@ -13,12 +13,12 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app import networks
-from vijax.app.assemble import load_data, make_algorithm
-from vijax.app.config import load_config
-from vijax.app.pages import read_run
-from vijax.app.restored import restore
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.kinds import networks
+from vijax.app.kinds.assemble import load_data, make_algorithm
+from vijax.app.page.pages import read_run
+from vijax.app.runs.restored import restore
+from vijax.app.settings.config import load_config
 
 BITS = """
 [data]

@@ -11,10 +11,12 @@ pytest.importorskip("matplotlib")
 
 import vijax as vi
 from tests.recipes import run_skeleton
-from vijax.app import blocks, listing, sections, tables, typed_toml
 from vijax.app.catalogue import LISTINGS
-from vijax.cli import main
-from vijax.data import table as data_table
+from vijax.app.cli import main
+from vijax.app.kinds import listing, tables
+from vijax.app.page import blocks
+from vijax.app.settings import sections, typed_toml
+from vijax.data.tables import table as data_table
 
 
 @pytest.fixture

@@ -22,14 +22,14 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed; 
 
 from playwright import sync_api
 
-from vijax.app import blocks
+from vijax.app.cli import main
 from vijax.app.explorer.documents import documents_of
 from vijax.app.explorer.embedded import Explored
 from vijax.app.explorer.words import words_of
-from vijax.app.report import Report, render
-from vijax.cli import main
-from vijax.metrics import Curves
-from vijax.summary import summarise, topic_distances
+from vijax.app.page import blocks
+from vijax.app.page.report import Report, render
+from vijax.evaluate.metrics import Curves
+from vijax.topics.summary import summarise, topic_distances
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import vijax as vi
-from vijax.cli import main
+from vijax.app.cli import main
 
 TEXTS = ["new york trades shares", "cats and dogs chase", "shares trade in new york", "dogs chase cats"] * 6
 

@@ -12,9 +12,9 @@ pytest.importorskip("matplotlib")
 
 import vijax as vi
 from vijax.app.catalogue import LISTINGS
-from vijax.app.predict_run import Asked, check
-from vijax.app.typed_toml import ConfigError
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.rows.predict_run import Asked, check
+from vijax.app.settings.typed_toml import ConfigError
 
 RNG = np.random.default_rng(0)
 KEY = jax.random.key(0)

@@ -6,14 +6,14 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from vijax.app.blocks import Topics
 from vijax.app.explorer.documents import documents_of
 from vijax.app.explorer.embedded import Explored
 from vijax.app.explorer.words import words_of
-from vijax.app.report import Report, render
-from vijax.app.svg import Series, line_chart, nice_ticks
-from vijax.metrics import Curves
-from vijax.summary import Document, summarise, topic_distances
+from vijax.app.page.blocks import Topics
+from vijax.app.page.report import Report, render
+from vijax.app.page.svg import Series, line_chart, nice_ticks
+from vijax.evaluate.metrics import Curves
+from vijax.topics.summary import Document, summarise, topic_distances
 
 VOCABULARY = ["<b>bold</b>", 'quo"te', "naïve", *(f"word{i}" for i in range(20))]
 CONCENTRATION = np.random.default_rng(0).gamma(0.5, 10.0, (5, len(VOCABULARY))) + 0.1

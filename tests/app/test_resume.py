@@ -14,9 +14,9 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax import checkpoint
-from vijax.app import run
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.runs import run
+from vijax.fitting import checkpoint
 
 CONFIG = """
 [model]
@@ -157,7 +157,7 @@ def test_a_full_disk_is_reported_and_the_run_goes_on(config, unbroken, monkeypat
 # --- real signals to real processes -------------------------------------------------------------------------------
 def spawn(arguments, config):
     environment = os.environ | {"VIJAX_CACHE": str(config.parent / "cache")}
-    command = [sys.executable, "-m", "vijax.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "vijax.app.cli", *map(str, arguments)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -11,10 +11,10 @@ from scipy import integrate, stats
 
 import vijax as vi
 from vijax.app.catalogue import ard_regression, factor_analysis, hmm, mixture
-from vijax.app.listing import Data, Seen
-from vijax.app.scores import RowScore
-from vijax.app.units import log_scales
-from vijax.data.table import Table
+from vijax.app.kinds.listing import Data, Seen
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.units import log_scales
+from vijax.data.tables.table import Table
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from vijax.app import results
-from vijax.app.config import ConfigError
-from vijax.app.shares import shares_by, table
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.rows.shares import shares_by, table
+from vijax.app.runs import results
+from vijax.app.settings.config import ConfigError
 
 DOCUMENTS = {
     "words": [10, 30, 20, 0, 40],

@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("tyro")
 
-from vijax.app.assemble import load_data
 from vijax.app.catalogue import LISTINGS
-from vijax.app.config import load_config
-from vijax.app.guide import GUIDE
-from vijax.app.initial import initial_text
-from vijax.app.shipped import USUAL, find, shipped
-from vijax.app.typed_toml import ConfigError
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.kinds.assemble import load_data
+from vijax.app.kinds.guide import GUIDE
+from vijax.app.kinds.initial import initial_text
+from vijax.app.settings.config import load_config
+from vijax.app.settings.shipped import USUAL, find, shipped
+from vijax.app.settings.typed_toml import ConfigError
 
 ROOT = Path(__file__).parents[2]
 

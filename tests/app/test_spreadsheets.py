@@ -14,15 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vijax
-from vijax.app import blocks, comparison_files
-from vijax.app.column_files import as_csv, write_columns
-from vijax.app.comparison import Compared, Comparison
-from vijax.app.exports import PARTS, tables
-from vijax.app.predicted import Draws
-from vijax.app.spreadsheet import FORMULA, NUMBER, quoted, unquoted
-from vijax.app.topic_formats import formatted
+from vijax.app.comparing import comparison_files
+from vijax.app.comparing.comparison import Compared, Comparison
+from vijax.app.page import blocks
+from vijax.app.page.exports import PARTS, tables
+from vijax.app.page.spreadsheet import FORMULA, NUMBER, quoted, unquoted
+from vijax.app.page.topic_formats import formatted
+from vijax.app.rows.column_files import as_csv, write_columns
+from vijax.app.rows.predicted import Draws
 from vijax.evaluate import Difference, Score
-from vijax.summary import Document, Topic
+from vijax.topics.summary import Document, Topic
 
 FORMULAS = (
     *("=1+1", "+x", "-x", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-2+3+cmd|'x'!A0", "=a,b", "'-1.5", '="b"'),
@@ -128,7 +129,7 @@ def test_csv_is_written_in_one_place():
 
 def test_documents_are_called_as_in_the_data_when_they_are_read_again(tmp_path):
     pytest.importorskip("pyarrow")
-    from vijax.app.doc_topics import read_doc_topics
+    from vijax.app.rows.doc_topics import read_doc_topics
 
     columns = {"document": list(FORMULAS), EVIL: list(PLAIN), "words": np.arange(len(FORMULAS))}
     write_columns(tmp_path / "doc_topics.csv", columns | {"share_0": np.ones(len(FORMULAS))})

@@ -12,15 +12,15 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app import sweep as sweeps
-from vijax.app.comparison import Compared, Comparison, compare
-from vijax.app.comparison_table import note
-from vijax.app.run import Outcome
-from vijax.app.scores import RowScore
-from vijax.app.typed_toml import ConfigError
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.comparing.comparison import Compared, Comparison, compare
+from vijax.app.comparing.comparison_table import note
+from vijax.app.rows.scores import RowScore
+from vijax.app.runs import sweep as sweeps
+from vijax.app.runs.run import Outcome
+from vijax.app.settings.typed_toml import ConfigError
 from vijax.evaluate import Difference, HeldOut, Score, paired_difference
-from vijax.status import Status
+from vijax.fitting.status import Status
 
 CONFIG = """
 [model]
@@ -66,8 +66,8 @@ def swept(inputs):
     reads = []
     with pytest.MonkeyPatch.context() as patch:
         read = sweeps.read
-        patch.setattr("vijax.app.sweep.read", lambda *given: reads.append(1) or read(*given))
-        patch.setattr("vijax.app.run.read", lambda *given: reads.append(1))
+        patch.setattr("vijax.app.runs.sweep.read", lambda *given: reads.append(1) or read(*given))
+        patch.setattr("vijax.app.runs.run.read", lambda *given: reads.append(1))
         assert main(["fit", str(inputs / "small.toml"), "--sweep", "num_topics=1,3", "--out", str(out)]) == 0
     assert reads == [1]  # once, for both
     return out

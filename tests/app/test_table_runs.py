@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax.app.pages import read_run
-from vijax.app.recorder import Recorder
-from vijax.app.run_folder import read_run_config
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.page.pages import read_run
+from vijax.app.runs.recorder import Recorder
+from vijax.app.runs.run_folder import read_run_config
 
 CONFIG = """
 [data]

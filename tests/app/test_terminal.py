@@ -10,9 +10,9 @@ import time
 import pytest
 
 import vijax
-from vijax.app.banners import without_banners
-from vijax.app.wording import in_command_line_terms
-from vijax.cli import main
+from vijax.app.cli import main
+from vijax.app.runs.banners import without_banners
+from vijax.app.settings.wording import in_command_line_terms
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
@@ -26,7 +26,7 @@ def test_a_reader_who_goes_away_is_no_error(command):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "vijax.cli", command], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120
+        [sys.executable, "-m", "vijax.app.cli", command], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120
     )
     os.close(writer)
     assert done.stderr == ""
@@ -119,7 +119,7 @@ def test_banners_are_left_out_and_errors_stay(alarm):
 
 NATIVE = """
 import os, sys
-from vijax.app.banners import kept_off
+from vijax.app.runs.banners import kept_off
 with kept_off():
     os.write(2, {banner!r})
     os.write(2, b"native error\\n")
@@ -138,7 +138,7 @@ def test_only_banners_are_kept_off_the_screen_even_in_a_crash(then, code):
 
 # --- silence ----------------------------------------------------------------------------------------------------------
 def test_a_silence_is_explained_and_no_more_than_once(capsys):
-    from vijax.progress import COMPILING, Printer
+    from vijax.app.progress import COMPILING, Printer
 
     printer = Printer()
     with printer.announcing(after_s=0.05):

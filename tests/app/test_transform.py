@@ -15,13 +15,14 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app import by_row, predictors
 from vijax.app.catalogue import LISTINGS, ard_regression, factor_analysis, gap_nmf, hmm
-from vijax.app.listing import Data, Seen
-from vijax.app.typed_toml import ConfigError
-from vijax.app.units import units_of
-from vijax.cli import main
-from vijax.data.table import Scaling, Table
+from vijax.app.cli import main
+from vijax.app.kinds import predictors
+from vijax.app.kinds.listing import Data, Seen
+from vijax.app.rows import by_row
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.app.settings.units import units_of
+from vijax.data.tables.table import Scaling, Table
 
 KEY = jax.random.key(0)
 CENTRES = np.array([[-400.0, 0.0], [0.0, 4.0], [400.0, 0.0]])

@@ -6,11 +6,11 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
-from vijax.app import blocks
-from vijax.app.pages import read_run
-from vijax.app.units import STANDARDISED, Units, units_of
-from vijax.cli import main
-from vijax.data.table import Table
+from vijax.app.cli import main
+from vijax.app.page import blocks
+from vijax.app.page.pages import read_run
+from vijax.app.settings.units import STANDARDISED, Units, units_of
+from vijax.data.tables.table import Table
 
 RNG = np.random.default_rng(0)
 UNITS = Units(np.array([1000.0, 1.0]), np.array([100.0, 0.1]), True)

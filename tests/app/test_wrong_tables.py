@@ -8,10 +8,10 @@ import pytest
 
 import vijax as vi
 from vijax.app.catalogue.state_space import Settings, score
-from vijax.app.config import ConfigError, load_config
-from vijax.app.listing import Data, Seen
-from vijax.app.run import start
-from vijax.data.table import Choice, Table, table_of
+from vijax.app.kinds.listing import Data, Seen
+from vijax.app.runs.run import start
+from vijax.app.settings.config import ConfigError, load_config
+from vijax.data.tables.table import Choice, Table, table_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

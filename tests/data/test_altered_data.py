@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from vijax.app.assemble import fingerprint, load_data
-from vijax.app.config import ConfigError, load_config
-from vijax.app.listing import Data
+from vijax.app.kinds.assemble import fingerprint, load_data
+from vijax.app.kinds.listing import Data
+from vijax.app.settings.config import ConfigError, load_config
 from vijax.data import read
-from vijax.data.checks import MAX_DOCUMENTS, MAX_WORDS, DataError
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.split import split_over_seen_words
 from vijax.data.read import COUNT_FORMATS
-from vijax.data.split import split_over_seen_words
-from vijax.data.table_files import read_table
-from vijax.data.text import TextSettings
+from vijax.data.reading.checks import MAX_DOCUMENTS, MAX_WORDS, DataError
+from vijax.data.tables.table_files import read_table
+from vijax.data.texts.text import TextSettings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ALL = TextSettings(min_df=1, max_df=1.0, stop_words=None)
@@ -87,7 +87,7 @@ def test_wide_encodings_are_decoded_before_lines_are_told_apart(encoding, tmp_pa
 
 
 def test_the_place_of_a_bad_byte_is_right_beyond_the_first_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("vijax.data.files.BLOCK_BYTES", 7)
+    monkeypatch.setattr("vijax.data.reading.files.BLOCK_BYTES", 7)
     (tmp_path / "x.txt").write_bytes("zwölf\nfünf\n".encode() + b"abc \xff\n")
     with pytest.raises(DataError, match=r"x\.txt:3: expected utf-8 text, got the bytes b'\\xff.*' at byte offset 17"):
         read(tmp_path / "x.txt", text=ALL)

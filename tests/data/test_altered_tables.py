@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from vijax.data import read
-from vijax.data.checks import DataError
-from vijax.data.table import Choice
-from vijax.data.table_files import read_table
+from vijax.data.reading.checks import DataError
+from vijax.data.tables.table import Choice
+from vijax.data.tables.table_files import read_table
 
 
 def table(path, text, **choice):

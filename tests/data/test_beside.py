@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from vijax.data import Corpus, read
-from vijax.data.beside import columns_beside
-from vijax.data.checks import DataError
-from vijax.data.corpus import joined
-from vijax.data.table_objects import columns_of
+from vijax.data.corpora.corpus import joined
+from vijax.data.reading.checks import DataError
+from vijax.data.tables.table_objects import columns_of
+from vijax.data.texts.beside import columns_beside
 
 
 def test_columns_of_a_csv_stay_as_they_are_written(tmp_path):

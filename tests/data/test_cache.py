@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from vijax.data.cache import cache_folder, cached_corpus
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading.cache import cache_folder, cached_corpus
 
 
 def test_cache_folder_follows_the_environment(monkeypatch):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
 
 COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 4, 0, 1]])
 WORDS = ["a", "b", "c", "d"]

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from vijax.data.download import fetch
 from vijax.data.read import read
+from vijax.data.reading.download import fetch
 
 TEXT = '{"text": "apple plum"}\n{"text": "pear plum"}\n'
 

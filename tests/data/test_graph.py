@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vijax.data.graph import GraphChoice, graph_of, split_graph
-from vijax.data.table_files import read_columns
+from vijax.data.tables.graph import GraphChoice, graph_of, split_graph
+from vijax.data.tables.table_files import read_columns
 
 NAN = float("nan")
 

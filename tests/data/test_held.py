@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from vijax.data.held import load_bag_of_words
+from vijax.data.corpora.held import load_bag_of_words
 
 
 def test_corpus_of_the_named_folder(tmp_path, monkeypatch):

@@ -7,15 +7,15 @@ import textwrap
 import numpy as np
 import pytest
 
-from vijax.data.corpus import Corpus
-from vijax.data.split import split_over_seen_words
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.split import split_over_seen_words
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_DATA to count anonymous mappings")
 
 LIMIT = """
 import resource, sys
 import numpy as np
-import vijax.data as data, vijax.batch, sklearn.feature_extraction.text
+import vijax.data as data, vijax.contract.batch, sklearn.feature_extraction.text
 in_use = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) * 1024
 resource.setrlimit(resource.RLIMIT_DATA, (in_use + {megabytes} * 2**20,) * 2)
 try:
@@ -54,7 +54,7 @@ def test_text_is_counted_in_bounded_memory(tmp_path):
     """4 million pairs: 32 MB as provisional and 32 MB as final arrays, beside 36 MB of text, when all are in memory."""
     script = """
     from pathlib import Path
-    from vijax.data.text import corpus_from_texts
+    from vijax.data.texts.text import corpus_from_texts
     words = [f"word{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(676)] * 2
     texts = ((str(n), " ".join(words[n % 676 : n % 676 + 500])) for n in range(8_000))
     corpus = corpus_from_texts(texts, data.TextSettings(max_df=1.0), folder=Path(sys.argv[1]) / "corpus")
@@ -73,8 +73,8 @@ def test_a_run_on_a_corpus_larger_than_memory_holds_documents_out(tmp_path):
     )
     corpus.save(tmp_path)
     script = """
-    from vijax.app.documents import load_documents
-    from vijax.app.sections import DocumentData
+    from vijax.app.kinds.documents import load_documents
+    from vijax.app.settings.sections import DocumentData
     train, test = load_documents(DocumentData(path=sys.argv[1], held_out=0.01))
     batch = next(iter(data.minibatches(train, 1000, seed=0, num_steps=1)))
     print(train.num_documents, test.num_documents, train.num_tokens, train.mapped)

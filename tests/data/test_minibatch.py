@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
 from vijax.data.minibatch import document_batches, full_batch, in_order, minibatches
 from vijax.data.synthetic import lda_corpus
 

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vijax.data import read
-from vijax.data.checks import DataError
-from vijax.data.corpus import Corpus
-from vijax.data.table import Choice
-from vijax.data.table_files import read_table
-from vijax.data.text import TextSettings
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading.checks import DataError
+from vijax.data.tables.table import Choice
+from vijax.data.tables.table_files import read_table
+from vijax.data.texts.text import TextSettings
 
 COUNTS = np.array([[2, 0, 1, 0], [0, 4, 1, 3], [0, 0, 0, 5]])
 TEXTS = ["apple plum, apple", 'pear "pear" plum', "größer \U0001f600 plum"]

@@ -6,10 +6,10 @@ import scipy.sparse
 
 from vijax.checks import RowError
 from vijax.data import DataError, read
-from vijax.data.columns import FileColumns
-from vijax.data.graph import GraphChoice, graph_of
-from vijax.data.table import Choice, rows_of, split_table, table_of
-from vijax.data.table_files import read_columns, read_table
+from vijax.data.tables.columns import FileColumns
+from vijax.data.tables.graph import GraphChoice, graph_of
+from vijax.data.tables.table import Choice, rows_of, split_table, table_of
+from vijax.data.tables.table_files import read_columns, read_table
 
 # Line 3 is empty, and the name of the row on lines 4 and 5 has two of them.
 TEXT = 'name,x,y,kind\nann,1,2,a\n\n"bob\nby",2,{x},{kind}\ncy,3,4,b\n'

@@ -7,7 +7,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
 from vijax.data.read import guess_format, read
 
 COUNTS = np.array([[2, 0, 1], [0, 4, 1]])

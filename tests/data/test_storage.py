@@ -4,8 +4,8 @@ import os
 import numpy as np
 import pytest
 
-from vijax.data import storage, storage_check
-from vijax.data.corpus import Corpus
+from vijax.data.corpora import storage, storage_check
+from vijax.data.corpora.corpus import Corpus
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def changed(folder, name, place, value):
 def test_values_that_cannot_be_are_found_when_a_corpus_is_opened(
     corpus, tmp_path, name, place, value, message, before, monkeypatch
 ):
-    monkeypatch.setattr("vijax.data.storage_check.BLOCK_ENTRIES", 4)
+    monkeypatch.setattr("vijax.data.corpora.storage_check.BLOCK_ENTRIES", 4)
     folder = aged(corpus.save(tmp_path / "corpus"))
     if before == "found right before":
         Corpus.open(folder)

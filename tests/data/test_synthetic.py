@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
 from vijax.data.synthetic import lda_corpus
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vijax.data.table import Choice, Table, split_table, table_of
+from vijax.data.tables.table import Choice, Table, split_table, table_of
 
 COLUMNS = {
     "a": np.array([1.0, 2.0, 3.0, 4.0]),

@@ -5,9 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
-from vijax.data.synthetic_tables import GENERATORS
-from vijax.data.table import Choice
-from vijax.data.table_files import BUNDLED, read_columns, read_table
+from vijax.data.tables.synthetic_tables import GENERATORS
+from vijax.data.tables.table import Choice
+from vijax.data.tables.table_files import BUNDLED, read_columns, read_table
 
 CSV = 'a,name,b\n1,"x, y",2.5\n2,z,NA\n\n-3e1,,?\n'
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from vijax.data import temporary
-from vijax.data.cache import cached_corpus
-from vijax.data.corpus import Corpus
-from vijax.data.temporary import make_working_folder, remove_leftovers, working_folder
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading import temporary
+from vijax.data.reading.cache import cached_corpus
+from vijax.data.reading.temporary import make_working_folder, remove_leftovers, working_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="locks of files are POSIX")
 HOLD = """

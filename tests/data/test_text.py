@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from vijax.data import text
-from vijax.data.text import TextSettings, corpus_from_texts
+from vijax.data.texts import text
+from vijax.data.texts.text import TextSettings, corpus_from_texts
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "theta", "kappa", "lambda", "sigma", "upsilon", "omega")
 EVERYTHING = TextSettings(min_df=1, max_df=1.0, max_vocabulary=None, stop_words=None)

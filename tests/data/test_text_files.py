@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from vijax.data.text_files import csv_rows, jsonl, parquet, text_folder, text_lines
+from vijax.data.texts.text_files import csv_rows, jsonl, parquet, text_folder, text_lines
 
 
 def write(path, text, encoding="utf-8"):

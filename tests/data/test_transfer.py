@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from vijax.data.checks import DataError
-from vijax.data.download import fetch, local_name
-from vijax.data.temporary import locked
-from vijax.data.transfer import Limits
+from vijax.data.reading.checks import DataError
+from vijax.data.reading.download import fetch, local_name
+from vijax.data.reading.temporary import locked
+from vijax.data.reading.transfer import Limits
 
 BODY = bytes(range(256)) * 1024  # 256 kB
 QUICK = Limits(num_bytes=1e6, seconds=20.0, stall_seconds=0.5)

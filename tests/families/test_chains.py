@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vijax.families import MarkovChain, chains
+from vijax.families import MarkovChain
+from vijax.families.chain import chains
 
 T, K = 5, 3
 

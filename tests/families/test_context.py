@@ -8,7 +8,7 @@ import pytest
 
 import vijax as vi
 from vijax import tree
-from vijax.sites import FeatureForm, SitePosterior
+from vijax.inference.sites import FeatureForm, SitePosterior
 
 RNG = np.random.default_rng(0)
 T, LENGTH = 5, 3

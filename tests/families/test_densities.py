@@ -1,7 +1,7 @@
 """Laws of densities that are no exponential families in their parameters, or are made of such: those of guides.
 
 `tests/cases.py` has the families; its laws are of natural parameters, which these have not. (Flows are in
-`tests/test_flow.py`, for they need flowjax.) A density that is added to `vijax.guides` has a row here.
+`tests/inference/test_flow.py`, for they need flowjax.) A density that is added to `vijax.guides` has a row here.
 """
 
 import jax
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.families.low_rank_normal import LowRankNormal
-from vijax.families.normal_mixture import NormalMixture
-from vijax.families.triangular_normal import TriangularNormal
+from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.families.vector.normal_mixture import NormalMixture
+from vijax.families.vector.triangular_normal import TriangularNormal
 
 KEY = jax.random.key(0)
 rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import pytest
 from tests.cases import gaussian_potentials
 from tests.rounding import rounding
 from vijax.families import Family, LinearGaussianChain, MultivariateNormal
-from vijax.families import gaussian_chains as chains
+from vijax.families.chain import gaussian_chains as chains
 
 T, D = 4, 2
 

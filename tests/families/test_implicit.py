@@ -9,7 +9,7 @@ from jax.scipy.stats import gamma, norm
 from scipy import stats as sps
 
 import vijax as vi
-from vijax.families.pathwise import sample_log_gamma
+from vijax.families.numeric.pathwise import sample_log_gamma
 
 KEY = jax.random.key(0)
 NORMAL = {"cdf": lambda x, p: norm.cdf(x, *p), "log_prob": lambda x, p: norm.logpdf(x, *p)}

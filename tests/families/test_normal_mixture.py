@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.families.normal_mixture import NormalMixture
+from vijax.families.vector.normal_mixture import NormalMixture
 
 KEY = jax.random.key(0)
 GRID = np.linspace(-9, 9, 361)

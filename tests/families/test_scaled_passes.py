@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.compilation import optimized_jit
-from vijax.families import chains
-from vijax.families.scaled_passes import scaled_passes
+from vijax.families.chain import chains
+from vijax.families.chain.scaled_passes import scaled_passes
 
 N, T, K = 100, 60, 4
 

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from vijax.families import special
-from vijax.families.excess import less_half_product, log_excess, product_difference
+from vijax.families.numeric import special
+from vijax.families.numeric.excess import less_half_product, log_excess, product_difference
 
 mpmath.mp.dps = 40
 ARGUMENTS = np.float32(np.r_[10.0 ** np.linspace(-3, 8, 60), np.linspace(0.5, 3, 30)])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from vijax.families import Beta, Family, TruncatedNormal, half_normal
-from vijax.families.mills import log_mills, mills_tails
-from vijax.families.stick_breaking import dirichlet_process, log_weight_of_the_rest, log_weights, mean_weights
-from vijax.families.truncated_normal import _central_moments, _excess
+from vijax.families import Beta, Family, TruncatedNormal
+from vijax.families.discrete.stick_breaking import dirichlet_process, log_weight_of_the_rest, log_weights, mean_weights
+from vijax.families.numeric import half_normal
+from vijax.families.numeric.mills import log_mills, mills_tails
+from vijax.families.scalar.truncated_normal import _central_moments, _excess
 
 mpmath.mp.dps = 30
 CUTS = np.array([-40.0, -8.0, -1.0, -0.1, 0.0, 0.5, 0.99, 1.0, 1.01, 2.0, 5.0, 12.0, 40.0, 1e4])

@@ -8,7 +8,7 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from tests.programs import compiled
-from vijax.batch import Minibatch
+from vijax.contract.batch import Minibatch
 
 KEY = jax.random.key(0)
 W = np.array([[1.0, -0.5, 0.3]], np.float32)  # x = z w + noise, one latent variable

@@ -11,8 +11,8 @@ from scipy import special
 
 import vijax as vi
 from tests.rounding import rounding
+from vijax.contract.documents import OfDocuments
 from vijax.data import Corpus
-from vijax.documents import OfDocuments
 from vijax.evaluate import gaussian_completion, unigram_score
 from vijax.families import DirichletStats, NormalWishartStats
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.batch import Minibatch
+from vijax.contract.batch import Minibatch
 from vijax.data import full_batch, synthetic
 from vijax.models import emission
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import vijax as vi
-from vijax.batch import Minibatch
+from vijax.contract.batch import Minibatch
 from vijax.data import synthetic
 
 RNG = np.random.default_rng(0)

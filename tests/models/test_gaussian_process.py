@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.models.kernels import kernel_named
+from vijax.models.regressions.kernels import kernel_named
 
 DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 
@@ -101,7 +101,7 @@ def test_twenty_thousand_inputs_in_memory_linear_in_them():
 
 
 def test_a_kernel_larger_than_memory_is_an_error_before_it_is_made(monkeypatch):
-    from vijax.models import gaussian_process
+    from vijax.models.regressions import gaussian_process
 
     monkeypatch.setattr(gaussian_process, "total_memory", lambda: 1e9)
     x = np.zeros(20_000, np.float32)

@@ -11,7 +11,7 @@ from scipy import special, stats
 import vijax as vi
 from tests.rounding import rounding
 from vijax import reference
-from vijax.batch import Minibatch
+from vijax.contract.batch import Minibatch
 from vijax.families import MeanPrecision
 from vijax.models import group_rows
 

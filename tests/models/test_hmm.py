@@ -124,7 +124,7 @@ def test_score_of_known_parameters_is_the_evidence():
     start = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
     names = ("initial", "transition", "components")
     q = vi.Product({n: vi.Dirichlet.from_concentration(1e7 * p) for n, p in zip(names, start, strict=True)})
-    from vijax.models.hmm import score
+    from vijax.models.series.hmm import score
 
     known = lambda words: baum_welch(words, *start, steps=1)[3]
     found = score(emission.categorical(2, 3), q, (WORDS[None], np.ones((1, 5), bool)))

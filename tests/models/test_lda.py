@@ -13,7 +13,7 @@ import vijax as vi
 from tests.esteps import ESTEPS
 from vijax.data.synthetic import lda_corpus
 from vijax.families import DirichletStats
-from vijax.families.transposed_dirichlet import TransposedDirichlet
+from vijax.families.discrete.transposed_dirichlet import TransposedDirichlet
 
 K, V = 3, 7
 ALPHA, ETA = 0.4, 0.3
@@ -185,7 +185,7 @@ def test_one_svi_step_equals_scikit_learn(rng):
 
 def test_small_eta_makes_no_denormals_and_no_nan(rng):
     """E log beta reaches -1e3 at eta = 1e-3; likelihoods are floored at 1e-30, well above float32's denormals."""
-    from vijax.models.lda import likelihood_table
+    from vijax.models.documents.lda import likelihood_table
 
     concentration = jnp.where(jnp.asarray(rng.random((K, V))) < 0.5, 1e-3, 50.0)
     table, log_scale = likelihood_table(vi.Dirichlet.from_concentration(concentration).expected_stats())
@@ -196,7 +196,7 @@ def test_small_eta_makes_no_denormals_and_no_nan(rng):
 
 def test_likelihoods_are_right_down_to_the_floor():
     """A topic 1e-6 or 1e-26 times as likely as a word's best keeps its likelihood."""
-    from vijax.models.lda import likelihood_table
+    from vijax.models.documents.lda import likelihood_table
 
     log_topics = jnp.array([[-2.0], [-15.0], [-62.0], [-300.0]])
     for stats in (vi.Dirichlet.Stats(log_topics), TransposedDirichlet.Stats(log_topics.T)):

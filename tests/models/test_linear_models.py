@@ -9,7 +9,7 @@ from jax.experimental.sparse import BCOO
 from scipy import special
 
 import vijax as vi
-from vijax.step_size import constant, proximal
+from vijax.inference.step_size import constant, proximal
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(12, 5)) * (RNG.random((12, 5)) < 0.6)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.models.response import response
+from vijax.models.regressions.response import response
 
 
 @pytest.mark.parametrize(

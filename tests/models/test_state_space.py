@@ -10,7 +10,7 @@ from scipy import special, stats
 import vijax as vi
 from tests.rounding import rounding
 from vijax.families import CoefficientsPrecision
-from vijax.families.normal_gamma import MeanPrecision
+from vijax.families.scalar.normal_gamma import MeanPrecision
 
 K, D = 2, 3
 LENGTHS = np.array([6, 4, 1, 0])

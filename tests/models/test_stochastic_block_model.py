@@ -9,7 +9,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln, logsumexp
 
 import vijax as vi
-from vijax.models.stochastic_block_model import rates_matrix, stochastic_block_model
+from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
 from vijax.reference import gibbs
 from vijax.reference.log_joint import log_joint
 

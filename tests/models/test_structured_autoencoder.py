@@ -7,7 +7,7 @@ import pytest
 
 import vijax as vi
 from tests.bent_clusters import bent_clusters, network, perceptron
-from vijax.batch import Minibatch
+from vijax.contract.batch import Minibatch
 
 KEY = jax.random.key(0)
 SD = 0.7

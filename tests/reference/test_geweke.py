@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax import estep, tree
+from vijax import tree
 from vijax.families import MeanPrecision
-from vijax.families.polya_gamma_draws import sample_unit
+from vijax.families.scalar.polya_gamma_draws import sample_unit
+from vijax.inference import estep
 from vijax.models import emission
 from vijax.reference.gibbs import sweep
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import vijax.sklearn as vs
 from tests.programs import compiled
-from vijax.sklearn.covariances import Settings, check_prior
+from vijax.sklearn.parts.covariances import Settings, check_prior
 
 IRIS, LABELS = load_iris(return_X_y=True)
 CENTRES = np.stack([IRIS[k == LABELS].mean(0) for k in range(3)])

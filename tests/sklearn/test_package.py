@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 
 import vijax.sklearn as vs
-from vijax.sklearn import base
+from vijax.sklearn.parts import base
 
 IRIS, LABELS = load_iris(return_X_y=True)
 

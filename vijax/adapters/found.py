@@ -10,7 +10,7 @@ import numpy as np
 
 from vijax.checks import require
 from vijax.constrain import Constraint, above, below, interval, positive, real
-from vijax.variables import Free, free
+from vijax.contract.variables import Free, free
 
 KNOWN = (
     "real, positive, a half-line, an interval, simplex, ordered, positive definite, or the Cholesky factor of a "

@@ -14,7 +14,7 @@ from vijax.adapters.found import free_variables
 from vijax.adapters.numpyro_sites import Sites
 from vijax.checks import require
 from vijax.extras import require_extra
-from vijax.models.density import Density, density
+from vijax.models.energies.density import Density, density
 
 RUNS = 3
 """Runs of the model that show what its sites are."""

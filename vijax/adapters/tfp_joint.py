@@ -13,8 +13,8 @@ from jaxtyping import Array, PRNGKeyArray
 from vijax.adapters.found import Found, free_variables
 from vijax.adapters.tfp_supports import support
 from vijax.checks import require
-from vijax.guides import Guide
-from vijax.models.density import Density, density
+from vijax.inference.guides import Guide
+from vijax.models.energies.density import Density, density
 
 RUNS = 3
 """Draws of the joint that show what its parts are."""
@@ -23,8 +23,8 @@ RUNS = 3
 def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Density:
     """A model from a joint distribution of TensorFlow Probability's JAX substrate: what is not observed is unknown.
 
-    The supports of the unknown parts are those of TFP's event space bijectors. (`vijax.tfp.from_tfp` is something else:
-    the family of one distribution.)
+    The supports of the unknown parts are those of TFP's event space bijectors. (`vijax.adapters.tfp.from_tfp` is
+    something else: the family of one distribution.)
 
     Args:
       joint: `JointDistributionNamed`, `JointDistributionSequential` or `JointDistributionCoroutine`, also the
@@ -45,7 +45,7 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
     A normal mean, of which four numbers are seen (Dillon et al. 2017 describe the library):
 
     >>> import jax, pytest, vijax as vi
-    >>> tfd = pytest.importorskip("vijax.tfp").tfd
+    >>> tfd = pytest.importorskip("vijax.adapters.tfp").tfd
     >>> joint = tfd.JointDistributionNamedAutoBatched(
     ...     {"mean": tfd.Normal(0.0, 10.0), "y": lambda mean: tfd.Sample(tfd.Normal(mean, 1.0), 4)})
     >>> model = vi.from_tfp(joint, {"y": [1.0, 2.0, 3.0, 4.0]})
@@ -53,7 +53,7 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
     >>> print(f"{fit.sample(jax.random.key(1), 4000)['mean'].mean():.1f}")
     2.5
     """
-    from vijax.tfp import tfd
+    from vijax.adapters.tfp import tfd
 
     is_joint = isinstance(joint, tfd.JointDistribution)
     require(is_joint, "joint", "a joint distribution of TensorFlow Probability", type(joint).__name__)
@@ -93,7 +93,7 @@ def _typed(name: str, value: Any, dtype: Any) -> Array:
 
 def _run(joint: Any, seen: Mapping[str, Array], key: PRNGKeyArray) -> dict[str, Found]:
     """What a draw shows of the parts that are not observed."""
-    from vijax.tfp import tfd
+    from vijax.adapters.tfp import tfd
 
     distributions, values = (_parts(joint, x) for x in joint.sample_distributions(seed=key, **seen))
     for name, part in distributions.items():

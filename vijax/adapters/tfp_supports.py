@@ -21,7 +21,7 @@ def support(bijector: Any) -> Constraint | None:
     """The constraint whose set the bijector maps all real numbers onto; None where there is none.
 
     >>> import pytest
-    >>> tfb = pytest.importorskip("vijax.tfp").tfp.bijectors
+    >>> tfb = pytest.importorskip("vijax.adapters.tfp").tfp.bijectors
     >>> support(tfb.Chain([tfb.Shift(2.0), tfb.Scale(-3.0), tfb.Exp()]))
     below(high=2.0)
     """

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax import keys
 from vijax.automatic import gaussian, richer
 from vijax.automatic.ascent import Mode
 from vijax.automatic.components import Mixture
@@ -21,8 +20,9 @@ from vijax.automatic.report import Report
 from vijax.automatic.stage import Watcher
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import CLOSE, RARE, ROUNDED
-from vijax.models.density import Density
-from vijax.result import Fit
+from vijax.fitting.result import Fit
+from vijax.models.energies.density import Density
+from vijax.xla import keys
 
 EARLY = 2 * CLOSE
 """Nats of the gap from which on the fit of one normal is not taken to its end: half of it may be the noise of draws."""

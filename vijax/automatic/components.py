@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy import linalg, special
 
 from vijax.automatic.gaussian import Ended, Gaussian
-from vijax.families.normal_mixture import NormalMixture
+from vijax.families.vector.normal_mixture import NormalMixture
 
 
 class Mixture(NamedTuple):

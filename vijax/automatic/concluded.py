@@ -10,8 +10,6 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
-from vijax import guides, keys
-from vijax.algorithm import Algorithm, State
 from vijax.automatic import ascent
 from vijax.automatic.ascent import Mode
 from vijax.automatic.components import Mixture
@@ -23,14 +21,17 @@ from vijax.automatic.runaway import grows_along
 from vijax.automatic.spread import on_one_hill
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import RARE, RIVAL, Others, is_usable, verdict, with_mixture
+from vijax.contract.variables import Variables
 from vijax.families import Product
+from vijax.fitting.result import Fit
+from vijax.fitting.status import Status
 from vijax.free_algorithms import advi, ngvi
-from vijax.guides import Z
-from vijax.models.density import Density
-from vijax.result import Fit
-from vijax.status import Status
+from vijax.inference import guides
+from vijax.inference.compose import Algorithm, State
+from vijax.inference.guides import Z
+from vijax.models.energies.density import Density
 from vijax.trust import psis
-from vijax.variables import Variables
+from vijax.xla import keys
 
 CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 8192, 8
 """Fresh draws on which a fit is judged, at first and at most, and of how many independent scrambles of a Sobol sequence

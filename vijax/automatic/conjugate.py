@@ -11,12 +11,12 @@ from jaxtyping import PRNGKeyArray
 from vijax.algorithms import cavi, memoized, pg_svi, svi
 from vijax.automatic.report import Estimate, Report
 from vijax.checks import require
-from vijax.fit import fit
-from vijax.loader import Loader, as_loader
-from vijax.model import Model
-from vijax.models.predictors import Predictors
-from vijax.result import Fit
-from vijax.status import Status, skipped_text
+from vijax.contract.model import Model
+from vijax.fitting.fit import fit
+from vijax.fitting.loader import Loader, as_loader
+from vijax.fitting.result import Fit
+from vijax.fitting.status import Status, skipped_text
+from vijax.models.regressions.predictors import Predictors
 
 SMALL, LARGE = 5_000, 200_000
 """Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""

@@ -14,10 +14,10 @@ from vijax.automatic.gaussian import Ended
 from vijax.automatic.report import Estimate, Report
 from vijax.automatic.runaway import ASKED, grows_along
 from vijax.automatic.target import OfFree, Target
-from vijax.batch import Minibatch
+from vijax.contract.batch import Minibatch
+from vijax.contract.model import Hyper
 from vijax.families import Family
-from vijax.model import Hyper
-from vijax.models.density import point
+from vijax.models.energies.density import point
 
 WORDS = (
     "Do not use this fit: the bound grows without limit along {along}. The density is improper. Give every variable a "

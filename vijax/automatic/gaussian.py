@@ -21,8 +21,8 @@ from scipy import linalg, special
 from vijax.automatic.ascent import Mode, never
 from vijax.automatic.runaway import ASKED, grows_along
 from vijax.automatic.target import Target
-from vijax.estimator.least_squares import regression
-from vijax.models.density import Frame
+from vijax.inference.estimator.least_squares import regression
+from vijax.models.energies.density import Frame
 
 NATS, SDS = 2e-3, 0.015
 """What the noise of draws may make of a step where a fit ends: nats, and standard deviations of the mean."""

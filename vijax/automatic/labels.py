@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from vijax.automatic.target import Target
 from vijax.constrain import correlation_cholesky, ordered, positive_definite, simplex, unit_interval
-from vijax.variables import Free, Variables
+from vijax.contract.variables import Free, Variables
 
 MOST, MOST_SETS, MOST_ORDERS = 12, 64, 120
 """Entries of an axis that are taken for labels; sets of variables that are tried, the largest ones first; and orders

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from vijax import judged_words
 from vijax.algorithms import svi
+from vijax.automatic import judged_words
 from vijax.automatic.conjugate import end_in_words
 from vijax.automatic.report import Estimate, Report
-from vijax.fit import DivergedError, fit
-from vijax.guides import Z
-from vijax.judge import not_judged
-from vijax.loader import as_loader
-from vijax.model import Model
-from vijax.result import Fit
-from vijax.status import Status, skipped_text
+from vijax.contract.model import Model
+from vijax.fitting.fit import DivergedError, fit
+from vijax.fitting.judge import not_judged
+from vijax.fitting.loader import as_loader
+from vijax.fitting.result import Fit
+from vijax.fitting.status import Status, skipped_text
+from vijax.inference.guides import Z
 
 STARTS, FIRST, MOST = 4, 500, 8_000
 """Starts side by side for the first steps, of which the best goes on; so many steps; and at most so many in all."""
@@ -72,7 +72,7 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
 
 
 def _on_draws(done: Fit, said: list[str]) -> Report:
-    """With what draws of q say (`vijax.judged`)."""
+    """With what draws of q say (`vijax.automatic.judged`)."""
     why = not_judged(done.alg.spec)
     found = None if why else done.judge.of(done)
     if found is None:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from vijax.automatic.target import Target
 from vijax.checks import require
-from vijax.variables import Variables
+from vijax.contract.variables import Variables
 
 SLOPES = (
     "jnp.where with a branch that is no number has none: make its argument safe first. sqrt and norms have none at 0."

@@ -23,7 +23,7 @@ from scipy import special
 from vijax.automatic.components import Bank, Mixture, whitened
 from vijax.automatic.gaussian import Ended, Gaussian, noise_of, step
 from vijax.automatic.target import Target
-from vijax.estimator.least_squares import regression
+from vijax.inference.estimator.least_squares import regression
 
 MOST_PARTS, MOST_DIM = 8, 50
 """Components; and variables up to which a mixture is tried unasked."""

@@ -19,15 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax import guides, keys
-from vijax.algorithm import Algorithm
 from vijax.automatic.gaussian import Ended, Gaussian
 from vijax.families import MultivariateNormal
-from vijax.fit import Progress, fit
+from vijax.fitting.fit import Progress, fit
+from vijax.fitting.status import Status
 from vijax.free_algorithms import ngvi
-from vijax.guides import Z
-from vijax.models.density import Density
-from vijax.status import Status
+from vijax.inference import guides
+from vijax.inference.compose import Algorithm
+from vijax.inference.guides import Z
+from vijax.models.energies.density import Density
+from vijax.xla import keys
 
 LARGE = 50_000
 """Groups from which on minibatches are taken unasked."""

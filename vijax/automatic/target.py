@@ -11,17 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.compiler import kept, step_jit
-from vijax.loader import all_groups
-from vijax.models.density import Density
-from vijax.variables import Variables
+from vijax.contract.variables import Variables
+from vijax.fitting.loader import all_groups
+from vijax.models.energies.density import Density
+from vijax.xla.compiler import kept, step_jit
 
 AT_ONCE = 8
 """Points in one call: as many as there are starts, so that these and all draws share a program."""
 
 
 class OfFree(Protocol):
-    """A function of free coordinates: a density, or the bound of an energy (`vijax.models.free_part.GivenOthers`)."""
+    """A function of free coordinates: a density, or the bound of an energy
+    (`vijax.models.energies.free_part.GivenOthers`)."""
 
     @property
     def variables(self) -> Variables:

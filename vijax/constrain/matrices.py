@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from vijax.constrain.base import Constraint
 from vijax.constrain.triangles import diagonal_of, entries_of, fill, require_square
-from vijax.families.matrices import transpose
+from vijax.families.vector.matrices import transpose
 
 
 @dataclasses.dataclass(frozen=True)

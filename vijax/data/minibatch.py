@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.data.buckets import Bucket, length_buckets
-from vijax.data.checks import fail
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading.checks import fail
 
 if TYPE_CHECKING:  # jax is imported when the first batch is made, so that reading data does not wait for it
-    from vijax.batch import Documents, Minibatch
+    from vijax.contract.batch import Documents, Minibatch
 
 PADDING = -1  # the "row" of a padding document
 
@@ -183,7 +183,7 @@ def _dealt(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
 
 # --- padding ----------------------------------------------------------------------------------------------------
 def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarray]) -> Minibatch:
-    from vijax.batch import Minibatch
+    from vijax.contract.batch import Minibatch
 
     data = tuple(padded_documents(corpus, hand, b.slots, b.max_tokens) for b, hand in zip(buckets, hands, strict=True))
     total = corpus.num_documents
@@ -193,7 +193,7 @@ def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarr
 
 def padded_documents(corpus: Corpus, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:
     """The documents `rows` of the corpus (-1: an empty one of weight 0), padded to `slots` words."""
-    from vijax.batch import Documents
+    from vijax.contract.batch import Documents
 
     real = rows != PADDING
     starts = np.asarray(corpus.indptr[rows])

@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vijax.data import count_files, matrix_market, text_files
-from vijax.data.cache import cached_corpus
-from vijax.data.checks import fail, nearest
-from vijax.data.corpus import Corpus
-from vijax.data.download import fetch, is_url
-from vijax.data.files import open_bytes, read_vocabulary
-from vijax.data.guards import SHEETS, check_regular, kind_of, naming
-from vijax.data.notes import Notes
-from vijax.data.storage import is_corpus_folder
-from vijax.data.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
-from vijax.data.vocabulary import with_vocabulary
+from vijax.data.corpora import count_files, matrix_market
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.storage import is_corpus_folder
+from vijax.data.reading.cache import cached_corpus
+from vijax.data.reading.checks import fail, nearest
+from vijax.data.reading.download import fetch, is_url
+from vijax.data.reading.files import open_bytes, read_vocabulary
+from vijax.data.reading.guards import SHEETS, check_regular, kind_of, naming
+from vijax.data.reading.notes import Notes
+from vijax.data.texts import text_files
+from vijax.data.texts.text import DEFAULT_SETTINGS, TextSettings, corpus_from_texts
+from vijax.data.texts.vocabulary import with_vocabulary
 
 VERSION = 2  # of the readers: what older ones made is not taken from the cache
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
@@ -89,11 +90,11 @@ def read(
     ('cat', 'dog', 'ran', 'sat')
     """
     if isinstance(source, str) and source == "docstrings" and not Path(source).exists():
-        from vijax.data.docstrings import docstring_corpus
+        from vijax.data.texts.docstrings import docstring_corpus
 
         return _over(docstring_corpus(), vocabulary)
     if not isinstance(source, str | Path):
-        from vijax.data.objects import read_object
+        from vijax.data.corpora.objects import read_object
 
         return read_object(source, _words(vocabulary), column, text, _path(folder))
     path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.data.build import CorpusBuilder
-from vijax.data.checks import fail
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.build import CorpusBuilder
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading.checks import fail
 
 CHUNK_DOCUMENTS = 20_000
 

@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require_integers
-from vijax.compiler import step_jit
-from vijax.data.checks import fail
+from vijax.data.reading.checks import fail
 from vijax.evaluate.documents import walk_over
 from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Walk, draws
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows, per_document
+from vijax.xla.compiler import step_jit
 
 
 def document_completion(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
 from vijax.evaluate.inputs import Topics
 from vijax.evaluate.sampler import Walk
 from vijax.evaluate.score import Score

@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax import estep as esteps
 from vijax.checks import require
-from vijax.compiler import step_jit
-from vijax.data.checks import fail
-from vijax.estep import GaussianLocals, LogisticNormal
+from vijax.data.reading.checks import fail
 from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows, per_document
-from vijax.expectation.vector import gaussian_draws
 from vijax.families.base import as_floats
-from vijax.families.matrices import inverse, positive_definite
+from vijax.families.vector.matrices import inverse, positive_definite
+from vijax.inference import estep as esteps
+from vijax.inference.estep import GaussianLocals, LogisticNormal
+from vijax.inference.expectation.vector import gaussian_draws
+from vijax.xla.compiler import step_jit
 
 _ELEMENTS_PER_TOKEN = 1024  # what an E-step of a hundred draws and ten topics holds
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.compiler import numbers_in, once_jit
 from vijax.families import Family, Point
+from vijax.xla.compiler import numbers_in, once_jit
 
 
 class HeldOut(NamedTuple):

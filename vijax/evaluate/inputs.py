@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vijax.data.checks import fail
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading.checks import fail
 from vijax.families.base import positive_and_finite
 
 # exp(-69) = 1e-30: a topic this much less likely than a word's best is never drawn, and products stay normal floats.

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require_integers
-from vijax.compiler import step_jit
 from vijax.evaluate.documents import scale_of, score_documents, walk_over
 from vijax.evaluate.inputs import Topics, checked
 from vijax.evaluate.sampler import Chains, Walk, draws
 from vijax.evaluate.score import Score
 from vijax.evaluate.tokens import TokenRows
+from vijax.xla.compiler import step_jit
 
 
 def left_to_right(

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from vijax.data.checks import fail
+from vijax.data.reading.checks import fail
 from vijax.evaluate.score import ratio_estimate
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require
-from vijax.model import num_arguments
+from vijax.contract.model import num_arguments
 
 
 class PredictiveCheck(NamedTuple):
@@ -45,7 +45,7 @@ class PredictiveCheck(NamedTuple):
 
     def plot(self) -> Any:
         """A picture, see `vijax.plots.predictive_check`."""
-        from vijax.plots import predictive_check
+        from vijax.evaluate.plots import predictive_check
 
         return predictive_check(self)
 
@@ -109,7 +109,7 @@ def predictive_check(
     >>> print(predictive_check(fit, jnp.var, y, key=jax.random.key(1)).p_value)
     0.0
     """
-    from vijax.predictive import drawn, observed
+    from vijax.predict.predictive import drawn, observed
 
     require(callable(statistic), "statistic", "a function of the data", type(statistic).__name__)
     seen = observed(fit, data)

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax import keys
 from vijax.data.buckets import length_buckets
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
+from vijax.xla import keys
 
 _MAX_ELEMENTS = 1 << 24  # numbers in the largest array of a chunk: 64 MB of float32
 _PRICE = 16384  # tokens of padding that a further shape must save, for compiling it takes as long as running those

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.data.checks import fail
+from vijax.data.reading.checks import fail
 from vijax.evaluate.inputs import as_corpus
 from vijax.evaluate.score import Score
 

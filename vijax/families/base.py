@@ -83,7 +83,7 @@ class Family(abc.ABC):
 
     closed_entropy: ClassVar[bool] = True
     """Whether the entropy has a closed form; where it has none it is in the gradients of draws alone
-    (`vijax.families.by_draws`)."""
+    (`vijax.families.vector.by_draws`)."""
 
     # --- what a family must say -------------------------------------------------------------------------------
     @abc.abstractmethod

@@ -14,8 +14,8 @@ from jaxtyping import Array, Bool
 
 from vijax import tree
 from vijax.checks import brief
-from vijax.compiler import quick_jit
 from vijax.families.base import Family, as_float
+from vijax.xla.compiler import quick_jit
 
 
 def require_proper(argument: str, q: Any) -> None:

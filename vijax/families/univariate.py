@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
 
-from vijax.families import half_normal
 from vijax.families.laws import Law, by_scipy
+from vijax.families.numeric import half_normal
 from vijax.tree import register
 
 L = TypeVar("L", bound=Law)

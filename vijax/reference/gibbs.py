@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.batch import as_minibatch
 from vijax.checks import require, require_integers
-from vijax.intake import taken
-from vijax.model import Model
-from vijax.models.energy import Energy
+from vijax.contract.batch import as_minibatch
+from vijax.contract.intake import taken
+from vijax.contract.model import Model
+from vijax.models.energies.energy import Energy
 
 
 class Draws(NamedTuple):

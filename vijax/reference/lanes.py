@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Int
 
-from vijax.data.corpus import Corpus
+from vijax.data.corpora.corpus import Corpus
 
 
 class Lanes(NamedTuple):

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
 from vijax.checks import require
-from vijax.intake import taken
-from vijax.model import Hyper, Model
-from vijax.models.energy import Energy
-from vijax.models.impossible import PENALTY
+from vijax.contract.intake import taken
+from vijax.contract.model import Hyper, Model
+from vijax.models.energies.energy import Energy
+from vijax.models.energies.impossible import PENALTY
 
 Values = dict[str, Any]
 

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require_integers, require_positive
+from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.model import Model
 from vijax.reference.walk import groups_of, walk_of
 
 

@@ -13,12 +13,12 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from scipy import special
 
 from vijax.checks import require, require_integers
-from vijax.compiler import kept, step_jit
+from vijax.contract.model import Hyper, Model
 from vijax.extras import require_extra
-from vijax.model import Hyper, Model
-from vijax.models.density import Density
+from vijax.fitting.result import Fit
+from vijax.models.energies.density import Density
 from vijax.reference.walk import groups_of, walk_of
-from vijax.result import Fit
+from vijax.xla.compiler import kept, step_jit
 
 LEAPS = 5
 """Leapfrog steps of a transition: a quarter to a third of a turn of a normal, which leave least of where it began."""

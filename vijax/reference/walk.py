@@ -11,12 +11,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.batch import as_minibatch
 from vijax.checks import require
-from vijax.intake import taken
-from vijax.loader import all_groups
-from vijax.model import Hyper, Model
-from vijax.models.density import Density
+from vijax.contract.batch import as_minibatch
+from vijax.contract.intake import taken
+from vijax.contract.model import Hyper, Model
+from vijax.fitting.loader import all_groups
+from vijax.models.energies.density import Density
 from vijax.reference.log_joint import log_joint
 from vijax.reference.unconstrained import coordinates, from_free, to_free
 

@@ -23,15 +23,15 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
-from vijax.batch import Minibatch
 from vijax.checks import require
-from vijax.compiler import quick_jit
+from vijax.contract.batch import Minibatch
 from vijax.families import Product
-from vijax.loader import all_groups
-from vijax.models.energy import Energy
+from vijax.fitting.loader import all_groups
+from vijax.fitting.result import Fit
+from vijax.inference.spec import Spec
+from vijax.models.energies.energy import Energy
 from vijax.response.covariances import Covariances, covariances
-from vijax.result import Fit
-from vijax.spec import Spec
+from vijax.xla.compiler import quick_jit
 
 SETTLED = 1e-3
 """Nats from q to where one more step would lead, at most."""

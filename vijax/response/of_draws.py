@@ -17,18 +17,18 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax import keys
 from vijax.automatic.diagonal import unit_noise
 from vijax.automatic.newton import SETTLED, NotATop, climbed, solver
 from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.target import Target
 from vijax.checks import require
-from vijax.compiler import quick_jit
 from vijax.families import Normal
-from vijax.guides import Z
-from vijax.models.density import Density, Frame, frame_of
+from vijax.fitting.result import Fit
+from vijax.inference.guides import Z
+from vijax.models.energies.density import Density, Frame, frame_of
 from vijax.response.covariances import Covariances, covariances
-from vijax.result import Fit
+from vijax.xla import keys
+from vijax.xla.compiler import quick_jit
 
 FAR = 1.0
 """Standard deviations of q between its means and those at the maximum on fixed draws, at most."""

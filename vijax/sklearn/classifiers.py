@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.sklearn import predictors
-from vijax.sklearn.base import warn_not_converged
-from vijax.sklearn.predictor_base import PredictorEstimator
-from vijax.sklearn.rows import Fitted
+from vijax.sklearn.parts.base import warn_not_converged
+from vijax.sklearn.parts.predictor_base import PredictorEstimator
+from vijax.sklearn.parts.rows import Fitted
 
 
 class PredictorClassifier(ClassifierMixin, PredictorEstimator):

@@ -7,14 +7,14 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from vijax import estep
-from vijax.algorithm import Algorithm
 from vijax.algorithms import em
 from vijax.checks import require, require_integers, require_positive
-from vijax.expectation import vector_monte_carlo
-from vijax.models.ctm import ctm
-from vijax.sklearn.bags import BagLoader
-from vijax.sklearn.base import precision_of
+from vijax.inference import estep
+from vijax.inference.compose import Algorithm
+from vijax.inference.expectation import vector_monte_carlo
+from vijax.models.documents.ctm import ctm
+from vijax.sklearn.parts.bags import BagLoader
+from vijax.sklearn.parts.base import precision_of
 from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
 
 

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
 from vijax.checks import require, require_integers, require_positive
-from vijax.compiler import quick_jit
-from vijax.families.low_rank_normal import LowRankNormal
-from vijax.models.factor_analysis import factor_analysis
-from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
-from vijax.sklearn.rows import by_row, fit_rows
+from vijax.families.vector.low_rank_normal import LowRankNormal
+from vijax.models.factors.factor_analysis import factor_analysis
+from vijax.sklearn.parts.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.rows import by_row, fit_rows
+from vijax.xla.compiler import quick_jit
 
 
 class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):

@@ -6,16 +6,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
 from vijax.checks import require, require_positive
-from vijax.families import Dirichlet, Product, stick_breaking
-from vijax.models.dp_mixture import dp_mixture
+from vijax.families import Dirichlet, Product
+from vijax.families.discrete import stick_breaking
+from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, blurred
-from vijax.models.mixture import mixture
-from vijax.sklearn import covariances as kinds
-from vijax.sklearn.base import require_choice
+from vijax.models.mixtures.dp_mixture import dp_mixture
+from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.mixtures import MixtureEstimator
+from vijax.sklearn.parts import covariances as kinds
+from vijax.sklearn.parts.base import require_choice
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 

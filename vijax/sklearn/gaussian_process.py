@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.models.predictors import Predictors
+from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.classifiers import PredictorClassifier
 from vijax.sklearn.predictors import process
 from vijax.sklearn.regressors import PredictorRegressor

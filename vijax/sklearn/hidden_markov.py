@@ -10,18 +10,18 @@ from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
 from vijax.checks import require, require_integers, require_positive
-from vijax.compiler import quick_jit
 from vijax.families import Dirichlet, Product
+from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, blurred, poisson
-from vijax.models.hmm import hmm
-from vijax.models.sequence_draws import path
-from vijax.sklearn import covariances as kinds
-from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
-from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
-from vijax.sklearn.rows import fit_rows, padded, size_with_padding
+from vijax.models.series.hmm import hmm
+from vijax.models.series.sequence_draws import path
+from vijax.sklearn.parts import covariances as kinds
+from vijax.sklearn.parts.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
+from vijax.sklearn.parts.rows import fit_rows, padded, size_with_padding
+from vijax.xla.compiler import quick_jit
 
 _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 

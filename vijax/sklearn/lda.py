@@ -6,16 +6,16 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from vijax import estep
-from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, ssvi_a, svi
 from vijax.checks import require, require_integers, require_positive
-from vijax.fit import fit
-from vijax.models.lda import lda
-from vijax.sklearn.bags import BagLoader
-from vijax.sklearn.base import key_of, precision_of, require_choice
+from vijax.fitting.fit import fit
+from vijax.inference import estep
+from vijax.inference.compose import Algorithm
+from vijax.inference.step_size import robbins_monro
+from vijax.models.documents.lda import lda
+from vijax.sklearn.parts.bags import BagLoader
+from vijax.sklearn.parts.base import key_of, precision_of, require_choice
 from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
-from vijax.step_size import robbins_monro
 
 
 class LatentDirichletAllocation(TopicEstimator):

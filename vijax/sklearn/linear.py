@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vijax.checks import require_positive
-from vijax.models.predictors import Predictors
+from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn import predictors
 from vijax.sklearn.classifiers import PredictorClassifier
 from vijax.sklearn.predictors import linear_model

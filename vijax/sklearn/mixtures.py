@@ -12,14 +12,14 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vijax import init
-from vijax.algorithm import Algorithm
 from vijax.checks import require, require_integers
+from vijax.contract import init
 from vijax.evaluate.held_out import log_predictive_density
-from vijax.families import stick_breaking
+from vijax.families.discrete import stick_breaking
+from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission
-from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
-from vijax.sklearn.rows import by_row, fit_rows
+from vijax.sklearn.parts.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.rows import by_row, fit_rows
 
 STARTS = ("kmeans", "k-means++", "random")
 

@@ -10,13 +10,13 @@ from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vijax import estep
 from vijax.algorithms import cavi
 from vijax.checks import require, require_integers, require_positive
-from vijax.models.gap_nmf import gap_nmf
-from vijax.sklearn.base import VijaxEstimator, as_dense, key_of, warn_not_converged
-from vijax.sklearn.counts import check_counts
-from vijax.sklearn.rows import by_row, fit_rows
+from vijax.inference import estep
+from vijax.models.factors.gap_nmf import gap_nmf
+from vijax.sklearn.parts.base import VijaxEstimator, as_dense, key_of, warn_not_converged
+from vijax.sklearn.parts.counts import check_counts
+from vijax.sklearn.parts.rows import by_row, fit_rows
 
 
 class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):

@@ -7,15 +7,15 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
 from vijax.checks import require_positive
 from vijax.families import Dirichlet, Product
+from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
-from vijax.models.mixture import mixture
-from vijax.sklearn.base import as_dense, require_choice
-from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
+from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.mixtures import MixtureEstimator
+from vijax.sklearn.parts.base import as_dense, require_choice
+from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
 
 
 class PoissonMixture(MixtureEstimator):

@@ -14,16 +14,16 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from vijax.algorithms import pg_svi
-from vijax.by_value import by_value
-from vijax.expectation import exact
-from vijax.likelihood import Likelihood, bernoulli_logit
-from vijax.model import Hyper
-from vijax.models.kernels import kernel_named
-from vijax.models.predictors import Predictors, predictors
-from vijax.result import Fit
-from vijax.sites import FeatureForm, Prior
-from vijax.sklearn.observations import OBSERVED
-from vijax.sklearn.rows import Fitted, by_row, fit_rows, size_with_padding
+from vijax.contract.model import Hyper
+from vijax.fitting.result import Fit
+from vijax.inference.expectation import exact
+from vijax.inference.likelihood import Likelihood, bernoulli_logit
+from vijax.inference.sites import FeatureForm, Prior
+from vijax.models.regressions.kernels import kernel_named
+from vijax.models.regressions.predictors import Predictors, predictors
+from vijax.sklearn.parts.observations import OBSERVED
+from vijax.sklearn.parts.rows import Fitted, by_row, fit_rows, size_with_padding
+from vijax.xla.by_value import by_value
 
 JITTER = 1e-6
 """On the diagonal of kernels, beside a scale of about one."""

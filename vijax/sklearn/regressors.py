@@ -11,9 +11,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.sklearn import predictors
-from vijax.sklearn.base import require_choice, warn_not_converged
-from vijax.sklearn.observations import OBSERVED
-from vijax.sklearn.predictor_base import PredictorEstimator
+from vijax.sklearn.parts.base import require_choice, warn_not_converged
+from vijax.sklearn.parts.observations import OBSERVED
+from vijax.sklearn.parts.predictor_base import PredictorEstimator
 
 
 class PredictorRegressor(RegressorMixin, PredictorEstimator):

@@ -10,14 +10,14 @@ from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from vijax import keys
-from vijax.algorithm import Algorithm
 from vijax.checks import require, require_integers
 from vijax.data.minibatch import in_order
-from vijax.fit import fit
-from vijax.inferred import bounds_of, inferred, shares_of
-from vijax.sklearn.bags import BagLoader
-from vijax.sklearn.base import VijaxEstimator, cast, key_of, precision_of
+from vijax.fitting.fit import fit
+from vijax.inference.compose import Algorithm
+from vijax.predict.inferred import bounds_of, inferred, shares_of
+from vijax.sklearn.parts.bags import BagLoader
+from vijax.sklearn.parts.base import VijaxEstimator, cast, key_of, precision_of
+from vijax.xla import keys
 
 AT_A_TIME = 1024
 """Documents whose shares are inferred at once."""

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.checks import require, require_integers
-from vijax.compiler import quick_jit
 from vijax.trust.numbers import finite_array
 from vijax.trust.ranks import symmetry, uniformity
+from vijax.xla.compiler import quick_jit
 
 _split = quick_jit(jax.random.split, static_argnums=1)
 

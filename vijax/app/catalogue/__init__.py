@@ -20,7 +20,7 @@ from vijax.app.catalogue import (
     svae,
     vae,
 )
-from vijax.app.listing import Listing
+from vijax.app.kinds.listing import Listing
 
 LISTINGS: dict[str, Listing] = {
     listing.name: listing

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from vijax import models
-from vijax.app.blocks import Block, Intervals, Scatter, Table
-from vijax.app.drawing import TARGETS
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.scores import RowScore
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, design, pairs
-from vijax.app.typed_toml import POSITIVE, setting
-from vijax.app.units import units_of
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.tables import TABLES, design, pairs
+from vijax.app.page.blocks import Block, Intervals, Scatter, Table
+from vijax.app.rows.drawing import TARGETS
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, setting
+from vijax.app.settings.units import units_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,15 +9,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from vijax import estep, expectation, models
-from vijax.app.blocks import Block, Heat, Table
-from vijax.app.documents import DOCUMENTS
-from vijax.app.listing import Data, Listing, Seen
-from vijax.app.options import Chooser, Option
-from vijax.app.sections import DAMPING, LAZY, RAMP, WARM, Name, StepSizeConfig
-from vijax.app.topics import shares_of_documents, topics_block
-from vijax.app.typed_toml import FRACTION, POSITIVE, at_least, section, setting
-from vijax.app.units import covariance_of
+from vijax import models
+from vijax.app.kinds.documents import DOCUMENTS
+from vijax.app.kinds.listing import Data, Listing, Seen
+from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.page.topics import shares_of_documents, topics_block
+from vijax.app.settings.options import Chooser, Option
+from vijax.app.settings.sections import DAMPING, LAZY, RAMP, WARM, Name, StepSizeConfig
+from vijax.app.settings.typed_toml import FRACTION, POSITIVE, at_least, section, setting
+from vijax.app.settings.units import covariance_of
+from vijax.inference import estep, expectation
 
 COMMON = ("covariance", "step_size", "max_iters", "tol")
 MOST_PAIRS = 10

@@ -1,5 +1,6 @@
 # ruff: noqa: RUF009
-"""Log densities on the command line: a Python file of the user's says what they are (`vijax.app.user_code`)."""
+"""Log densities on the command line: a Python file of the user's says what they are
+(`vijax.app.settings.user_code`)."""
 
 from __future__ import annotations
 
@@ -11,18 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.blocks import Block, Intervals, Table
-from vijax.app.density_algorithm import DensityAlgorithm, read_by
-from vijax.app.listing import Data, Listing, Seen
-from vijax.app.tables import TABLES, load_table, target, values
-from vijax.app.typed_toml import ConfigError, Entry, at_least, setting
-from vijax.app.units import units_of
-from vijax.app.user_code import executed, telling_where
-from vijax.data.table import Table as Rows
-from vijax.data.table import TargetKind
-from vijax.judged import of_data
-from vijax.models.density import Density
-from vijax.status import FAILED
+from vijax.app.kinds.density_algorithm import DensityAlgorithm, read_by
+from vijax.app.kinds.listing import Data, Listing, Seen
+from vijax.app.kinds.tables import TABLES, load_table, target, values
+from vijax.app.page.blocks import Block, Intervals, Table
+from vijax.app.settings.typed_toml import ConfigError, Entry, at_least, setting
+from vijax.app.settings.units import units_of
+from vijax.app.settings.user_code import executed, telling_where
+from vijax.automatic.judged import of_data
+from vijax.data.tables.table import Table as Rows
+from vijax.data.tables.table import TargetKind
+from vijax.fitting.status import FAILED
+from vijax.models.energies.density import Density
 
 NOTHING = "none"
 """`data.path` of a density that reads no data."""
@@ -91,8 +92,8 @@ def build(settings: Settings, data: Data) -> Density:
     """What the file's `model` makes of the training data.
 
     Raises:
-      ConfigError: see `vijax.app.user_code.executed`; a file without `model`, or whose model is none or reads what
-        there is not.
+      ConfigError: see `vijax.app.settings.user_code.executed`; a file without `model`, or whose model is none or reads
+        what there is not.
     """
     path = str(settings.file)
     make = getattr(executed(path, settings.sha256, "model.file"), "model", None)

@@ -11,17 +11,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax import models
-from vijax.app import views
-from vijax.app.blocks import Block, Heat, Table
-from vijax.app.by_row import checked, in_blocks
-from vijax.app.drawing import ROWS
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.scores import RowScore
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, held_out_entries, values
-from vijax.app.typed_toml import POSITIVE, at_least, setting
-from vijax.app.units import log_scales, units_of
-from vijax.families.low_rank_normal import LowRankNormal
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.tables import TABLES, held_out_entries, values
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.rows.by_row import checked, in_blocks
+from vijax.app.rows.drawing import ROWS
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
+from vijax.app.settings.units import log_scales, units_of
+from vijax.families.vector.low_rank_normal import LowRankNormal
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import numpy as np
 
 from vijax import models
-from vijax.app.blocks import Block, Heat, Strips, Table
-from vijax.app.by_row import checked, in_blocks_of_sequences
 from vijax.app.catalogue.hmm import STAYING, likeliest_paths
-from vijax.app.drawing import SEQUENCES
-from vijax.app.listing import Data, Found, Seen, Tell
-from vijax.app.scores import RowScore, bounds, sequences
-from vijax.app.tables import by_sequence, padded_sequences, sequence_model
-from vijax.app.typed_toml import POSITIVE, at_least, setting
-from vijax.app.units import log_scales, units_of
+from vijax.app.kinds.listing import Data, Found, Seen, Tell
+from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
+from vijax.app.page.blocks import Block, Heat, Strips, Table
+from vijax.app.rows.by_row import checked, in_blocks_of_sequences
+from vijax.app.rows.drawing import SEQUENCES
+from vijax.app.rows.scores import RowScore, bounds, sequences
+from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
+from vijax.app.settings.units import log_scales, units_of
 
 MOST_SHOWN = 6
 """Sequences whose states are drawn."""

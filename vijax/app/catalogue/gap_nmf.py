@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from vijax import models
-from vijax.app.blocks import Block, Heat, Table
-from vijax.app.by_row import checked, in_blocks
-from vijax.app.drawing import ROWS
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.scores import RowScore
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, values
-from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.tables import TABLES, values
+from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.rows.by_row import checked, in_blocks
+from vijax.app.rows.drawing import ROWS
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
 
 ACTIVE_SHARE = 1e-3
 """Of all that is explained: components below it count as switched off."""

@@ -10,16 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax import models
-from vijax.app import predictors, views
-from vijax.app.blocks import Block, Lines, Scatter, Table
-from vijax.app.drawing import TARGETS
-from vijax.app.listing import Data, Listing, Seen
-from vijax.app.options import chosen
-from vijax.app.predictors import LikelihoodConfig, settled
-from vijax.app.sections import ProximalAlgorithm
-from vijax.app.tables import TABLES, design, sites, target
-from vijax.app.typed_toml import POSITIVE, at_least, section, setting
-from vijax.app.units import units_of
+from vijax.app.kinds import predictors
+from vijax.app.kinds.listing import Data, Listing, Seen
+from vijax.app.kinds.predictors import LikelihoodConfig, settled
+from vijax.app.kinds.tables import TABLES, design, sites, target
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Lines, Scatter, Table
+from vijax.app.rows.drawing import TARGETS
+from vijax.app.settings.options import chosen
+from vijax.app.settings.sections import ProximalAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.units import units_of
 from vijax.extras import require_extra
 
 

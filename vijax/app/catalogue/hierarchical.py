@@ -9,18 +9,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from vijax import likelihood, models
-from vijax.app.blocks import Block, Intervals, Table
-from vijax.app.by_row import in_blocks
-from vijax.app.hierarchical_draws import DRAWING, LAWS, group_numbers
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.options import Chooser, Option, chosen
-from vijax.app.predictors import PREDICTED, predictions
-from vijax.app.scores import RowScore, bounds
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, design, grouped
-from vijax.app.typed_toml import POSITIVE, section, setting
-from vijax.app.units import covariance_of, units_of
+from vijax import models
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.predictors import PREDICTED, predictions
+from vijax.app.kinds.tables import TABLES, design, grouped
+from vijax.app.page.blocks import Block, Intervals, Table
+from vijax.app.rows.by_row import in_blocks
+from vijax.app.rows.hierarchical_draws import DRAWING, LAWS, group_numbers
+from vijax.app.rows.scores import RowScore, bounds
+from vijax.app.settings.options import Chooser, Option, chosen
+from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, section, setting
+from vijax.app.settings.units import covariance_of, units_of
+from vijax.inference import likelihood
 
 MOST_SHOWN = 40
 """Groups whose coefficients are drawn."""
@@ -104,7 +105,7 @@ def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     """The prediction of each row by the coefficients of its group, of a group that training has not seen by those of
-    the population, and an interval; see `vijax.app.predictors.predictions`."""
+    the population, and an interval; see `vijax.app.kinds.predictors.predictions`."""
     train = seen.data.train
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
     mean, cov = _law_of_groups(seen)

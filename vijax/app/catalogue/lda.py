@@ -6,12 +6,12 @@ import dataclasses
 from typing import Any, Literal
 
 from vijax import models
-from vijax.app.blocks import Topics
-from vijax.app.documents import DOCUMENTS
-from vijax.app.listing import Data, Listing, Seen
-from vijax.app.sections import DocumentAlgorithm
-from vijax.app.topics import shares_of_documents, topics_block
-from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax.app.kinds.documents import DOCUMENTS
+from vijax.app.kinds.listing import Data, Listing, Seen
+from vijax.app.page.blocks import Topics
+from vijax.app.page.topics import shares_of_documents, topics_block
+from vijax.app.settings.sections import DocumentAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
 
 
 @dataclasses.dataclass(frozen=True)

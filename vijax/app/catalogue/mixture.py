@@ -9,18 +9,18 @@ from typing import Any, Literal
 import numpy as np
 
 from vijax import models
-from vijax.app import emissions
-from vijax.app.blocks import Block
-from vijax.app.by_row import checked, in_blocks
-from vijax.app.drawing import ROWS
-from vijax.app.emissions import EmissionConfig, InitConfig
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.options import chosen
-from vijax.app.scores import RowScore
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.tables import TABLES, values
-from vijax.app.typed_toml import POSITIVE, at_least, section, setting
-from vijax.app.units import log_scales
+from vijax.app.kinds import emissions
+from vijax.app.kinds.emissions import EmissionConfig, InitConfig
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.tables import TABLES, values
+from vijax.app.page.blocks import Block
+from vijax.app.rows.by_row import checked, in_blocks
+from vijax.app.rows.drawing import ROWS
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.options import chosen
+from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.units import log_scales
 
 
 @dataclasses.dataclass(frozen=True)

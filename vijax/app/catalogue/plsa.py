@@ -10,16 +10,17 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from vijax import algorithms, estep, models
-from vijax.app.blocks import Topics
-from vijax.app.documents import DOCUMENTS
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.scores import RowScore
-from vijax.app.sections import DocumentAlgorithm
-from vijax.app.topics import of_shares, topics_block
-from vijax.app.typed_toml import POSITIVE, at_least, setting
+from vijax import algorithms, models
+from vijax.app.kinds.documents import DOCUMENTS
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.page.blocks import Topics
+from vijax.app.page.topics import of_shares, topics_block
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.sections import DocumentAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
 from vijax.families import Dirichlet, Product
-from vijax.result import Fit
+from vijax.fitting.result import Fit
+from vijax.inference import estep
 
 SHARP = 1e6
 """Added to the concentration of topics that stand for points: their mode is the point, whatever it is."""

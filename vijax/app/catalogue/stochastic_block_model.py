@@ -10,14 +10,14 @@ from jaxtyping import Array, Float
 from scipy import stats
 
 from vijax import models
-from vijax.app import views
-from vijax.app.blocks import Block, Heat, Table
-from vijax.app.graphs import GRAPHS, adjacency
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.scores import RowScore
-from vijax.app.sections import EnergyAlgorithm
-from vijax.app.typed_toml import POSITIVE, at_least, setting
-from vijax.models.stochastic_block_model import rates_matrix
+from vijax.app.kinds.graphs import GRAPHS, adjacency
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
+from vijax.models.factors.stochastic_block_model import rates_matrix
 
 MOST_DRAWN = 60
 """Nodes of the picture of the graph."""

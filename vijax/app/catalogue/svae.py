@@ -12,13 +12,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax import models
-from vijax.app import networks, views
-from vijax.app.blocks import Block, Table
-from vijax.app.by_row import checked, in_blocks
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
-from vijax.app.typed_toml import POSITIVE, at_least, section, setting
-from vijax.app.units import units_of
+from vijax.app.kinds import networks
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Table
+from vijax.app.rows.by_row import checked, in_blocks
+from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.units import units_of
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
 SHARPNESS = 2.0

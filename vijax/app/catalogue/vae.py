@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array
 
 from vijax import models
-from vijax.app import networks
-from vijax.app.blocks import Block, Table
-from vijax.app.by_row import checked, in_blocks
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.networks import AmortisedAlgorithm, NetworksConfig, ObservedConfig
-from vijax.app.typed_toml import at_least, section, setting
+from vijax.app.kinds import networks
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.networks import AmortisedAlgorithm, NetworksConfig, ObservedConfig
+from vijax.app.page.blocks import Block, Table
+from vijax.app.rows.by_row import checked, in_blocks
+from vijax.app.settings.typed_toml import at_least, section, setting
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vijax.app.explorer.places import parted
-from vijax.app.svg import escape
+from vijax.app.page.svg import escape
 
 
 class Bubble(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.summary import typical_rows
+from vijax.topics.summary import typical_rows
 
 MOST_PER_TOPIC = 10
 """Documents listed as those that use a topic most."""

@@ -12,7 +12,7 @@ import numpy as np
 from vijax.app.explorer.documents import Documents
 from vijax.app.explorer.groups import Grouped
 from vijax.app.explorer.words import GRID, MOST_SHOWN, Words
-from vijax.summary import Topic
+from vijax.topics.summary import Topic
 
 MOST_ALIKE = 6
 """Similar topics that are listed of each."""

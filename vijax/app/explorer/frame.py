@@ -14,8 +14,8 @@ from vijax.app.explorer.bubbles import Bubble, bubble_map
 from vijax.app.explorer.documents import Documents
 from vijax.app.explorer.embedded import Explored, embedded
 from vijax.app.explorer.words import Words
-from vijax.app.svg import escape
-from vijax.summary import Topic
+from vijax.app.page.svg import escape
+from vijax.topics.summary import Topic
 
 RELEVANCE = 0.6
 """Where the slider stands at first: Sievert and Shirley's choice."""

@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from vijax.app.shares import Every, Shares, shares_by
-from vijax.app.typed_toml import ConfigError
+from vijax.app.rows.shares import Every, Shares, shares_by
+from vijax.app.settings.typed_toml import ConfigError
 
 FEWEST, MOST_GROUPS = 2, 30
 """A column of so many different values makes groups by itself."""
@@ -41,7 +41,7 @@ def grouped(
     """Topics by the columns asked for, or by those that suit.
 
     Args:
-      columns: see `vijax.app.shares.shares_by`.
+      columns: see `vijax.app.rows.shares.shares_by`.
       beside: the columns that came with the documents.
       by: which of them; None takes the first few that are of dates, or of a few values.
       every: of dates; "auto" takes days, months or years, by their number.

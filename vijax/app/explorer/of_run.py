@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app import blocks
-from vijax.app.config import Config, ConfigError
-from vijax.app.doc_topics import beside, read_doc_topics, read_excerpts, written_again
 from vijax.app.explorer.documents import Documents, documents_of
 from vijax.app.explorer.embedded import Explored
 from vijax.app.explorer.groups import Grouped, grouped
 from vijax.app.explorer.words import Words, words_of, words_of_blocks
-from vijax.app.results import excerpts_path, results_path, sample_path
-from vijax.app.run_end import read_posterior
-from vijax.app.run_folder import read_facts
+from vijax.app.page import blocks
+from vijax.app.rows.doc_topics import beside, read_doc_topics, read_excerpts, written_again
+from vijax.app.runs.results import excerpts_path, results_path, sample_path
+from vijax.app.runs.run_end import read_posterior
+from vijax.app.runs.run_folder import read_facts
+from vijax.app.settings.config import Config, ConfigError
 
 CONCENTRATION = "topics/concentration"
 """Of posterior.npz: the Dirichlet parameters of the topics' words."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.summary import Topic
+from vijax.topics.summary import Topic
 
 MOST_SHOWN = 30
 """Words of a topic that can be seen at once."""

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.by_value import Remade
 from vijax.checks import RowError, require, require_integers
 from vijax.families import Family, Point
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
 from vijax.families.predictive import log_predictive
+from vijax.xla.by_value import Remade
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]

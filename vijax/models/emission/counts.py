@@ -10,10 +10,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.by_value import by_value
 from vijax.families import Beta, Dirichlet, Gamma
-from vijax.families.poisson_draws import poisson_values
+from vijax.families.scalar.poisson_draws import poisson_values
 from vijax.models.emission.base import Emission, checker, full, is_count, sizes_of
+from vijax.xla.by_value import by_value
 
 
 @by_value

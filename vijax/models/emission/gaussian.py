@@ -11,10 +11,10 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.by_value import by_value
 from vijax.families import Normal, NormalGamma, NormalWishart
 from vijax.families.base import as_float
 from vijax.models.emission.base import REAL, Emission, checker, full, sizes_of
+from vijax.xla.by_value import by_value
 
 
 @by_value

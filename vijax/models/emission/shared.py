@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.by_value import by_value
 from vijax.checks import require
 from vijax.families import NormalsWishart
 from vijax.families.base import as_float
 from vijax.families.predictive import log_predictive
 from vijax.models.emission.base import REAL, Emission, checker, full, sizes_of
 from vijax.models.emission.gaussian import log_likelihood_of_full, normal_draw
+from vijax.xla.by_value import by_value
 
 
 @by_value

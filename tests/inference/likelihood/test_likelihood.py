@@ -1,0 +1,96 @@
+"""Likelihoods sum to one, match SciPy, keep their derivatives in the tails, and reject what lies outside."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from tests.families.oracles import mp
+from tests.likelihoods import LIKELIHOODS
+from vijax.inference import likelihood
+
+Z = np.array([-30.0, -2.0, 0.0, 0.7, 12.0])
+
+
+@pytest.mark.parametrize(
+    ("lik", "support"),
+    [
+        (likelihood.bernoulli_logit(), [-1, 1]),
+        (likelihood.bernoulli_probit(), [-1, 1]),
+        (likelihood.ordinal_logit([-1.0, 0.5, 3.0]), [0, 1, 2, 3]),
+    ],
+)
+def test_probabilities_sum_to_one(lik, support):
+    each = jax.jit(jax.vmap(lambda y: jax.vmap(lambda z: lik.log_prob(y, z))(jnp.asarray(Z))))
+    logs = each(jnp.asarray(support))
+    np.testing.assert_allclose(jax.nn.logsumexp(logs, axis=0), 0.0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_densities_match_scipy(name):
+    row = LIKELIHOODS[name]
+    with jax.enable_x64(True):
+        each = jax.jit(jax.vmap(row.make().log_prob, (None, 0)))
+        for y in row.observations:
+            np.testing.assert_allclose(each(y, jnp.asarray(Z[1:4])), row.by_hand(y, Z[1:4])[0], rtol=1e-10)
+
+
+def test_large_counts_in_float32():
+    """Log probabilities and their slopes, counts up to 1e8, up to five deviations off the rate, as good as exp(z) is;
+    and the expectation, which is half the variance times the rate below."""
+    lik, counts = likelihood.poisson_log(), np.float32([0.0, 1.0, 30.0, 1e3, 1e5, 1e6, 1e7, 1e8])
+    y = np.repeat(counts[:, None], 5, 1)
+    z = np.float32(np.log(np.maximum(y, 0.5)) + np.array([-5, -1, 0, 1, 5]) / np.sqrt(np.maximum(y, 4)))
+    each = jax.vmap(jax.vmap(jax.value_and_grad(lik.log_prob, 1)))
+    value, slope = (np.asarray(x, np.float64) for x in jax.jit(each)(y, z))
+    exact = np.vectorize(lambda y, z: float(mp.mpf(y) * z - mp.exp(z) - mp.loggamma(mp.mpf(y) + 1)))
+    want = exact(np.float64(y), np.float64(z))
+    assert np.all(np.abs(value - want) < 3e-6 * (np.sqrt(y) + 1 + np.abs(want)))
+    assert np.all(np.abs(slope - (y - np.exp(np.float64(z)))) < 3e-7 * (1 + y))
+    m, v = np.float32(np.log(1e6)), np.float32(1e-6)
+    lower = float(lik.closed_form(1e6, jnp.asarray(m), jnp.asarray(v)).value)
+    assert lower == pytest.approx(float(lik.log_prob(1e6, jnp.asarray(m))) - 0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_probit_tails(x64):
+    """log Phi and its first two derivatives against erfcx, which has no cancellation."""
+    z = np.array([-1e4, -300.0, -20.0, -5.01, -4.99, -1.0, 3.0, 8.0])
+    ratio = np.sqrt(2 / np.pi) / special.erfcx(-z / np.sqrt(2))
+    rtol = 1e-10 if x64 else 3e-5
+    with jax.enable_x64(x64):
+        f = lambda x: likelihood.bernoulli_probit().log_prob(1, x)
+        three = jax.jit(jax.vmap(lambda x: (f(x), jax.grad(f)(x), jax.grad(jax.grad(f))(x))))
+        value, first, second = three(jnp.asarray(z))
+    np.testing.assert_allclose(value, special.log_ndtr(z), rtol=rtol, atol=1e-12)
+    np.testing.assert_allclose(first, ratio, rtol=rtol, atol=1e-12)
+    np.testing.assert_allclose(second[3:], (-ratio * (z + ratio))[3:], rtol=30 * rtol, atol=1e-10)
+    np.testing.assert_allclose(second[:3], -1.0, rtol=4e-3)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_observations_outside_the_support_are_named(name):
+    y, message = LIKELIHOODS[name].outside
+    lik = LIKELIHOODS[name].make()
+    lik.check(np.array(LIKELIHOODS[name].observations))
+    with pytest.raises(ValueError, match=message):
+        lik.check(np.array(y))
+
+
+@pytest.mark.parametrize("name", [name for name, row in LIKELIHOODS.items() if row.invalid])
+def test_bad_parameters(name):
+    for make, argument in LIKELIHOODS[name].invalid:
+        with pytest.raises(ValueError, match=f"^{argument}: expected"):
+            make()
+
+
+def test_what_is_no_likelihood():
+    with pytest.raises(TypeError, match="likelihood"):
+        likelihood.as_likelihood(3)
+
+
+def test_the_registry_has_every_likelihood():
+    """Of a scalar predictor alone: the others, of vectors or of other globals, have tests of their own."""
+    of_more = {"as_likelihood", "noisy_labels", "softmax", "softmax_mixture"}
+    assert {name for name in likelihood.__all__ if name.islower()} - of_more == set(LIKELIHOODS)

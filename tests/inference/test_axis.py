@@ -1,0 +1,145 @@
+"""A batch split over a mesh axis is the batch whole, on any number of devices: by `vmap` with a named axis here, and on
+devices of a process of its own. Every row's step lowers for accelerators that are not there."""
+
+import os
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import vijax as vi
+from tests import axis_cases
+from tests.axis_cases import CASES, Case, by_vmap, differences
+from vijax import algorithms
+from vijax.inference.axis import Axis
+
+KEY, DEVICES = jax.random.key(0), 8
+CHEAP = [
+    "mixture by em",
+    "gp, memory",
+    "hierarchy by map",
+    "hierarchy by memoized",
+    "density by bbvi",
+    "autoencoder by aevb",
+]
+"""One of each kind."""
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_step_on_parts_is_the_step_on_the_whole(name):
+    """In this process; `test_devices` has all cases, and other numbers of devices."""
+    with jax.enable_x64(True):
+        assert differences(name, by_vmap, (2,)) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_devices(name):
+    """Under `shard_map` on one, two and eight of them, in a process that has as many."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
+    code = f"from tests.axis_cases import *; print(jax.device_count(), differences({name!r}, by_devices, (1, 2, 8)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_ENABLE_X64": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.stdout.strip() == f"{DEVICES} []", done.stderr[-2000:]
+
+
+def test_every_row_has_a_case():
+    """Those that the table of `vijax.algorithms` names."""
+    rows = re.findall(r"^\| `(\w+)` \|", algorithms.__doc__, re.MULTILINE)
+    assert len(rows) > 10
+    assert {getattr(vi, row) for row in rows} == {case.row for case in CASES.values()}
+
+
+def test_draws_of_the_locals_differ_between_devices():
+    """With one key for all, eight times the same groups would say what they say once."""
+    keys = jax.vmap(Axis("data").key, in_axes=None, axis_size=DEVICES, axis_name="data")(KEY)
+    assert len(np.unique(jax.random.key_data(keys), axis=0)) == DEVICES
+
+
+def test_the_group_that_is_not_finite_is_found_in_its_part():
+    """Row 11 of 16 is the second of the sixth device; padding, here of every other device, is none."""
+    coin = vi.model(
+        prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
+        local_elbo=lambda s, y, key: (jnp.log(y) * s["bias"].log, None),
+    )
+    alg = vi.svi(coin, axis="data")
+    batch = vi.Minibatch(np.ones(16), 20.0, np.where(np.arange(16) % 4 == 2, 0.0, 1.0))
+    state, step = alg.init(KEY), jax.jit(by_vmap(alg.step, batch, DEVICES))
+    for bad in [(), (11,), (3, 11), (0, 15)]:
+        y = np.ones(16)
+        y[list(bad)] = -1.0
+        _, info = step(KEY, state, batch._replace(data=y))
+        assert set(info.bad_group.tolist()) == {min(bad, default=-1)}
+        assert set(info.result.tolist()) == {vi.Result.SKIPPED if bad else vi.Result.OK}
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+WHOLE = vi.density({"x": vi.free()}, lambda v, y: -0.5 * jnp.sum((y - v["x"]) ** 2) - 0.5 * v["x"] ** 2)
+REFUSED = {
+    "inner steps": (
+        lambda: vi.pg_svi(axis_cases.gp(), memory=True, inner_steps=3, axis="data"),
+        r"^update: expected one that needs no more than the message, with axis",
+    ),
+    "data that are one group": (
+        lambda: vi.ngvi(WHOLE, axis="data"),
+        r"^axis: expected a model whose data are groups, got one whose data are one group\. Write .*log_lik",
+    ),
+    "a density without data": (
+        lambda: vi.advi(vi.density({"x": vi.free()}, lambda v: -0.5 * v["x"] ** 2), axis="data"),
+        r"^axis: expected a model whose data are groups",
+    ),
+    "warm starts": (
+        lambda: vi.svi(axis_cases.lda(), warm_starts=True, axis="data"),
+        r"^warm_starts: expected one device, got the axis 'data'",
+    ),
+    "lazy steps": (lambda: vi.svi(axis_cases.lda(), lazy=True, axis="data"), r"^lazy: expected no axis beside it"),
+    "no name": (lambda: vi.svi(axis_cases.mixture(), axis=0), r"^axis: expected the name of a mesh axis, got 0\."),
+    "a fit": (
+        lambda: vi.fit(vi.svi(axis_cases.mixture(), axis="data"), axis_cases.Y, num_steps=1, key=KEY),
+        r"^alg: expected an algorithm without axis, got axis='data'\..*shard_map",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_in_parts_is_refused(name):
+    make, words = REFUSED[name]
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_locals_of_all_groups_beside_a_part_of_them_are_refused():
+    row, make, (batch,), choices, _ = CASES["locals that go on by cavi"]
+    alg = row(make(), axis="data", **choices)
+    state = jax.eval_shape(alg.init, KEY, batch._replace(num_groups=None))
+    assert jax.tree.leaves(state.local)[0].shape[0] == 16
+    half = jax.tree.map(lambda x: x[:8], batch.data)
+    step = lambda key, state, data: alg.step(key, state, batch._replace(data=data))
+    along = jax.vmap(step, in_axes=(None, None, None), axis_name="data", axis_size=2)
+    with pytest.raises(ValueError, match=r"^state: expected locals of the 8 groups .* got State.local of 16\. Split"):
+        jax.eval_shape(along, KEY, state, half)
+
+
+# Draws of Wishart matrices have primitives of their own; the axis has no part in them.
+LOWERED = CASES | {
+    "mixture of Wisharts by ssvi": Case(vi.ssvi, axis_cases.wisharts, axis_cases.BATCH, {"step_size": axis_cases.HALF})
+}
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_every_step_lowers_for_an_accelerator(name):
+    """For both kinds at once: a primitive without a rule for one of them is an error, and the step is traced once."""
+    row, make, (batch, *_), choices, _ = LOWERED[name]
+    alg = row(make(), **choices)
+    state = jax.eval_shape(alg.init, KEY, batch)
+    platforms = ("cuda", "tpu")
+    exported = jax.export.export(jax.jit(alg.step), platforms=platforms)(KEY, state, batch)
+    assert exported.platforms == platforms

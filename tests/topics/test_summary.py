@@ -1,0 +1,48 @@
+"""Topics for reading, against SciPy and by hand."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import jensenshannon, pdist, squareform
+
+from vijax.topics.summary import Document, layout, summarise, topic_distances, topics_text, typical_rows
+
+
+def test_topics_are_sorted_by_size_and_words_by_probability():
+    concentration = np.array([[1.0, 2.0, 1.0], [30.0, 10.0, 20.0]])
+    documents = [[], [Document("a", "text", 0.9)]]
+    first, second = summarise(concentration, ["sun", "sea", "sky"], num_words=2, documents=documents)
+    assert (first.number, first.words, first.documents[0].title) == (1, ("sun", "sky"), "a")
+    np.testing.assert_allclose(first.probabilities, [0.5, 1 / 3])
+    np.testing.assert_allclose([first.share, second.share], [60 / 64, 4 / 64])
+    assert topics_text([first], num_words=1) == "   1   93.8%  sun"
+    assert summarise(concentration, None)[0].words == ("word0", "word2", "word1")
+
+
+def test_distances_are_jensen_shannon_in_bits():
+    probs = np.random.default_rng(0).dirichlet(np.full(50, 0.1), 6)
+    expected = [[jensenshannon(p, q, base=2) for q in probs] for p in probs]
+    np.testing.assert_allclose(topic_distances(probs), np.nan_to_num(expected), atol=2e-6)
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.7])
+def test_a_flat_arrangement_is_laid_out_as_it_is(turn):
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.5], [0.2, 0.9], [0.5, 0.4]])
+    points = points @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    wanted, found = pdist(points), pdist(layout(squareform(pdist(points))))
+    np.testing.assert_allclose(found / found.mean(), wanted / wanted.mean(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 40])
+def test_equal_and_equidistant_topics_get_finite_places_inside_the_square(number):
+    for distances in (np.zeros((number, number)), 1.0 - np.eye(number)):
+        places = layout(distances)
+        assert np.isfinite(places).all()
+        assert np.abs(places).max() <= 1.0 + 1e-9
+    if number > 1:
+        assert pdist(places).min() > 0.05  # equidistant ones do not fall on one spot
+
+
+def test_typical_documents_have_most_of_the_topic_and_are_not_tiny():
+    proportions = np.array([[0.9, 0.1], [0.99, 0.01], [0.2, 0.8], [0.5, 0.5]])
+    lengths = np.array([100.0, 3.0, 80.0, 120.0])
+    assert typical_rows(proportions, lengths, per_topic=2) == [[0, 3], [2, 3]]

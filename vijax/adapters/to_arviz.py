@@ -1,0 +1,100 @@
+"""Draws of a fit as ArviZ keeps them: imported where `Fit.to_arviz` is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.automatic.target import Target
+from vijax.checks import require, require_integers
+from vijax.extras import require_extra
+from vijax.fitting.result import Fit
+from vijax.inference.guides import Z
+from vijax.models.energies.density import Density, frame_of, point
+from vijax.predict.predictive import drawn, observed
+
+Named = dict[str, np.ndarray]
+
+
+def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
+    """See `vijax.Fit.to_arviz`."""
+    require_integers(num_draws=num_draws)
+    arviz = load()
+    model = fit.alg.spec.model
+    if isinstance(model, Density):
+        draws, stats = draws_of_density(fit, model, key, num_draws, data)
+    else:
+        got = "data for a model in conjugate form"
+        require(data is None, "data", "None", got, "lp and lq are of densities (vijax.density) alone.")
+        draws, stats = fit.sample(key, num_draws), {}
+    groups = {"posterior": _one_chain(_by_path(draws)), "sample_stats": _one_chain(stats)}
+    if predictive_of is not None:
+        made, seen = replicated(fit, jax.random.fold_in(key, 1), num_draws, predictive_of)
+        groups |= {"posterior_predictive": _one_chain(made), "observed_data": seen}
+    given = {name: group for name, group in groups.items() if group}
+    tree = arviz.from_dict(given) if _is_refactored(arviz) else arviz.from_dict(**given)
+    for name in given:
+        tree[name].attrs.update(_attributes(fit))
+    return tree
+
+
+def replicated(fit: Fit, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[Named, Named]:
+    """Replicated data and the data, by name: "y" where they are one array."""
+    named = lambda x: _by_path(x if isinstance(x, dict) else {"y": x})
+    return named(drawn(fit, key, num_draws, data, "same")), named(observed(fit, data))
+
+
+def load() -> Any:
+    """Imports ArviZ."""
+    try:
+        return require_extra("arviz", "arviz")
+    except FileNotFoundError:  # 0.23 loses a file where two processes first import it on one day; the second time works
+        return require_extra("arviz", "arviz")
+
+
+def _is_refactored(arviz: Any) -> bool:
+    """Whether it is 1.0 or later, which keeps groups in an xarray.DataTree."""
+    return int(arviz.__version__.partition(".")[0]) >= 1
+
+
+def draws_of_density(fit: Fit, model: Density, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
+    """Draws of the variables, with what is known of log p and log q at their free coordinates."""
+    q, hyper = fit.posterior[Z], fit.state.hyper
+    z, frame = q.sample(key, (num_draws,)), frame_of(hyper)
+    assert model.values is not None
+    wide = 0.0 if frame is None else float(frame.log_det())
+    stats = {"lq": np.asarray(_summed(q.log_prob(z)), np.float64) - wide}
+    if model.log_lik is None or data is not None:
+        stats["lp"] = Target.of(model, data).values(np.asarray(jax.vmap(lambda z: point(hyper, z))(z)))
+    return model.values(hyper, {Z: z}), stats
+
+
+def _summed(log_q: Float[Array, draws * D]) -> Float[Array, " draws"]:
+    """Of independent coordinates the sum."""
+    return log_q if jnp.ndim(log_q) == 1 else jnp.sum(log_q, -1)
+
+
+def _by_path(draws: Mapping[str, PyTree]) -> Named:
+    """The arrays of trees, each by the name of its tree and its place in it."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(dict(draws))
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(x) for path, x in paths}
+
+
+def _one_chain(draws: Named) -> Named:
+    return {name: x[None] for name, x in draws.items()}
+
+
+def _attributes(fit: Fit) -> dict[str, Any]:
+    from vijax import __version__
+
+    said = {"inference_library": "vijax", "inference_library_version": __version__, "algorithm": fit.alg.spec.name}
+    if fit.report is None:
+        return said
+    report = fit.report
+    bound = {"elbo": report.elbo.value, "elbo_standard_error": report.elbo.standard_error, "gap": report.gap}
+    return {**said, "verdict": report.verdict, "khat": report.khat, **bound}

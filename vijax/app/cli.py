@@ -1,0 +1,479 @@
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `shares`, `transform`, `predict`, `report`, ..."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from vijax.fitting.interrupt import ignore_from_now_on
+from vijax.terminal import printable
+
+
+def fit(
+    config: Path,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    set: tuple[str, ...] = (),
+    sweep: str | None = None,
+) -> int:
+    """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
+
+    Args:
+      config: TOML file of settings (`vijax init` writes one), or the name of one that comes with vijax (`vijax
+        configs` lists them).
+      data: file, folder or URL of the data; in place of data.path.
+      out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
+      set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
+      sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and compares them.
+    """
+    if sweep is not None:
+        return _sweep(config, set, data, out, sweep)
+    from vijax.app.runs.run import start
+    from vijax.app.settings.config import load_config
+
+    return _end(start(load_config(config, set, data), out))
+
+
+def resume(run: Path, /) -> int:
+    """Goes on with a run that was stopped in whatever way, to the result it would have had unbroken; with a sweep, to
+    what is missing of it.
+
+    Args:
+      run: its folder.
+    """
+    from vijax.app.runs.run import resume, say_to_stderr
+    from vijax.app.runs.sweep import is_sweep, resume_sweep
+
+    if is_sweep(run):
+        return _end_of_sweep(run, resume_sweep(run, say_to_stderr))
+    return _end(resume(run))
+
+
+def compare(runs: tuple[Path, ...], /, *, out: Path | None = None, training: bool = False) -> int:
+    """Compares runs on the held-out data that they share: scores, differences document by document (row by row) with
+    their standard errors, coherence of topics.
+
+    Args:
+      runs: folders of two runs or more, of the same data with the same split.
+      out: folder for comparison.txt, comparison.csv and comparison.png.
+      training: compare bounds on the training data, where nothing is or can be held out.
+    """
+    from vijax.app.comparing.comparison import compare
+    from vijax.app.comparing.comparison_files import comparison_text, write_comparison
+    from vijax.app.rows.training_bound import compare_by_training
+    from vijax.app.runs.run import say_to_stderr
+
+    found = compare_by_training(runs) if training else compare(runs, say_to_stderr)
+    if out is not None:
+        write_comparison(out, found)
+    print(comparison_text(found))
+    return 0
+
+
+def summary(run: Path, /) -> int:
+    """Prints what a run found: clusters, states, factors, coefficients or topics.
+
+    Args:
+      run: folder of a run, finished or not.
+    """
+    from vijax.app.page.pages import read_run, summary_text
+
+    print(summary_text(read_run(run)))
+    return 0
+
+
+def topics(
+    run: Path,
+    /,
+    *,
+    num_words: int = 10,
+    num_topics: int | None = None,
+    format: Literal["text", "csv", "json", "md"] = "text",
+) -> int:
+    """Prints topics, largest first: number, share of all words, most probable words.
+
+    Args:
+      run: folder of a run of a topic model, finished or not.
+      num_words: words of each.
+      num_topics: how many of them; all if not given.
+      format: text to read; or with the probabilities of words csv, json, or md, a table of Markdown.
+    """
+    from vijax.app.page.topic_formats import formatted
+    from vijax.app.runs.loaded import read
+    from vijax.app.runs.remarks import say_remarks
+    from vijax.app.runs.run import say_to_stderr
+
+    found = read(run).topics(num_words)[:num_topics]
+    say_remarks(run, say_to_stderr)
+    print(formatted(found, format, num_words))
+    return 0
+
+
+def shares(
+    run: Path,
+    /,
+    *,
+    by: str,
+    every: Literal["year", "month", "day"] | None = None,
+    data: str | None = None,
+    column: str | None = None,
+    out: Path | None = None,
+) -> int:
+    """Prints topics by group and over time: the share of the words of each group's documents that is of each topic.
+
+    Args:
+      run: folder of a run of a topic model, ended.
+      by: column of the documents whose values are the groups; it must stand beside the text in the data.
+      every: of a column of dates: a group for each year, month or day.
+      data: other documents; those of the run if not given.
+      column: where a table has its text; that of the run if not given.
+      out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an interval.
+    """
+    from vijax.app.page.blocks import text
+    from vijax.app.rows.column_files import write_columns
+    from vijax.app.rows.shares import shares_of_run, table
+    from vijax.app.runs.run import say_to_stderr
+
+    found = shares_of_run(run, by, every, data, column, say_to_stderr)
+    if out is None:
+        print(text([table(found, by)]))
+    else:
+        write_columns(out, found.columns())
+        print(out)
+    return 0
+
+
+def transform(
+    run: Path,
+    /,
+    *,
+    data: str | None = None,
+    out: Path | None = None,
+    column: str | None = None,
+    training: str | None = None,
+) -> int:
+    """Applies a run to other data, row by row: topic shares of documents; clusters, states or blocks with their
+    probabilities; predictions with intervals; factors with standard deviations. Other columns are carried through.
+
+    Args:
+      run: folder of a run, finished or not.
+      data: the data; all of the run's own, held-out ones too, if not given.
+      out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
+      column: where a table of documents has its text; that of the run if not given.
+      training: where the training data are now, of models that need them, if they are not where they were.
+    """
+    from vijax.app.runs.results import transform_run
+    from vijax.app.runs.run import say_to_stderr
+
+    print(transform_run(run, data, out, column, training, say_to_stderr))
+    return 0
+
+
+def predict(
+    run: Path,
+    /,
+    *,
+    data: str | None = None,
+    rows: int | None = None,
+    steps: int | None = None,
+    draws: int = 1000,
+    each: bool = False,
+    level: float = 0.95,
+    out: Path | None = None,
+    seed: int = 0,
+    training: str | None = None,
+) -> int:
+    """Draws data that the model expects to see (the posterior predictive distribution), and prints means, standard
+    deviations and intervals of them, in the units of the data. Regressions draw the target of each row; other models
+    of tables draw all columns: of new rows (--rows), of the steps after each sequence (--steps: a forecast), or of the
+    same rows once more, where what is missing is filled in.
+
+    Args:
+      run: folder of a run on a table, finished or not.
+      data: the rows or sequences; all of the run's own if not given.
+      rows: so many new rows instead; of models of sequences, one new sequence of so many steps.
+      steps: so many steps after the end of each sequence.
+      draws: how many.
+      each: give the draws one by one, not means and intervals.
+      level: probability of the intervals.
+      out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
+      seed: of the draws.
+      training: as of `vijax transform`.
+    """
+    from vijax.app.rows.predict_run import Asked, predict_run
+    from vijax.app.runs.run import say_to_stderr
+
+    asked = Asked(data, rows, steps, draws, each, level, seed)
+    print(predict_run(run, asked, out, training, say_to_stderr))
+    return 0
+
+
+def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
+    """Scores a run on other data: how well the first half of each document predicts the other half (document
+    completion); of other models the log predictive density.
+
+    Args:
+      run: folder of a run.
+      data: the data. Words the run has not seen are left out; a table must have the columns that the run's had.
+      column: where a table has its text; that of the run if not given.
+      seed: of the split in halves and of the draws.
+      training: as of `vijax transform`.
+    """
+    from vijax.app.runs.loaded import read
+    from vijax.app.runs.remarks import say_remarks
+    from vijax.app.runs.run import say_to_stderr
+    from vijax.app.settings.typed_toml import LARGEST, ConfigError
+
+    if not 0 <= seed <= LARGEST:
+        raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
+    told = lambda note: say_to_stderr(f"Note: {note}")
+    loaded = read(run, training, allow_code=True)
+    say_remarks(run, say_to_stderr)
+    print(loaded.score(data, column=column, seed=seed, say=told))
+    return 0
+
+
+def report(run: Path, /) -> int:
+    """Writes report.html, summary.txt and the figures again, also of a run that has not ended.
+
+    Args:
+      run: its folder.
+    """
+    from vijax.app.page.pages import write_pages
+
+    print(write_pages(run))
+    return 0
+
+
+def settings(*, model: str | None = None) -> int:
+    """Prints every setting of a model with its default and its meaning, as a TOML file to begin from.
+
+    Args:
+      model: which; without it, those of lda, under a list of the models there are.
+    """
+    from vijax.app.settings.config import settings_text
+
+    print(settings_text(model), end="")
+    return 0
+
+
+def configs() -> int:
+    """Prints the names of the configurations that come with vijax."""
+    from vijax.app.settings.config import configs_text
+
+    print(configs_text())
+    return 0
+
+
+def init(model: str, /, *, data: str, out: Path | None = None) -> int:
+    """Writes a configuration to edit, after a look at the data.
+
+    Args:
+      model: its name (`vijax settings` lists them), or that of a configuration that comes with vijax.
+      data: file, folder or URL of the data.
+      out: the file to write; named after data and model if not given.
+    """
+    from vijax.app.kinds.initial import write_initial
+
+    written = write_initial(model, data, out)
+    print(f"Wrote {written}: look at it, then: vijax fit {written}")
+    return 0
+
+
+def version() -> int:
+    """Prints the version of vijax."""
+    from vijax import __version__
+
+    print(f"vijax {__version__}")
+    return 0
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "fit": fit,
+    "resume": resume,
+    "compare": compare,
+    "summary": summary,
+    "topics": topics,
+    "transform": transform,
+    "predict": predict,
+    "shares": shares,
+    "evaluate": evaluate,
+    "report": report,
+    "init": init,
+    "configs": configs,
+    "settings": settings,
+    "version": version,
+}
+
+
+def _sweep(config: Path, overrides: Sequence[str], data: str | None, out: Path | None, setting: str) -> int:
+    from vijax.app.runs.run import say_to_stderr
+    from vijax.app.runs.sweep import sweep
+
+    return _end_of_sweep(*sweep(config, overrides, data, out, setting, say_to_stderr))
+
+
+def _end_of_sweep(folder: Path, found: Any) -> int:
+    from vijax.app.comparing.comparison_files import comparison_text
+
+    print(comparison_text(found))
+    print(f"Table and figure: {(folder / 'comparison.csv').resolve()}, {(folder / 'comparison.png').resolve()}")
+    if found.unusable:
+        print(f"Do not use: {', '.join(found.unusable)}. The verdict of each says why: vijax summary {folder}/NAME")
+        return UNUSABLE
+    return 0
+
+
+UNUSABLE = 4
+"""Exit code of a run whose verdict is "Do not use this fit", and of a sweep with such a run in it."""
+
+
+def _end(outcome: Any) -> int:
+    """The last screen: what was found, score, where the page is; and how to go on if the run did not finish."""
+    from vijax.app.page.pages import summary_path
+    from vijax.evaluate import Score
+    from vijax.fitting.status import Status
+
+    finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
+    print(summary_path(outcome.folder).read_text(encoding="utf-8"))
+    if outcome.score is not None:
+        measure = "document completion" if isinstance(outcome.score, Score) else "log predictive density"
+        print(f"Held-out score ({measure}): {outcome.score}")
+    print(f"Report: {(outcome.folder / 'report.html').resolve()}")
+    if outcome.skipped:
+        print(f"Warning: {outcome.skipped}. Look for extreme values in the data, or try data.standardise=true.")
+    if not outcome.usable and (finished or outcome.status is Status.UNBOUNDED):
+        print("Do not use this fit: the verdict above says why.")
+        return UNUSABLE
+    if finished:
+        return 0
+    if outcome.status is Status.MOSTLY_SKIPPED:
+        print("The run failed: what it found rests on the few other steps. Smaller steps: algorithm.step_size.")
+        return 3
+    if outcome.status is Status.DIVERGED:
+        print("The run stopped early: diverged. Correct the data, or take smaller steps: algorithm.step_size.")
+        return 3
+    print(f"The run stopped early: {outcome.status.name.lower()}. Go on: vijax resume {outcome.folder}")
+    return 130
+
+
+# --- errors and start-up ------------------------------------------------------------------------------------------
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose verdict is not to use it,
+    130 interrupted, 141 where nobody reads on (as of `vijax summary RUN | head`), 1 a fault of vijax."""
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
+    given = [argument for argument in given if argument != "--debug"]
+    given = ["version"] if given == ["--version"] else given
+    ours = arguments is None
+    at_the_end = ignore_from_now_on if ours else lambda: None
+    with _as_a_program(debug) if ours else contextlib.nullcontext():
+        try:
+            return _guarded(given, debug, at_the_end)
+        finally:
+            at_the_end()
+
+
+def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> int:
+    """The exit code, and every error in one line."""
+    try:
+        code = _run(given)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt as stopped:  # a run's says what is saved
+        at_the_end()
+        print(f"\nvijax: {stopped if stopped.args else 'stopped'}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        _drop_the_rest()
+        return 141
+    except Exception as error:
+        if debug:
+            raise
+        print(f"vijax: {printable(_one_line(error, given[0]))}", file=sys.stderr)
+        return 2 if _is_input_error(error) else 1
+
+
+@contextlib.contextmanager
+def _as_a_program(debug: bool) -> Iterator[None]:
+    """What is done where the process is ours."""
+    from vijax.app.runs.banners import kept_off
+
+    _keep_compiled_programs()
+    with contextlib.nullcontext() if debug else kept_off():
+        yield
+
+
+def _drop_the_rest() -> None:
+    """Python writes what is left in its buffer when it ends, and would complain once more that nobody reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(given: list[str]) -> int:
+    from vijax.app.kinds.guide import GUIDE
+    from vijax.extras import require_extra
+
+    tyro = require_extra("tyro")
+    command = tyro.extras.subcommand_cli_from_dict
+    return int(command(COMMANDS, prog="vijax", description=GUIDE, args=_gathered(given)))
+
+
+def _gathered(given: list[str]) -> list[str]:
+    """All `--set` values as one list at the end, however they were spread.
+
+    >>> _gathered(["fit", "--set", "a=1", "b=2", "c.toml", "--set=d=3"])
+    ['fit', 'c.toml', '--set', 'a=1', 'b=2', 'd=3']
+    """
+    rest: list[str] = []
+    values: list[str] = []
+    inside = False
+    for argument in given:
+        if argument == "--set" or argument.startswith("--set="):
+            inside = True
+            values += [argument.removeprefix("--set=")] if argument != "--set" else []
+        elif inside and "=" in argument and not argument.startswith("-"):
+            values.append(argument)
+        else:
+            inside = False
+            rest.append(argument)
+    return [*rest, "--set", *values] if values else rest
+
+
+def _is_input_error(error: Exception) -> bool:
+    from vijax.fitting.checkpoint import CheckpointError
+
+    return isinstance(error, ValueError | OSError | ImportError | CheckpointError)
+
+
+def _one_line(error: Exception, command: str) -> str:
+    """The message, in the words of the command line; or for a fault of our own what it was and how to see more."""
+    from vijax.app.settings.wording import in_command_line_terms
+
+    text = " ".join(str(error).split())
+    if _is_input_error(error) and text:
+        options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()
+        return in_command_line_terms(text, options)
+    return f"{type(error).__name__}: {text} (a fault of vijax, it seems; --debug shows where)"
+
+
+def _keep_compiled_programs() -> None:
+    """JAX's persistent compilation cache in the user's cache folder, unless the user has set one."""
+    import jax
+
+    from vijax.data.reading.cache import cache_folder
+
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

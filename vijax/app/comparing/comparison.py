@@ -1,0 +1,233 @@
+"""Runs beside each other on the same held-out data: scores, paired differences, coherence of topics."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from vijax.app.kinds.assemble import fingerprint, load_data
+from vijax.app.kinds.listing import Data, Seen
+from vijax.app.runs.restored import again, restore
+from vijax.app.runs.run_end import end_of
+from vijax.app.runs.run_folder import Say, read_facts, read_run_config
+from vijax.app.settings.config import Config, ConfigError
+from vijax.app.settings.typed_toml import flatten
+from vijax.evaluate import Coherence, npmi, paired_difference
+from vijax.evaluate.paired import Difference
+from vijax.families import Dirichlet
+
+SILENT = ("name", "algorithm.lazy")
+"""Settings whose difference says nothing about runs."""
+SCALED = "standardise"
+"""The setting of [data] in which runs of one table may differ."""
+UNUSABLE = "do not use this fit (see its verdict)"
+"""Remark on a run whose verdict says so: it is not scored, however high its bound is."""
+NUM_WORDS = 10
+"""Words of a topic whose coherence is taken."""
+
+
+class Compared(NamedTuple):
+    """A run beside others.
+
+    Attributes:
+      folder: of the run.
+      values: its settings that differ between runs, in the order of `Comparison.keys`.
+      score: on the held-out data; None where it has none, as a run that diverged, or whose verdict is not to use it.
+      behind: how much the best run is better, None of that run itself and of one without a score.
+      coherence: NPMI of the topics over the training documents; None of models without.
+      remark: what else there is to say: how it ended, why there is no score.
+    """
+
+    folder: Path
+    values: tuple[Any, ...]
+    score: Any
+    behind: Difference | None
+    coherence: Coherence | None
+    remark: str
+
+
+class Comparison(NamedTuple):
+    """Several runs.
+
+    Attributes:
+      keys: settings that differ between them.
+      runs: in the order in which they were named.
+      best: the place of the run of the best score.
+      training: whether the scores are bounds on the training data, and nothing was held out for them.
+    """
+
+    keys: tuple[str, ...]
+    runs: tuple[Compared, ...]
+    best: int
+    training: bool = False
+
+    @property
+    def unusable(self) -> list[str]:
+        """Names of runs whose verdict is not to use them."""
+        return [run.folder.name for run in self.runs if UNUSABLE in run.remark]
+
+    @property
+    def as_good(self) -> list[int]:
+        """The places of runs that are within two standard errors of the best, that itself among them."""
+        return [i for i, run in enumerate(self.runs) if i == self.best or (run.behind and _is_close(run.behind))]
+
+
+def _is_close(behind: Difference) -> bool:
+    return behind.mean <= 2 * behind.standard_error
+
+
+def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comparison:
+    """Scores runs on the held-out data that they share: all of them with one key, so that documents are cut into the
+    same halves.
+
+    Args:
+      folders: of two runs or more.
+      say: is told which run is scored.
+      data: theirs, where they have been read already.
+
+    Raises:
+      ConfigError: fewer than two; runs of other data, or without held-out data; models whose scores measure other
+        things; nothing that could be scored.
+    """
+    configs = [read_run_config(folder) for folder in folders]
+    check_same_data(folders, configs if differ_in_scale(configs) else None)
+    read = [data] * len(folders) if data is not None else _read(folders, configs)
+    if read[0].test is None:
+        raise ConfigError(
+            f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out, or "
+            "compare bounds on the training data: vijax compare --training"
+        )
+    found = []
+    for number, (folder, config, own) in enumerate(zip(folders, configs, read, strict=True), 1):
+        say(f"Scoring {folder} ({number} of {len(folders)})")
+        found.append(_scored(folder, config, own))
+    scores = [score for score, _, _ in found]
+    best = _best(folders, scores)
+    keys = keys_that_differ(configs)
+    runs = [
+        Compared(folder, values_of(config, keys), score, _behind(scores, i, best), coherence, remark)
+        for i, (folder, config, (score, coherence, remark)) in enumerate(zip(folders, configs, found, strict=True))
+    ]
+    return Comparison(keys, tuple(runs), best)
+
+
+def ending(folder: Path) -> str:
+    """How a run ended, if not as it should."""
+    ended = end_of(folder)
+    status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
+    if ended is not None and not ended["usable"]:
+        return UNUSABLE
+    return "" if status in ("finished", "converged") else status
+
+
+def differ_in_scale(configs: Sequence[Config]) -> bool:
+    """Whether only some of the runs have standardised the columns of their tables. Their scores, in the units of the
+    data, can be compared; each is then of its own reading of the table."""
+    return len({getattr(config.data, SCALED, None) for config in configs} - {None}) > 1
+
+
+def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
+    """The data of each run, which are the same, but where some have standardised them; known to be what it began
+    with."""
+    found: dict[bool, Data] = {}
+    for folder, config in zip(folders, configs, strict=True):
+        scaled = getattr(config.data, SCALED, False)
+        found[scaled] = found[scaled] if scaled in found else again(folder, config)
+    return [found[getattr(config.data, SCALED, False)] for config in configs]
+
+
+def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = None) -> None:
+    """Raises ConfigError on fewer than two runs, or runs of other data. What was read is compared, not how it was asked
+    for: with `configs`, what it was before columns were standardised."""
+    if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
+        raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
+    found = [read_facts(folder) for folder in folders]
+    if configs is not None:
+        found = [_unscaled(facts, config) for facts, config in zip(found, configs, strict=True)]
+    first = found[0]
+    for folder, facts in zip(folders, found, strict=True):
+        changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
+        if changed:
+            known = ", ".join(f"{key}: {first.get(key)!s:.40} and {facts.get(key)!s:.40}" for key in changed)
+            raise ConfigError(
+                f"{folders[0]} and {folder} are of other data, on which scores cannot be compared ({known}); fit both "
+                "to the same data with the same split"
+            )
+
+
+def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
+    """Facts of the data of a run, its checksum that of the columns as they are in the table."""
+    if not getattr(config.data, SCALED, False):
+        return facts
+    raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
+    return {**facts, "sha256": fingerprint(raw, load_data(raw))}
+
+
+def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | None, str]:
+    """The score, the coherence, and a remark."""
+    remark = ending(folder)
+    if remark == UNUSABLE:
+        return None, None, remark
+    with config.in_precision():
+        seen = restore(folder, config, data)._replace(key=jax.random.key(0))
+        if not config.listing.has_score(seen.fit.alg.spec.model):
+            raise ConfigError(
+                f"{folder}: {config.listing.name} has no held-out score to compare; by its bound on the training data: "
+                "vijax compare --training"
+            )
+        try:
+            score = config.listing.scored(seen)
+            return (score if math.isfinite(score.mean) else None), _coherence(seen), remark
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            if not remark:
+                raise
+            return None, None, f"{remark}; no score: {error}"
+
+
+def _coherence(seen: Seen) -> Coherence | None:
+    topics = seen.posterior.get("topics")
+    if not isinstance(topics, Dirichlet) or topics.concentration.shape[1] < 2:
+        return None
+    concentration = np.maximum(np.asarray(topics.concentration, np.float64), 1e-10)
+    probs = concentration / concentration.sum(axis=1, keepdims=True)
+    return npmi(probs, seen.data.train, num_words=min(NUM_WORDS, probs.shape[1]))
+
+
+def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
+    known = [i for i, score in enumerate(scores) if score is not None]
+    if not known:
+        raise ConfigError(f"{folders[0]} and the others have no score: all of them diverged, or are not to be used")
+    first = scores[known[0]]
+    for i in known:
+        same = type(scores[i]) is type(first) and np.array_equal(scores[i].parts[1], first.parts[1])
+        if not same:
+            raise ConfigError(
+                f"{folders[known[0]]} and {folders[i]} have scores that measure other things, and cannot be compared: "
+                f"{first}; {scores[i]}"
+            )
+    return max(known, key=lambda i: scores[i].mean)
+
+
+def _behind(scores: Sequence[Any], i: int, best: int) -> Difference | None:
+    return None if i == best or scores[i] is None else paired_difference(scores[best], scores[i])
+
+
+def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
+    """The settings that differ; of different models their names alone."""
+    flat = [flatten(config) for config in configs]
+    if len({values["model.name"] for values in flat}) > 1:
+        return ("model.name",)
+    keys = [key for key in flat[0] if key not in SILENT and (not key.startswith("data.") or key == f"data.{SCALED}")]
+    return tuple(key for key in keys if any(values[key] != flat[0][key] for values in flat))
+
+
+def values_of(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
+    """The values of settings."""
+    flat = flatten(config)
+    return tuple(flat[key] for key in keys)

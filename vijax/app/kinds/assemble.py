@@ -1,0 +1,191 @@
+"""From a configuration to the things it names: data in two parts, an algorithm."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vijax import algorithms
+from vijax.app.kinds import networks
+from vijax.app.kinds.density_algorithm import DensityAlgorithm, read_by
+from vijax.app.kinds.listing import Data
+from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
+from vijax.app.settings.config import Config
+from vijax.app.settings.options import chosen
+from vijax.app.settings.sections import ProximalAlgorithm
+from vijax.fitting.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
+from vijax.fitting.restarts import many
+from vijax.inference import step_size
+from vijax.inference.compose import Algorithm
+
+WHOLE = ("em", "map", "cavi")
+"""Algorithms whose steps are of size one unless a schedule is given."""
+LAZY = ("svi", "ssvi_a")
+"""Algorithms whose steps may be lazy."""
+FULL_DATA = (*WHOLE, "pg_svi", "auto", "dadvi", "ngvi", "advi", "bbvi")
+"""Algorithms that take the whole data set at each step unless a batch size is given."""
+
+
+def load_data(config: Config) -> Data:
+    """The data of a run, in two parts."""
+    return config.listing.source.load(config)
+
+
+def fingerprint(config: Config, data: Data) -> str:
+    """A checksum of all that a run learns from and is scored on, to tell whether its data are still the same."""
+    digest = hashlib.sha256()
+    for piece in config.listing.source.digest(data):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def settled(config: Config, data: Data) -> Config:
+    """The configuration, with what was left to the data decided: steps are lazy where that gains, as
+    `algorithm.lazy`."""
+    algorithm: Any = config.algorithm
+    if not config.listing.reads_documents or getattr(algorithm, "lazy", True) is not None:
+        return config
+    size = batch_size(config, data)
+    lazy = algorithm.name in LAZY and size is not None and _by_word(config, data)
+    if lazy and size is not None and getattr(algorithm, "active_topics", None) is None:
+        loader = CorpusLoader(data.train, size, 0, by_word=data.train.vocab_size)
+        lazy = max(loader.words_of_batches()) < data.train.vocab_size / 2
+    return dataclasses.replace(config, algorithm=dataclasses.replace(algorithm, lazy=lazy))
+
+
+def _by_word(config: Config, data: Data) -> bool:
+    """Whether it is a model of topics by word whose concentrations are given."""
+    documents = config.listing.build(config.model, data).documents
+    learnt = getattr(config.model, "learn", ())
+    return documents is not None and bool(documents.by_word) and not set(documents.by_word.values()) & set(learnt)
+
+
+def make_algorithm(config: Config, data: Data) -> Algorithm:
+    """The algorithm that [model] and [algorithm] describe, for these data."""
+    model, learn = config.listing.build(config.model, data), getattr(config.model, "learn", ())
+    return MAKERS.get(type(config.algorithm), _composed)(model, config.algorithm, learn)
+
+
+def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
+    arguments: dict[str, Any] = {"estep": chosen(config.estep), "learn": learn}
+    schedule = chosen(config.step_size)
+    if schedule is not None:
+        arguments["step_size"] = schedule
+    if getattr(config, "points", ()):
+        arguments["points"] = config.points
+    if config.warm_starts:
+        arguments["warm_starts"] = True
+    if getattr(config, "lazy", None):
+        arguments["lazy"] = True
+    if getattr(config, "active_topics", None) is not None:
+        arguments |= {"lazy": config.lazy is not False, "active_topics": config.active_topics}
+    if getattr(config, "left_out", None) is not None:
+        arguments["left_out"] = config.left_out
+    return getattr(algorithms, config.name)(model, **arguments, **_own(config))
+
+
+def _own(config: Any) -> dict[str, Any]:
+    """Ramp and damping, where they were set."""
+    own: dict[str, Any] = {} if config.damping is None else {"damping": config.damping}
+    if config.ramp is None:
+        return own
+    if config.name == "ssvi":
+        return own | {"sweeps_of_ramp": config.ramp}
+    return own | {"ramp": step_size.ramp(config.ramp) if config.ramp else None}
+
+
+def _proximal(model: Any, config: ProximalAlgorithm, learn: tuple[str, ...]) -> Algorithm:
+    return algorithms.pg_svi(
+        model,
+        step_size=chosen(config.step_size),
+        memory=config.memory,
+        inner_steps=config.inner_steps,
+        mean=config.mean,
+        average_after=config.average_after,
+        learn=learn,
+        hyper_optimizer=optax.adam(config.learn_rate),
+    )
+
+
+def _chosen(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
+    """Of a section that says itself how each of its algorithms is made."""
+    del learn
+    return chosen(config, model)
+
+
+MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
+    ProximalAlgorithm: _proximal,
+    DensityAlgorithm: _chosen,
+    AmortisedAlgorithm: networks.algorithm,
+    StructuredAlgorithm: networks.algorithm,
+}
+"""How the sections [algorithm] are read; others as a row of `vijax.algorithms`."""
+
+
+def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
+    """The shapes of the state of a run: what a checkpoint of it holds."""
+    runs = algorithm if config.fit.restarts == 1 else many(algorithm, config.fit.restarts)
+    batch = None
+    if state_needs_data(config, algorithm):
+        arranged = read_by(algorithm.spec.model, config.listing.arrange(data.train, config.model))
+        size = batch_size(config, data)
+        batch = next(iter(as_loader(arranged, algorithm.spec.model, size, 0).batches(0, 1)))
+    return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))
+
+
+def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
+    """Whether those shapes depend on the data: not of models of documents, unless the state holds their locals."""
+    if not config.listing.reads_documents:
+        return True
+    spec = algorithm.spec
+    return spec.warm_starts or (spec.full_data and spec.model.keeps_local)
+
+
+def num_groups(config: Config, data: Data) -> int:
+    """How many documents, rows or sequences training reads."""
+    if config.listing.reads_documents:
+        return int(data.train.num_documents)
+    return int(jax.tree.leaves(config.listing.arrange(data.train, config.model))[0].shape[0])
+
+
+def _check_decreasing(config: Config, size: int, total: int) -> None:
+    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
+    name = config.algorithm.name
+    if size == total or name not in WHOLE:
+        return
+    schedule = chosen(config.algorithm.step_size) or step_size.constant()
+    if schedule(jnp.int32(1_000_000)) >= 1:
+        raise ValueError(
+            f"fit.batch_size: expected all of the {total} training {config.listing.unit}s for algorithm.name={name}, "
+            f"got {size}: its steps of size one forget every batch but the last. Leave fit.batch_size unset, or set "
+            "algorithm.name=svi, or algorithm.step_size.name=robbins_monro"
+        )
+
+
+def note_of_batch_size(config: Config, total: int) -> str:
+    """That there are fewer documents (rows, sequences) than a step was to read; empty where there are not."""
+    size, unit = config.fit.batch_size, config.listing.unit
+    if size is None or size <= total:
+        return ""
+    return f"Note: fit.batch_size is {size}, and there are {total} training {unit}s: every step reads all of them."
+
+
+def batch_size(config: Config, data: Data) -> int | None:
+    """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of them where there are fewer,
+    as `note_of_batch_size` says."""
+    total = num_groups(config, data)
+    size = None if config.fit.batch_size is None else min(config.fit.batch_size, total)
+    if size is not None:
+        _check_decreasing(config, size, total)
+        return size
+    if config.algorithm.name in FULL_DATA:
+        return None
+    if config.listing.reads_documents:
+        return usual_size(data.train, USUAL_WORDS if config.algorithm.name == "svi" else 0)
+    return min(USUAL, total)

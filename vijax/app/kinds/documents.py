@@ -1,0 +1,209 @@
+"""Models of documents: their data are corpora."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.app.kinds.listing import Data, New, Source
+from vijax.app.rows.doc_topics import excerpts_of
+from vijax.app.settings.page_section import DocumentPage
+from vijax.app.settings.sections import DocumentData
+from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
+from vijax.data import Corpus
+from vijax.data.corpora.corpus import joined
+from vijax.data.corpora.split import split_over_seen_words
+from vijax.data.texts.beside import columns_beside
+from vijax.data.texts.vocabulary import with_vocabulary
+from vijax.files import write_text
+
+WORDS = "vocabulary.txt"
+
+
+def load_documents(config: DocumentData) -> Data:
+    """The corpus, split; words that training documents lack are dropped, since no score of them could mean anything.
+
+    Raises:
+      ValueError: see `vijax.data.read`; or the corpus is too small to hold documents out.
+    """
+    corpus = with_words(read_corpus(config))
+    if config.held_out == 0.0:
+        return Data(corpus, None)
+    return Data(*split_over_seen_words(corpus, config.held_out, config.split_seed))
+
+
+def _load(config: Any) -> Data:
+    """The corpus of a run, whose page must be able to show what it is to show."""
+    found = load_documents(config.data)
+    if config.page.by:
+        names = columns_of(config.data, found.train)
+        for name in config.page.by:
+            if name not in names:
+                known = ", ".join(map(repr, names)) or "none"
+                raise ConfigError(f"page.by: expected columns beside the text, got {name!r}; known: {known}")
+    return found
+
+
+def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Mapping[str, Sequence[Any]]:
+    """The columns beside the text of documents, by name; of docstrings their packages."""
+    path = section.path if source is None else source
+    if isinstance(path, str) and path == "docstrings":
+        return {"package": [title.partition(".")[0] for title in corpus.titles or ()]}
+    return columns_beside(path, section.column, None if section.format == "auto" else section.format, section.encoding)
+
+
+def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
+    """The documents that a [data] section names, or those of another source as that section reads them."""
+    from vijax.data import TextSettings, read
+
+    text = TextSettings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TextSettings)})
+    if config.stop_words == "none":
+        text = dataclasses.replace(text, stop_words=None)
+    return read(
+        config.path if source is None else source,
+        vocabulary=config.vocabulary,
+        column=config.column,
+        format=None if config.format == "auto" else config.format,
+        encoding=config.encoding,
+        text=text,
+        sha256=config.sha256,
+    )
+
+
+def with_own_stop_words(config: DocumentData) -> DocumentData:
+    """With the words of a file of stop words in the place of its name: a run holds them, and needs the file no more."""
+    from vijax.data.texts.stop_words import stop_words_of
+
+    named = config.stop_words
+    if isinstance(named, str) and named not in ("english", "none") and Path(named).expanduser().is_file():
+        return dataclasses.replace(config, stop_words=stop_words_of(named))
+    return config
+
+
+def read_for(vocabulary: Sequence[str], config: DocumentData, source: Any = None) -> Corpus:
+    """The documents of `read_corpus`, over the vocabulary of a run: all of its words, and no others."""
+    every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)
+    corpus = read_corpus(every_word, source)
+    if corpus.vocabulary is None and corpus.vocab_size == len(vocabulary):  # counts, a column a word of the run
+        return dataclasses.replace(corpus, vocabulary=tuple(vocabulary))
+    return with_vocabulary(with_words(corpus), vocabulary)
+
+
+def with_words(corpus: Corpus) -> Corpus:
+    """The corpus itself, or with its word ids as names where it knows no others."""
+    if corpus.vocabulary is not None:
+        return corpus
+    return dataclasses.replace(corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0)))
+
+
+def _other(config: Any, data: Data, path: Any, column: str | None) -> Corpus:
+    """Other documents, whose format is found out again."""
+    return read_for(data.names, _section_for(config, path, column), path)
+
+
+def _section_for(config: Any, path: Any, column: str | None) -> DocumentData:
+    """How another source is read: as the run's own, but for what is of that one alone."""
+    changed = dataclasses.replace(config.data, column=column or config.data.column)
+    same = isinstance(path, str) and path == config.data.path
+    return changed if same else dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")
+
+
+# --- what is kept, and what is transformed -----------------------------------------------------------------------
+def _keep(folder: Path, data: Data) -> None:
+    write_text(folder / WORDS, "\n".join(data.names) + "\n")
+
+
+def _kept(folder: Path) -> Data | None:
+    """A corpus that stands for the run's, of whose words alone the model is made: one document of each word once."""
+    path = folder / WORDS
+    try:
+        words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamagedError(f"{path}: missing or damaged ({error})", f"write it again: vijax resume {folder}") from error
+    return Data(Corpus.from_counts(np.ones((1, len(words)), int), tuple(words)), None)
+
+
+def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """Documents, with their titles, the columns beside their text, and how many of their words are known."""
+    section = config.data if source is None else _section_for(config, source, column)
+    if source is None:
+        corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
+    else:
+        corpus = read_for(data.names, section, source)
+    found = columns_of(section, corpus, source)
+    notes = corpus.notes
+    if any(len(values) != corpus.num_documents for values in found.values()):
+        found, notes = {}, (*notes, "The file has changed since it was read: its other columns are left out.")
+    titles = corpus.titles or [f"document {i}" for i in range(corpus.num_documents)]
+    return New(corpus, {"document": list(titles), **found, "words": corpus.tokens}, notes)
+
+
+def _facts(data: Data) -> dict[str, Any]:
+    return {
+        "documents": data.train.num_documents,
+        "held_out": 0 if data.test is None else data.test.num_documents,
+        "tokens": data.train.num_tokens,
+        "vocabulary": len(data.names),
+    }
+
+
+def _tiles(facts: dict[str, Any]) -> dict[str, str]:
+    return {
+        "Documents": f"{facts['documents']:,} | and {facts['held_out']:,} held out",
+        "Words": f"{facts['tokens']:,} | {facts['vocabulary']:,} different",
+    }
+
+
+def _digest(data: Data) -> Iterator[Any]:
+    yield "\n".join(data.names).encode()
+    for corpus in (data.train, data.test):
+        if corpus is not None:
+            yield from _bytes_of(corpus)
+
+
+def _bytes_of(corpus: Corpus) -> Iterator[Any]:
+    for _, indices, counts in corpus.blocks():
+        yield np.ascontiguousarray(indices, np.int32).data
+        yield np.ascontiguousarray(counts, np.int64).data
+    yield np.ascontiguousarray(corpus.indptr, np.int64).data
+
+
+def _describe(data: Data) -> str:
+    train, test = data
+    held_out = f", and {test.num_documents:,} held out" if test is not None else ""
+    return f"{train.num_documents:,} documents, {train.num_tokens:,} words of {len(data.names):,} kinds{held_out}"
+
+
+def _check(config: Any, entries: Mapping[str, Entry]) -> None:
+    """The docstrings come with words of their own choice: settings of text do not apply, and must not seem to."""
+    given = config.data
+    free = DocumentData(path="docstrings", held_out=given.held_out, split_seed=given.split_seed)
+    if given.path != "docstrings" or given == free:
+        return
+    name = next(name for name, value in flatten(given).items() if value != getattr(free, name))
+    entry = entries[f"data.{name}"]
+    raise ConfigError(
+        f'{entry.origin}: data.{name}: not for data.path = "docstrings", whose text is read in its own way'
+    )
+
+
+DOCUMENTS = Source(
+    section=DocumentData,
+    load=_load,
+    other=_other,
+    facts=_facts,
+    tiles=_tiles,
+    digest=_digest,
+    describe=_describe,
+    check=_check,
+    keep=_keep,
+    kept=_kept,
+    new=_new,
+    results="doc_topics",
+    page=DocumentPage,
+    excerpts=excerpts_of,
+)

@@ -1,0 +1,180 @@
+"""Emissions on the command line: the section that chooses one, and what is shown of fitted components."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from vijax.app.kinds.listing import Seen
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Heat, Table
+from vijax.app.settings.options import Chooser, Option, chosen
+from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
+from vijax.app.settings.units import covariance_of, units_of
+from vijax.contract import init
+from vijax.models import emission as emissions
+from vijax.models.emission import Emission
+
+
+@dataclasses.dataclass(frozen=True)
+class EmissionConfig(Chooser):
+    """[model.emission]: what a component (or state) emits, and the conjugate prior of its parameters."""
+
+    name: Literal[
+        "full_gaussian",
+        "tied_gaussian",
+        "diagonal_gaussian",
+        "spherical_gaussian",
+        "unit_gaussian",
+        "poisson",
+        "bernoulli",
+        "categorical",
+    ] = setting("full_gaussian", "the family; tied: one covariance for all, spherical: one variance for each")
+    location: float | None = setting(None, "Gaussians: prior mean of the means; unset: 0")
+    strength: float | None = setting(
+        None, "Gaussians but unit: how many observations that is worth; unset: 0.01", POSITIVE
+    )
+    variance: float | None = setting(None, "unit: prior variance of the means; unset: 100", POSITIVE)
+    degrees: float | None = setting(
+        None, "full, tied: degrees of freedom of the Wishart; unset: dimension + 2", POSITIVE
+    )
+    shape: float | None = setting(
+        None, "diagonal, spherical: of the gamma of precisions; poisson: of rates; unset: 1", POSITIVE
+    )
+    rate: float | None = setting(None, "the rate of that gamma; unset: 1", POSITIVE)
+    alpha: float | None = setting(None, "bernoulli: pseudo-count of ones; unset: 1", POSITIVE)
+    beta: float | None = setting(None, "bernoulli: pseudo-count of zeros; unset: 1", POSITIVE)
+    eta: float | None = setting(None, "categorical: concentration of word probabilities; unset: 1", POSITIVE)
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "full_gaussian": Option(emissions.full_gaussian, ("location", "strength", "degrees")),
+        "tied_gaussian": Option(emissions.tied_gaussian, ("location", "strength", "degrees")),
+        "spherical_gaussian": Option(emissions.spherical_gaussian, ("location", "strength", "shape", "rate")),
+        "diagonal_gaussian": Option(emissions.diagonal_gaussian, ("location", "strength", "shape", "rate")),
+        "unit_gaussian": Option(emissions.unit_gaussian, ("location", "variance")),
+        "poisson": Option(emissions.poisson, ("shape", "rate")),
+        "bernoulli": Option(emissions.bernoulli, ("alpha", "beta")),
+        "categorical": Option(emissions.categorical, ("eta",)),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class InitConfig(Chooser):
+    """[model.init]: where the posterior starts; which optimum is found depends on it."""
+
+    name: Literal["kmeans_plus_plus", "random_responsibilities", "near_symmetric", "prior"] = setting(
+        "kmeans_plus_plus", "the start"
+    )
+    num_iters: int | None = setting(None, "kmeans_plus_plus: most rounds of Lloyd's algorithm; unset: 100", at_least(0))
+    concentration: float | None = setting(
+        None, "random_responsibilities: of their Dirichlet; unset: 1, diverse", POSITIVE
+    )
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "kmeans_plus_plus": Option(init.kmeans_plus_plus, ("num_iters",)),
+        "random_responsibilities": Option(init.random_responsibilities, ("concentration",)),
+        "near_symmetric": Option(init.near_symmetric),
+        "prior": Option(init.prior),
+    }
+
+
+def make(config: EmissionConfig, num_components: int, dim: int) -> Emission:
+    """The emission that a section describes."""
+    if config.name in ("full_gaussian", "tied_gaussian") and config.degrees is not None and config.degrees <= dim - 1:
+        raise ValueError(
+            f"model.emission.degrees: expected more than the {dim} columns less 1, got {config.degrees}. Leave it "
+            "unset for columns + 2."
+        )
+    return chosen(config, num_components, dim)
+
+
+# --- fitted components -----------------------------------------------------------------------------------------------
+def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Mean and covariance of each component in the units of the data, for the Gaussian emissions; else none."""
+    units = units_of(seen.data.train)
+    return [(units.points(mean), units.cov(cov)) for mean, cov in _gaussians(name, seen)]
+
+
+def _gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
+    """As they were fitted."""
+    if not name.endswith("gaussian"):
+        return []
+    point = seen.point("components")
+    if name == "unit_gaussian":
+        return [(mean, np.eye(len(mean))) for mean in np.asarray(point)]
+    means, precisions = _means(name, seen).astype(float), np.asarray(point.precision, float)
+    if name == "spherical_gaussian":
+        return [(mean, np.eye(len(mean)) / max(p[0, 0], 1e-30)) for mean, p in zip(means, precisions, strict=True)]
+    if name == "tied_gaussian":
+        return [(mean, covariance_of(precisions)) for mean in means]
+    if name == "diagonal_gaussian":
+        return [(mean, np.diag(1 / np.maximum(p, 1e-30))) for mean, p in zip(means, precisions, strict=True)]
+    return [(mean, covariance_of(p)) for mean, p in zip(means, precisions, strict=True)]
+
+
+def component_means(name: str, seen: Seen) -> np.ndarray:
+    """What each component emits on average, (K, D), in the units of the data."""
+    return units_of(seen.data.train).points(_means(name, seen))
+
+
+def _means(name: str, seen: Seen) -> np.ndarray:
+    """As they were fitted."""
+    point = seen.point("components")
+    if not name.endswith("gaussian") or name == "unit_gaussian":
+        return np.asarray(point)
+    return np.asarray(point.mean)[..., 0] if name == "spherical_gaussian" else np.asarray(point.mean)
+
+
+def table_of_components(
+    title: str, name: str, seen: Seen, columns: Sequence[str], leading: Mapping[str, Any], most: int = 8
+) -> list[Block]:
+    """Components, largest first, those of hardly any weight left out: the columns `leading` (the first of them sizes),
+    then means; and of many columns a map of all."""
+    means, sizes = component_means(name, seen), np.asarray(next(iter(leading.values())), float)
+    order = np.array([k for k in np.argsort(-sizes, kind="stable") if sizes[k] >= 1e-3 * sizes.sum()])
+    spreads = [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, seen)] if name != "unit_gaussian" else []
+    shown = range(min(len(columns), most))
+    header = ["", *leading, *(columns[d] for d in shown)]
+    if spreads and len(columns) <= most // 2:
+        header += [f"sd {columns[d]}" for d in shown]
+
+    def row(k: int) -> list[Any]:
+        cells = [int(k), *(float(values[k]) for values in leading.values()), *(float(means[k, d]) for d in shown)]
+        return cells + ([float(spreads[k][d]) for d in shown] if len(header) > len(cells) else [])
+
+    notes = [f"The first {most} of {len(columns)} columns."] if len(columns) > most else []
+    notes += [f"{len(sizes) - len(order)} more account for next to nothing."] if len(order) < len(sizes) else []
+    blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(notes))]
+    if len(columns) > most:
+        note = units_of(seen.data.train).note()  # columns of one scale make colours that can be compared
+        blocks.append(
+            Heat("What components emit", [str(k) for k in order], list(columns), _means(name, seen)[order], note)
+        )
+    return blocks
+
+
+def picture(
+    title: str, name: str, seen: Seen, x: np.ndarray, columns: Sequence[str], labels: np.ndarray, weights: np.ndarray
+) -> Block:
+    """Rows by component in the plane, with outlines of Gaussians; or of a single column the density."""
+    x = units_of(seen.data.train).points(x)
+    if x.shape[1] == 1 and name.endswith("gaussian"):
+        found = gaussians(name, seen)
+
+        def density(grid: np.ndarray) -> np.ndarray:
+            parts = [_normal(grid, mean[0], cov[0, 0]) for mean, cov in found]
+            return np.asarray(weights)[: len(parts)] @ np.array(parts)
+
+        return views.histogram(
+            title, x[:, 0], columns[0], density, "The fitted density, and the histogram of the data."
+        )
+    outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(gaussians(name, seen)) if weights[k] > 1e-3]
+    if x.shape[1] == 1:
+        x, columns = np.concatenate([x, np.arange(len(x))[:, None]], axis=1), (*columns, "row")
+    note = "Each row in the colour of its class" + ("; outlines at two standard deviations." if outlines else ".")
+    return views.scatter(title, x, columns, labels, outlines, note)
+
+
+def _normal(x: np.ndarray, mean: float, variance: float) -> np.ndarray:
+    return np.exp(-0.5 * (x - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)

@@ -1,0 +1,95 @@
+"""`vijax init`: a configuration to edit, with a comment for each setting, after a look at the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vijax.app.kinds.assemble import load_data
+from vijax.app.kinds.density_algorithm import read_by
+from vijax.app.looks.look import Look
+from vijax.app.looks.look_at_documents import look_at_documents
+from vijax.app.looks.look_at_graphs import look_at_graph
+from vijax.app.looks.look_at_tables import look_at_table
+from vijax.app.settings.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, schema
+from vijax.app.settings.sections import DocumentData, GraphData, TableData
+from vijax.app.settings.shipped import find
+from vijax.app.settings.toml_source import read_toml
+from vijax.app.settings.typed_toml import settings, toml_value
+from vijax.data.tables.table import rows_of
+from vijax.files import write_text
+from vijax.terminal import printable
+
+LOOKS = {DocumentData: look_at_documents, TableData: look_at_table, GraphData: look_at_graph}
+"""How the data of each section [data] are looked at."""
+
+
+def write_initial(model: str, data: str, out: Path | None) -> Path:
+    """Writes a configuration of a model for some data; gives its path.
+
+    Args:
+      model: its name, or that of a configuration that comes with vijax, whose settings are begun with.
+      data: file, folder or URL.
+      out: the file; named after data and model if None.
+
+    Raises:
+      ConfigError: there is no such model, the file exists, or the data lack what the model needs.
+      ValueError: data that cannot be read.
+    """
+    path = out or Path(f"{name_of_data(data)}_{model}.toml")
+    if path.exists():
+        raise ConfigError(f"{path} exists: name another file with --out, or remove it")
+    if path.suffix != ".toml":
+        raise ConfigError(f"--out: expected a name that ends in .toml, got {path}")
+    write_text(path, initial_text(model, data))
+    try:
+        _check(path)
+    except ValueError as error:
+        path.unlink()
+        raise ConfigError(f"{data} does not suit {model}, and no configuration is written: {error}") from error
+    return path
+
+
+def _check(path: Path) -> None:
+    """Raises ValueError where a fit would refuse the rows; documents have been read as a fit reads them."""
+    config = load_config(path)
+    listing = config.listing
+    if listing.source.section is DocumentData:
+        return
+    data = load_data(config)
+    model = listing.build(config.model, data)
+    if model.check_data is not None:
+        with rows_of(data.train):
+            model.check_data(read_by(model, listing.arrange(data.train, config.model)))
+
+
+def initial_text(model: str, data: str) -> str:
+    """The text of that file.
+
+    Raises:
+      ValueError: see `write_initial`.
+    """
+    base = {key: entry.value for key, entry in read_toml(find(model)).items() if not key.startswith("data.")}
+    name = model_of(base.get("model.name", "lda"))
+    base = {"model.name": name, **base}
+    if name == "density":
+        raise ConfigError("vijax init: a density is a Python file of yours; begin with that of `vijax fit density`")
+    begun = load_config(find(model))
+    look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], begun)
+    absolute = str(Path(data).expanduser().resolve()) if Path(data).expanduser().exists() else data
+    chosen = {"data.path": absolute} | {key: value for key, value in base.items() if key not in look.without}
+    return _text(name, data, chosen | look.settings, look)
+
+
+def _text(model: str, data: str, chosen: dict[str, Any], look: Look) -> str:
+    known = settings(schema(model))
+    lines = [f"# {LISTINGS[model].title} of {Path(data).name or data}, begun by `vijax init {model}`.", "#"]
+    lines += [f"# {printable(fact)}" for fact in look.facts]
+    lines += ["#", "# Every other setting and its default: vijax settings --model " + model]
+    for table in ("data", "model", "algorithm", "fit"):
+        keys = [key for key in known if key.startswith(f"{table}.") and key in chosen]
+        lines += ["", f"[{table}]"]
+        for key in keys:
+            lines += [f"# {known[key].help}", *([f"# {look.why[key]}"] if key in look.why else [])]
+            lines.append(f"{key.removeprefix(table + '.')} = {toml_value(chosen[key])}")
+    return "\n".join(lines) + "\n"

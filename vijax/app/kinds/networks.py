@@ -1,0 +1,327 @@
+# ruff: noqa: RUF009
+"""What models of networks share on the command line: perceptrons, the law of a row, how they learn, images."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from vijax import free_algorithms, models
+from vijax.app.kinds.listing import Data, Seen
+from vijax.app.kinds.tables import TABLES, values
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Images, Scatter, Table
+from vijax.app.rows.drawing import of_rows
+from vijax.app.rows.scores import RowScore
+from vijax.app.settings.options import Chooser, Option, chosen
+from vijax.app.settings.typed_toml import POSITIVE, Check, ConfigError, Entry, at_least, section, setting
+from vijax.app.settings.units import log_scales, units_of
+from vijax.contract import objective
+from vijax.data.tables.table import Table as Rows
+from vijax.inference import estep
+from vijax.inference.compose import Algorithm
+from vijax.models.networks.autoencoder import Network
+from vijax.models.networks.observed import Observed
+
+NUM_SHOWN = 12
+"""Images in a row of pictures."""
+
+
+# --- [model.networks] ------------------------------------------------------------------------------------------------
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "softplus": jax.nn.softplus,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworksConfig:
+    """[model.networks]: two perceptrons, the decoder's layers those of the encoder in reverse."""
+
+    hidden: tuple[int, ...] = setting(
+        (200,), "units of each hidden layer", Check(lambda sizes: all(n >= 1 for n in sizes), "units of at least 1")
+    )
+    activation: Literal["tanh", "relu", "softplus"] = setting("tanh", "between the layers")
+    seed: int = setting(0, "seed of the first weights", at_least(0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Perceptron:
+    """Layers with an activation between them: `apply(layers, h)` of one input."""
+
+    activation: str
+
+    def __call__(self, layers: Sequence[Mapping[str, Array]], h: Array) -> Array:
+        """Of an input of the first layer's size, an output of the last one's."""
+        for layer in layers[:-1]:
+            h = ACTIVATIONS[self.activation](h @ layer["weights"] + layer["shifts"])
+        return h @ layers[-1]["weights"] + layers[-1]["shifts"]
+
+
+def layers_of(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np.ndarray]]:
+    """First weights: normal, of variance 1 / inputs. Small ones in the last layer would say nearly the same of all
+    rows, and the mixture of a structured autoencoder begins at clusters of what is said."""
+    rng, dtype = np.random.default_rng(list(seed)), jnp.result_type(float)
+    found = []
+    for fan_in, fan_out in itertools.pairwise(sizes):
+        weights = rng.normal(size=(fan_in, fan_out)) / np.sqrt(fan_in)
+        found.append({"weights": weights.astype(dtype), "shifts": np.zeros(fan_out, dtype)})
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Halves:
+    """A network whose output is two vectors of one length: those, by a function of both."""
+
+    net: Perceptron
+    read: Callable[[Array, Array], Any]
+
+    def __call__(self, layers: Any, x: Array) -> Any:
+        """What `read` makes of the halves."""
+        return self.read(*jnp.split(self.net(layers, x), 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class WithNoise:
+    """A network that says means, with one log standard deviation of all of them as a parameter beside its layers."""
+
+    net: Perceptron
+
+    def __call__(self, params: Any, z: Array) -> tuple[Array, Array]:
+        """Means, and the logarithm."""
+        return self.net(params["layers"], z), params["log_sd"]
+
+
+def networks(settings: Any, num_columns: int, read: Callable[[Array, Array], Any]) -> tuple[Network, Network, Observed]:
+    """Encoder, decoder and likelihood, as the settings [model] say.
+
+    Args:
+      settings: with `latent_dim`, `networks` and `observed`.
+      num_columns: of a row.
+      read: what the encoder's two halves, each of length `latent_dim`, mean.
+    """
+    given = settings.networks
+    net, law = Perceptron(given.activation), chosen(settings.observed)
+    down = layers_of([num_columns, *given.hidden, 2 * settings.latent_dim], (given.seed, 0))
+    up: Any = layers_of([settings.latent_dim, *given.hidden[::-1], num_columns], (given.seed, 1))
+    decode: Callable[..., Any] = net
+    if learns_noise(settings):
+        decode, up = WithNoise(net), {"layers": up, "log_sd": np.zeros((), jnp.result_type(float))}
+    return (Halves(net, read), down), (decode, up), law
+
+
+def learns_noise(settings: Any) -> bool:
+    """Whether the decoder has the standard deviation of the noise beside its layers."""
+    return settings.observed.name == "gaussian" and settings.observed.sd is None
+
+
+# --- [model.observed] ------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class ObservedConfig(Chooser):
+    """[model.observed]: the law of a row given the decoder's output."""
+
+    name: Literal["gaussian", "bernoulli"] = setting("gaussian", "real entries, or entries 0 and 1")
+    sd: float | None = setting(None, "gaussian: of the noise; unset: learnt, one for all columns", POSITIVE)
+    threshold: float | None = setting(None, "bernoulli: entries above it count as 1; unset: they are 0 and 1 already")
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "gaussian": Option(models.observed.gaussian, ("sd",)),
+        "bernoulli": Option(lambda threshold=None: models.observed.bernoulli(), ("threshold",)),
+    }
+
+
+def arrange(table: Rows, settings: Any) -> np.ndarray:
+    """Rows as the networks read them, (N, D); of Bernoulli entries zeros and ones."""
+    x, threshold = values(table), settings.observed.threshold
+    return x if threshold is None else (x > threshold).astype(x.dtype)
+
+
+def check_rows(settings: Any, data: Data) -> None:
+    """Raises a `ConfigError` on rows that are not of the image's size, or no zeros and ones where those must be."""
+    num_columns, image = len(data.names), settings.image
+    if image and int(np.prod(image)) != num_columns:
+        raise ConfigError(
+            f"model.image: expected height and width of {num_columns} columns in all, got {list(image)}, which are "
+            f"{int(np.prod(image))}; choose the columns of the image with data.columns, or name one that is no part of "
+            "it as data.target"
+        )
+    if settings.observed.name != "bernoulli":
+        return
+    for part in (data.train, data.test):
+        x = np.zeros((0, 0)) if part is None else arrange(part, settings)
+        bad = np.argwhere((x != 0) & (x != 1))
+        if len(bad):
+            row, column = bad[0]
+            raise ConfigError(
+                f"model.observed.threshold: expected entries 0 and 1 for a Bernoulli law, got {x[row, column]:g} in "
+                f"column {data.names[column]!r}; set model.observed.threshold (entries above it count as 1), or "
+                "model.observed.name=gaussian"
+            )
+
+
+def check(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Settings [data] and [model] that do not go together; a target is allowed, and colours pictures."""
+    given, origin = config.data, entries["model.name"].origin
+    if given.group is not None:
+        raise ConfigError(f"{origin}: data.group: {config.model.name} reads rows one by one, not groups of them")
+    if given.hold_out == "entries":
+        raise ConfigError(f'{origin}: data.hold_out: expected "rows" for {config.model.name}, which reads whole rows')
+    if config.fit.restarts > 1:
+        remedy = "runs from other starts differ in model.networks.seed"
+        raise ConfigError(f"{entries['fit.restarts'].origin}: fit.restarts: expected 1 for networks; {remedy}")
+    if config.model.image and len(config.model.image) != 2:
+        got = list(config.model.image)
+        raise ConfigError(f"{entries['model.image'].origin}: model.image: expected [height, width], got {got}")
+
+
+SOURCE = TABLES._replace(check=check)
+
+
+# --- [algorithm] -----------------------------------------------------------------------------------------------------
+ALPHA = "order of the Renyi bound of several draws: 0 weighs them by importance; unset: the evidence lower bound"
+
+
+def of_order(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A constructor that takes an objective, by the order of its Renyi bound."""
+
+    def made(alpha: float | None = None, **settings: Any) -> Any:
+        return make(objective=None if alpha is None else objective.renyi(alpha), **settings)
+
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class AmortisedEstep(Chooser):
+    """[algorithm.estep]: how the encoder's answer becomes a bound."""
+
+    name: Literal["amortised"] = setting("amortised", "by the encoder alone")
+    num_samples: int | None = setting(None, "draws of each row's latents; unset: 1", at_least(1))
+    closed_kl: bool | None = setting(None, "KL from the prior in closed form, with less noise; unset: true")
+    refinements: int | None = setting(None, "ascent steps on each row's own latents; unset: 0", at_least(0))
+    alpha: float | None = setting(None, ALPHA)
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "amortised": Option(of_order(estep.amortised), ("num_samples", "closed_kl", "refinements", "alpha"))
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class StructuredEstep(Chooser):
+    """[algorithm.estep]: coordinate ascent on the latents' own model, differentiated."""
+
+    name: Literal["structured"] = setting("structured", "coordinate ascent from the encoder's potentials")
+    num_sweeps: int | None = setting(None, "of coordinate ascent; unset: 10", at_least(1))
+    num_samples: int | None = setting(None, "draws of each row's latents; unset: 1", at_least(1))
+    alpha: float | None = setting(None, ALPHA)
+    OPTIONS: ClassVar[Mapping[str, Option]] = {
+        "structured": Option(of_order(estep.structured), ("num_sweeps", "num_samples", "alpha"))
+    }
+
+
+RATE: Any = (1e-3, "of Adam, for the networks", POSITIVE)
+
+
+@dataclasses.dataclass(frozen=True)
+class AmortisedAlgorithm:
+    """[algorithm] of `vae`."""
+
+    name: Literal["aevb"] = setting("aevb", "Adam on the bound")
+    learning_rate: float = setting(*RATE)
+    estep: AmortisedEstep = section(AmortisedEstep)
+
+
+@dataclasses.dataclass(frozen=True)
+class StructuredAlgorithm:
+    """[algorithm] of `svae`."""
+
+    name: Literal["aevb"] = setting("aevb", "Adam on the networks, natural gradients for the conjugate globals")
+    learning_rate: float = setting(*RATE)
+    estep: StructuredEstep = section(StructuredEstep)
+
+
+def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
+    """The row that [algorithm] describes."""
+    del learn  # all of it
+    return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=chosen(config.estep))
+
+
+DRAWING = of_rows(arrange, lambda settings: settings.observed.name == "gaussian")
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+def score(seen: Seen) -> RowScore:
+    """A bound on log p of each held-out row, nearly that itself, in the units of the data."""
+    model: Any = seen.fit.alg.spec.model
+    draws = seen.settings.test_draws
+    bound = model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
+    scales = log_scales(seen.data.test) if DRAWING.is_scaled(seen.settings) else 0.0
+    return RowScore.of(np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws")
+
+
+def size_table(seen: Seen) -> Table:
+    """The networks by their layers, and the noise where it is learnt."""
+    settings, num_columns = seen.settings, len(seen.data.names)
+    hyper, hidden = seen.fit.state.hyper, settings.networks.hidden
+    sizes = {
+        "encoder": [num_columns, *hidden, 2 * settings.latent_dim],
+        "decoder": [settings.latent_dim, *hidden[::-1], num_columns],
+    }
+    count = lambda name: sum(int(np.size(leaf)) for leaf in jax.tree.leaves(hyper[name]))
+    rows = [[name, "-".join(map(str, layers)), f"{count(name):,}"] for name, layers in sizes.items()]
+    if learns_noise(settings):
+        rows.append(["sd of the noise", f"{float(np.exp(hyper['decoder']['log_sd'])):.4g}", ""])
+    return Table("Networks", ["", "units", "parameters"], rows)
+
+
+def rebuilt(seen: Seen, x: np.ndarray) -> Block:
+    """What decoders make of rows: as images where they are such; else the error of each column."""
+    model: Any = seen.fit.alg.spec.model
+    if seen.settings.image:
+        rows = x[views.thinned(len(x), NUM_SHOWN)]
+        pairs = [rows, np.asarray(model.reconstruct(seen.fit, rows))]
+        note = "Rows of the data, and what encoder and decoder make of them."
+        return images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note)
+    error = np.sqrt(np.mean((np.asarray(model.reconstruct(seen.fit, x), float) - x) ** 2, axis=0))
+    spreads = map(units_of(seen.data.train).spread, (x.std(0), error))
+    columns = [[name, float(sd), float(miss)] for name, sd, miss in zip(seen.data.names, *spreads, strict=True)]
+    note = "Root mean square difference of a row and what encoder and decoder make of it."
+    return Table("Reconstructions", ["", "sd of the data", "error"], columns, note)
+
+
+def images(seen: Seen, title: str, labels: Sequence[str], rows: Sequence[Any], note: str) -> Images:
+    """Rows of images, of the shape that the settings say."""
+    height, width = seen.settings.image
+    shown = [[np.round(np.asarray(image, float).ravel(), 3) for image in row] for row in rows]
+    return Images(title, labels, shown, height, width, note)
+
+
+def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Rows to show, the held-out ones where there are any, their classes by the target column, if it has few values,
+    and what these are."""
+    part = seen.data.train if seen.data.test is None else seen.data.test
+    x = arrange(part, seen.settings)
+    rows = views.thinned(len(x))
+    if part.y is None:
+        return x[rows], np.zeros(len(rows), int), []
+    known, codes = np.unique(part.y, return_inverse=True)
+    if len(known) > 20:
+        return x[rows], np.zeros(len(rows), int), []
+    return x[rows], codes[rows], [f"{value:g}" for value in known]
+
+
+def plane_of_latents(
+    mean: np.ndarray, classes: np.ndarray, target: str | None, of_classes: Sequence[str] = ()
+) -> Scatter | None:
+    """Means of q(latent) in the plane; None of a line."""
+    if mean.shape[1] < 2:
+        return None
+    colours = f", coloured by {target}" if target else ""
+    names = [f"latent {i + 1}" for i in range(mean.shape[1])]
+    note = f"The mean of each row's latents{colours}."
+    return views.scatter("Latents", mean, names, classes, note=note, names=of_classes)

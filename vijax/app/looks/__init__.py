@@ -1,0 +1,1 @@
+"""A look at some data before a run: which settings suit them."""

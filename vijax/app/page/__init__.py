@@ -1,0 +1,1 @@
+"""A run's page: blocks, charts, figures and tables."""

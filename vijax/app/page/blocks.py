@@ -1,0 +1,352 @@
+"""What a page shows of a fitted model: a list of blocks, plain numbers that JSON holds.
+
+A listing makes blocks and draws nothing; each kind of block is drawn on the page (`vijax.app.page.charts`), as a
+picture (`vijax.app.page.figures`) and, where it has words or numbers to read, on the screen (`text`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.terminal import printable
+
+Numbers = Sequence[float] | np.ndarray
+Values = Sequence[Sequence[float]] | np.ndarray
+
+
+class Table(NamedTuple):
+    """Rows of words and numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+class Lines(NamedTuple):
+    """A curve with a band about it (if `low` and `high` are given), and points."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Numbers
+    y: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
+    points_x: Numbers = ()
+    points_y: Numbers = ()
+    note: str = ""
+
+
+class Scatter(NamedTuple):
+    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are those of the classes,
+    which else are called by their numbers."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Numbers
+    y: Numbers
+    classes: Sequence[int] | np.ndarray
+    outlines: Sequence[tuple[int, Numbers, Numbers]] = ()
+    note: str = ""
+    names: Sequence[str] = ()
+
+
+class Intervals(NamedTuple):
+    """A quantity a row, with its standard deviation; drawn with two of them on either side. The screen shows the first
+    `most` rows, none where a table beside it has them."""
+
+    title: str
+    labels: Sequence[str]
+    mean: Numbers
+    deviation: Numbers
+    note: str = ""
+    most: int = 40
+
+
+class Heat(NamedTuple):
+    """A matrix, as colours. Where the diagonal is apart, such as that of correlations or the staying of states, it has
+    no colour and does not set the scale of the others."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Values
+    note: str = ""
+    apart: bool = False
+
+
+class Strips(NamedTuple):
+    """Sequences of states, one below the other; -1 where a sequence has ended."""
+
+    title: str
+    labels: Sequence[str]
+    states: Sequence[Sequence[int]] | np.ndarray
+    note: str = ""
+
+
+class Course(NamedTuple):
+    """One sequence: columns by step, the likeliest path of its states, and the probability of each state by step."""
+
+    title: str
+    columns: Sequence[str]
+    values: Values
+    states: Sequence[int] | np.ndarray
+    probabilities: Values
+    note: str = ""
+
+
+class Images(NamedTuple):
+    """Grey images of one size, in rows that have labels: `images[row][place]` is one as a flat list of its pixels, from
+    the top left, row by row. The lowest value of all is light, the highest dark."""
+
+    title: str
+    labels: Sequence[str]
+    images: Sequence[Sequence[Numbers]]
+    height: int
+    width: int
+    note: str = ""
+
+
+class Topics(NamedTuple):
+    """Topics (`vijax.topics.summary.Topic`), and the distances between them in the order of their numbers."""
+
+    title: str
+    topics: Sequence[Any]
+    distances: Values
+    note: str = ""
+
+
+Block = Table | Lines | Scatter | Intervals | Heat | Strips | Course | Images | Topics
+KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Course, Images, Topics)
+}
+
+
+MOST_COLOURS = 10
+"""Classes that are told apart by colour; more have no legend, for it would not tell."""
+
+
+def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
+    """What the classes that occur are called, in their order; nothing of one class, or of more than there are colours.
+
+    >>> legend_of([2, 0, 2], ["low", "", "high"]), legend_of([1, 1]), legend_of([0, 1])
+    ({0: 'low', 2: 'high'}, {}, {0: '0', 1: '1'})
+    """
+    found = sorted({int(k) for k in classes})
+    if not 2 <= len(found) <= MOST_COLOURS:
+        return {}
+    return {k: str(names[k]) if k < len(names) else str(k) for k in found}
+
+
+LONGEST_NAME = 60
+LARGEST_IMAGE = 4096
+
+
+def classes_of(block: Scatter) -> dict[int, str]:
+    """The legend of points and outlines."""
+    return legend_of([*block.classes, *(k for k, _, _ in block.outlines)], block.names)
+
+
+def file_name(block: Block) -> str:
+    """What the file of a block is called, without its ending: its title in small letters.
+
+    >>> file_name(Table("Classes of held-out rows", [], []))
+    'classes_of_held_out_rows'
+    """
+    return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
+
+
+def coloured(block: Heat) -> np.ndarray:
+    """The values that have a colour: NaN where there is none, and on a diagonal that is apart.
+
+    >>> coloured(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
+    [[nan, 0.5], [nan, nan]]
+    """
+    values = np.array([[np.nan if v is None else v for v in row] for row in block.values], float)
+    values = np.where(np.isfinite(values), values, np.nan)
+    if block.apart:
+        np.fill_diagonal(values, np.nan)
+    return values
+
+
+def value_range(block: Images) -> tuple[float, float]:
+    """The lowest and highest finite pixel of all, or those of nothing to see."""
+    pixels = np.array([np.nan if v is None else v for row in block.images for image in row for v in image], float)
+    pixels = pixels[np.isfinite(pixels)]
+    low, high = (float(pixels.min()), float(pixels.max())) if len(pixels) else (0.0, 1.0)
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """Blocks as JSON's own types, numbers to six digits."""
+    return [{"kind": type(block).__name__, **{k: _plain(v) for k, v in block._asdict().items()}} for block in blocks]
+
+
+def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
+    """The blocks again: of each kind its own fields, text as text and numbers as numbers, whatever the file holds.
+
+    Raises:
+      KeyError, TypeError, ValueError: they are not what `to_json` makes.
+    """
+    return [_block(record) for record in records]
+
+
+def _block(record: dict[str, Any]) -> Block:
+    kind = KINDS[record["kind"]]
+    readers = READERS | OWN_READERS.get(record["kind"], {})
+    block = kind(**{name: readers[name](value) for name, value in record.items() if name in kind._fields})
+    if not all(
+        len(rows) == number and all(len(row) == width for row in rows) for rows, number, width in _shapes(block)
+    ):
+        raise ValueError(f"rows of {block.title!r} are not of one length")
+    if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(range(len(block.topics))):
+        raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
+    return block
+
+
+def _shapes(block: Block) -> list[tuple[Any, int, int]]:
+    """Nested lists of a block, how many they should be, and how long each."""
+    if isinstance(block, Table):
+        return [(block.rows, len(block.rows), len(block.header))]
+    if isinstance(block, Heat):
+        return [(block.values, len(block.rows), len(block.columns))]
+    if isinstance(block, Course):
+        steps = len(block.states)
+        return [(block.values, len(block.columns), steps), (block.probabilities, len(block.probabilities), steps)]
+    if isinstance(block, Images):
+        size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
+        return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
+    if isinstance(block, Topics):
+        words = [((topic.words, topic.probabilities), 2, max(1, len(topic.words))) for topic in block.topics]
+        return [(block.distances, len(block.topics), len(block.topics)), *words]
+    return []
+
+
+def _side(value: int) -> int:
+    if not 1 <= value <= LARGEST_IMAGE:
+        raise ValueError(f"an image of {value} pixels a side")
+    return value
+
+
+def _number(value: Any) -> float | None:
+    """A number that can be drawn: half the exponents of float64 leave room for what charts compute of it."""
+    return None if value is None or not abs(float(value)) < 1e150 else float(value)
+
+
+def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    return lambda values: [read(value) for value in values]
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | str) else str(value)
+
+
+def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
+    k, x, y = value
+    return int(k), _numbers(x), _numbers(y)
+
+
+def _topic(value: Any) -> Any:
+    from vijax.topics.summary import Document, Topic
+
+    number, share, words, probabilities, (x, y), documents, *more = value  # runs of earlier versions have no more
+    probs = tuple(float(p or 0.0) for p in probabilities)
+    found = tuple(Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents)
+    place = float(x or 0.0), float(y or 0.0)
+    coherence = _number(more[0]) if more else None
+    known = math.nan if coherence is None else coherence
+    return Topic(int(number), float(share or 0.0), tuple(map(str, words)), probs, place, found, known)
+
+
+_numbers, _texts = _list_of(_number), _list_of(str)
+READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("title", "note", "x_label", "y_label"), str),
+    **dict.fromkeys(("header", "labels", "columns", "names"), _texts),
+    **dict.fromkeys(("x", "y", "low", "high", "points_x", "points_y", "mean", "deviation"), _numbers),
+    "classes": _list_of(int),
+    "outlines": _list_of(_outline),
+    "most": int,
+    "apart": bool,
+    "values": _list_of(_numbers),
+    "probabilities": _list_of(_numbers),
+    "distances": _list_of(_numbers),
+    "states": _list_of(_list_of(int)),
+    "images": _list_of(_list_of(_numbers)),
+    "height": int,
+    "width": int,
+    "topics": _list_of(_topic),
+}
+"""How each field is read from JSON."""
+OWN_READERS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "Table": {"rows": _list_of(_list_of(_cell))},
+    "Heat": {"rows": _texts},
+    "Course": {"states": _list_of(int)},
+}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    return value
+
+
+# --- the screen ------------------------------------------------------------------------------------------------------
+def text(blocks: Iterable[Block], most: int = 40) -> str:
+    """The blocks that can be read without pictures; of long tables the first rows."""
+    parts = [_text(block, most) for block in blocks]
+    return printable("\n\n".join(part for part in parts if part))
+
+
+def _text(block: Block, most: int) -> str:
+    if isinstance(block, Table):
+        note = f"\n  {block.note}" if block.note else ""
+        return f"{block.title}\n{_aligned(block.header, block.rows, most)}{note}"
+    if isinstance(block, Intervals) and block.most > 0:
+        named = list(zip(block.labels, block.mean, block.deviation, strict=True))
+        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most))}"
+    if isinstance(block, Heat) and len(block.columns) <= 12:
+        rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
+        return f"{block.title}\n{_aligned(['', *block.columns], rows, most)}"
+    if isinstance(block, Topics):
+        from vijax.topics.summary import topics_text
+
+        return topics_text(block.topics)
+    return ""
+
+
+def number(value: Any) -> str:
+    """A value for reading: four digits of a number.
+
+    >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0)
+    ('0.1235', '7', '', 'a', '-1,234,567')
+    """
+    if value is None or value != value:  # as JSON has it, or NaN
+        return ""
+    if isinstance(value, float):  # NumPy's float64 is one
+        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+    return str(value)
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int) -> str:
+    shown = [[number(cell) for cell in row] for row in rows[:most]]
+    widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
+    numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
+        return "  " + "  ".join(padded).rstrip()
+
+    rest = [f"  ... and {len(rows) - most} more"] if len(rows) > most else []
+    return "\n".join([line(header), *map(line, shown), *rest])

@@ -1,0 +1,190 @@
+"""From a run folder to what a person looks at: summary.txt, figures, report.html."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.app.explorer.embedded import Explored
+from vijax.app.explorer.of_run import explored_of
+from vijax.app.kinds.documents import DOCUMENTS
+from vijax.app.page import blocks, exports
+from vijax.app.progress import clock_time
+from vijax.app.runs.claim import unwritable
+from vijax.app.runs.restored import again, restore
+from vijax.app.runs.run_end import end_of
+from vijax.app.runs.run_folder import no_facts, read_facts, read_run_config
+from vijax.app.settings.config import Config
+from vijax.app.settings.typed_toml import DamagedError
+from vijax.evaluate import metrics
+from vijax.families import Dirichlet
+from vijax.files import own_folder, write_atomically, write_text
+from vijax.terminal import printable
+
+
+class Run(NamedTuple):
+    """A run folder, read.
+
+    Attributes:
+      folder: where it is.
+      config: its settings.
+      shown: the blocks of its page.
+      result: of result.json; empty while there is no end yet.
+      concentration: of the words of topics, while there is no end yet.
+    """
+
+    folder: Path
+    config: Config
+    shown: list[blocks.Block]
+    result: dict[str, Any]
+    concentration: np.ndarray | None = None
+
+
+def read_run(folder: Path) -> Run:
+    """A run, finished or not: of one that is not, what its newest checkpoint holds is described again.
+
+    Raises:
+      ConfigError: not a run folder, nothing was saved yet, or a file of it is damaged.
+    """
+    config, result = read_run_config(folder), end_of(folder)
+    if result is not None:
+        return Run(folder, config, result["blocks"], result)
+    with config.in_precision():
+        seen = restore(folder, config, again(folder, config))
+        topics = seen.posterior.get("topics")
+        words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
+        return Run(folder, config, list(config.listing.describe(seen)), {}, words)
+
+
+def write_pages(folder: Path) -> Path:
+    """Writes summary.txt, figures, tables and report.html of a run; gives the path of the last.
+
+    Raises:
+      ConfigError: not a run folder, or nothing was saved yet.
+      OSError: the folder cannot be written to.
+    """
+    run = read_run(folder)
+    curves = metrics.read_curves(folder / "metrics.jsonl")
+    try:
+        write_text(summary_path(folder), f"{found_text(run)}\n")
+        _write_figures(own_folder(folder / "figures"), run, curves)
+        _write_tables(folder / "tables", run)
+        write_text(folder / "report.html", _page(run, curves))
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return folder / "report.html"
+
+
+def _page(run: Run, curves: metrics.Curves) -> str:
+    from vijax.app.page.report import Report, render
+
+    files = [run.folder / name for name in ("config.toml", "versions.json")]
+    settings = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
+    per = run.config.listing.per, _score_per(run)
+    found = Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, settings, *per)
+    return render(found._replace(explored=_explored(run)))
+
+
+def _explored(run: Run) -> Explored | None:
+    """What is explored on the page of a run of topics; None of others."""
+    topics = [block for block in run.shown if isinstance(block, blocks.Topics)]
+    if not topics or run.config.listing.source is not DOCUMENTS:
+        return None
+    facts = read_facts(run.folder)
+    tokens = facts.get("tokens")
+    known = tokens if isinstance(tokens, int) else None
+    return explored_of(run.folder, run.config, topics[0], known, run.concentration)
+
+
+def summary_path(folder: Path) -> Path:
+    """The file that holds what a run found, in words and numbers."""
+    return folder / "summary.txt"
+
+
+def summary_text(run: Run) -> str:
+    """What summary.txt says, and the score."""
+    score = run.result.get("score_text")
+    return found_text(run) + (f"\n\nHeld-out score: {printable(score)}" if score else "")
+
+
+def found_text(run: Run) -> str:
+    """What a run found, in words and numbers; what is not complete says so first."""
+    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
+
+
+def _unfinished(run: Run) -> str:
+    """How a run stands that has not come to its end, and how to go on; empty of one that has."""
+    status = run.result.get("status")
+    if status is None:
+        return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
+    if status.startswith(("finished", "converged")):
+        return ""
+    why = status.partition(";")[0]  # what follows speaks of Python
+    more = f". Go on: vijax resume {run.folder}" if status.startswith(("interrupted", "stopped")) else ""
+    return f"Not complete: {why}{more}"
+
+
+def _title(run: Run) -> str:
+    topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
+    return f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
+
+
+def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
+    from vijax.app.page import figures
+    from vijax.evaluate import plots
+
+    shown = [("curves", plots.curves(curves, run.config.listing.per, _score_per(run))), *figures.pictures(run.shown)]
+    for name, figure in shown:
+        write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
+
+
+def _write_tables(folder: Path, run: Run) -> None:
+    for name, text in exports.tables(run.shown):
+        write_text(own_folder(folder) / f"{name}.csv", text)
+
+
+def _lead(run: Run) -> str:
+    chosen, path = run.config.algorithm, run.config.data.path
+    data = "the docstrings of installed packages" if path == "docstrings" else path
+    estep = f" with {chosen.estep.name}" if hasattr(chosen, "estep") else ""
+    title = run.config.listing.title
+    method = f"{title[0].upper()}{title[1:]}, by {chosen.name}{estep}, on {data}."
+    how = _unfinished(run)
+    return f"{method} {how}{'' if how.endswith('.') or not how else '.'}".strip()
+
+
+def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
+    known, result = read_facts(run.folder), run.result
+    try:
+        facts = dict(run.config.listing.source.tiles(known))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fault = f"{run.folder / 'data.json'}: damaged ({type(error).__name__}: {error})"
+        raise DamagedError(fault, no_facts(run.folder)) from error
+    if result.get("score") and result.get("score_text"):
+        mean, deviation = result["score"]
+        spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""
+        facts["Held-out score"] = f"{mean:.3f} | {spread}{_after_unit(result['score_text'])}".replace("-", "\u2212")
+    if len(curves.epoch):
+        ended = ", then it had converged" if str(result.get("status")).startswith("converged") else ""
+        facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps{ended}"
+    if result.get("seconds"):
+        facts["Time"] = f"{clock_time(result['seconds'])} | {result['seconds']:,.1f} seconds of training"
+    return facts
+
+
+def _score_per(run: Run) -> str:
+    """What the score is per, as the score itself says; before there is one, what bounds are per."""
+    said = run.result.get("score_text")
+    return _after_unit(said).removeprefix("nats per ") if said else run.config.listing.per
+
+
+def _after_unit(score: str) -> str:
+    """The words of a score, without its numbers and its parenthesis.
+
+    >>> _after_unit("-1.0 ± 0.1 nats per row (20 rows)")
+    'nats per row'
+    """
+    return "nats" + score.partition(" nats")[2].partition(" (")[0]

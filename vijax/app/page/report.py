@@ -1,0 +1,117 @@
+"""A self-contained page of a run: facts, what was found (`vijax.app.page.blocks`), curves, settings.
+
+Everything is inline (style, charts, and of topics the script and the data that it reads), so the file works offline, by
+mail and for ever. What comes from data or from a run folder is text, wherever it stands: the functions that make markup
+take text and numbers and escape them (`vijax.app.page.svg.escape`), and the page's policy lets no other script run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import NamedTuple
+
+from vijax.app.explorer import frame
+from vijax.app.explorer.embedded import Explored
+from vijax.app.page import blocks, charts
+from vijax.app.page.svg import Series, escape, line_chart
+from vijax.evaluate.metrics import Curves, over_a_pass
+
+PASSES = "passes over the data"
+
+
+class Report(NamedTuple):
+    """What the page shows.
+
+    Attributes:
+      title: of the page.
+      lead: a sentence under it.
+      facts: the tiles: name and value; a value may have a small remark after a "|".
+      shown: the blocks of what was found.
+      curves: what `vijax.evaluate.metrics.read_curves` gives.
+      settings: files to show folded away, by their names.
+      per: what bounds are per.
+      score_per: what scores are per.
+      explored: the topics, where the run has some.
+    """
+
+    title: str
+    lead: str
+    facts: Mapping[str, str]
+    shown: Sequence[blocks.Block]
+    curves: Curves
+    settings: Mapping[str, str]
+    per: str = "word"
+    score_per: str = "word"
+    explored: Explored | None = None
+
+
+def render(report: Report) -> str:
+    """The page, as one string of HTML."""
+    style = resources.files("vijax.app").joinpath("report.css").read_text(encoding="utf-8")
+    style, script = (style + frame.style(), frame.script()) if report.explored else (style, "")
+    run = f"<script>{script}</script>\n" if script else ""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_per)}\n"
+        f"{_settings(report.settings)}\n<footer>Made by vijax.</footer>\n</main>\n{run}</body>\n</html>\n"
+    )
+
+
+def _policy(script: str) -> str:
+    """What a browser may do with the page: run the page's own script and no other, fetch nothing, send nothing."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _header(report: Report) -> str:
+    tiles = "".join(_fact(name, value) for name, value in report.facts.items())
+    return (
+        f'<header><h1>{escape(report.title)}</h1><p class="lead">{escape(report.lead)}</p>'
+        f'<dl class="facts">{tiles}</dl></header>'
+    )
+
+
+def _fact(name: str, value: str) -> str:
+    value, _, remark = value.partition("|")
+    small = f" <small>{escape(remark.strip())}</small>" if remark else ""
+    return f"<div><dt>{escape(name)}</dt><dd>{escape(value.strip())}{small}</dd></div>"
+
+
+def _found(report: Report) -> str:
+    """Topics have a layout of their own; other blocks are cards side by side."""
+    topics = frame.sections(report.explored) if report.explored else ""
+    cards = [charts.card(block) for block in report.shown if not isinstance(block, blocks.Topics)]
+    title = "What else was found" if topics else "What was found"
+    found = f'<h2>{title}</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
+    return topics + found
+
+
+def _curves(curves: Curves, per: str, score_per: str) -> str:
+    drawn = []
+    if len(curves.held_out_score):
+        series = Series(curves.held_out_epoch, curves.held_out_score, curves.held_out_error, marks=True)
+        measure = "Document completion, nats" if score_per == "word" else "Log predictive density, nats"
+        note = f"{measure} per {score_per}, higher is better; the band is one standard error."
+        drawn.append(charts.framed("Held-out score", note, line_chart([series], PASSES, "held-out score")))
+    if len(curves.elbo):
+        series = Series(curves.epoch, over_a_pass(curves))
+        note = f"The bound that training maximises, nats per {per}, averaged over a pass up to each step."
+        drawn.append(charts.framed(f"ELBO per {per}", note, line_chart([series], PASSES, f"ELBO per {per}")))
+    return f'<h2>Training</h2><div class="pair">{"".join(drawn)}</div>' if drawn else ""
+
+
+def _settings(settings: Mapping[str, str]) -> str:
+    blocks = "".join(
+        f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>"
+        for name, text in settings.items()
+    )
+    return f'<h2>Settings</h2><section class="card">{blocks}</section>' if blocks else ""

@@ -1,0 +1,236 @@
+"""Charts as inline SVG, drawn by hand: no library, no script; the page's style sheet colours them, also in the dark."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.app.page import blocks
+from vijax.evaluate.metrics import LONG, lowest_shown, wide_enough
+
+WIDTH, HEIGHT = 460, 260
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
+NUM_HUES = blocks.MOST_COLOURS
+"""Classes beyond so many take the first colours again; see report.css."""
+LINE = 16
+"""Of a legend."""
+ROUNDING = 1e-6
+"""Of the size of numbers, how much of their change may be their rounding: no axis shows less."""
+
+
+class Series(NamedTuple):
+    """Points of a curve; `error` (if given) is a half-width drawn as a band."""
+
+    x: Sequence[float] | np.ndarray
+    y: Sequence[float] | np.ndarray
+    error: Sequence[float] | np.ndarray | None = None
+    marks: bool = False
+
+
+class Axis(NamedTuple):
+    """A linear map from data to pixels, and the values to mark."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: list[float]
+
+    def __call__(self, value: float) -> float:
+        """Where a value is drawn."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers within [low, high], and no fewer than two around it if it is a single point.
+
+    >>> nice_ticks(-8.13, -7.72)
+    [-8.1, -8.0, -7.9, -7.8]
+    """
+    if not high > low:
+        low, high = low - 0.5 * max(abs(low), 1e-9), low + 0.5 * max(abs(low), 1e-9)
+    raw = (high - low) / count
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = magnitude * min((m for m in (1, 2, 5, 10) if m * magnitude >= raw), default=10)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> str:
+    """One or more curves over common axes, as an <svg> element; curve i has the class `curve-i`."""
+    x = axis([v for s in series for v in s.x], LEFT, WIDTH - RIGHT, margin=0.0)
+    y = axis(wide_enough(_extent(series)), HEIGHT - BOTTOM, TOP, margin=0.06)
+    return chart("".join(_curve(s, x, y, i) for i, s in enumerate(series)), x, y, x_label, y_label)
+
+
+def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str, classes: Mapping[int, str] | None = None) -> str:
+    """What was drawn, over a grid and above the name of its horizontal axis, below it which colour is which class."""
+    named, height = legend(classes or {}, LEFT, HEIGHT + 2)
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT + height}" role="img" aria-label="{escape(y_label)} by '
+        f'{escape(x_label)}">{grid(x, y)}{drawn}'
+        f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f"{escape(x_label)}</text>{named}</svg>"
+    )
+
+
+def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, int]:
+    """Which colour is which class, in lines as long as there is room; and how high that is.
+
+    >>> legend({}, 0.0, 0.0)
+    ('', 0)
+    """
+    drawn, x, line = [], left, 0
+    for k, name in classes.items():
+        text = shortened(name, 24)
+        wide = 20 + 6.2 * len(text) + 8
+        if x > left and x + wide > WIDTH - RIGHT:
+            x, line = left, line + 1
+        y = top + LINE * line
+        drawn.append(
+            f'<rect class="hue-{k % NUM_HUES}" x="{x:.1f}" y="{y:.1f}" width="10" height="10"/>'
+            f'<text class="tick" x="{x + 14:.1f}" y="{y + 9:.1f}">{escape(text)}</text>'
+        )
+        x += wide
+    return "".join(drawn), LINE * (line + 1) if classes else 0
+
+
+def _extent(series: Sequence[Series]) -> list[float]:
+    """What the vertical axis must show; of a long curve without a wild start."""
+    values: list[float] = []
+    for s in series:
+        y = np.asarray(s.y, float)
+        error = np.zeros_like(y) if s.error is None else np.nan_to_num(np.asarray(s.error, float), posinf=0.0)
+        bounds = np.concatenate([y - error, y + error])
+        bounds = bounds[np.isfinite(bounds)]
+        if len(bounds):
+            low = lowest_shown(bounds) if len(y) > LONG else float(bounds.min())
+            values += [low, float(bounds.max())]
+    return values
+
+
+def axis(values: Sequence[float | None], start: float, end: float, margin: float) -> Axis:
+    """An axis that shows finite values, with a margin as a share of their range."""
+    finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
+    low, high = not_of_rounding(min(finite), max(finite))
+    low, high = low - margin * (high - low), high + margin * (high - low)
+    return Axis(low, high, start, end, nice_ticks(low, high))
+
+
+def not_of_rounding(low: float, high: float) -> tuple[float, float]:
+    """The ends of an axis, moved apart where the numbers on it differ by their rounding at most.
+
+    >>> not_of_rounding(2.0, 3.0), not_of_rounding(50.0, 50.0)
+    ((2.0, 3.0), (47.5, 52.5))
+    """
+    size = max(abs(low), abs(high))
+    if high - low > ROUNDING * size:
+        return low, high
+    reach = 0.05 * (size or 1.0)
+    return low - reach, high + reach
+
+
+def grid(x: Axis, y: Axis) -> str:
+    """Lines at the marks of y, and the marks of both."""
+    lines = []
+    for mark in y.ticks:
+        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>')
+        lines.append(tick(LEFT - 8, y(mark) + 4, "end", mark))
+    lines += [tick(x(mark), HEIGHT - BOTTOM + 17, "middle", mark) for mark in x.ticks]
+    return "".join(lines)
+
+
+def tick(x: float, y: float, anchor: str, value: float) -> str:
+    """A number at a mark."""
+    text = tick_text(value).replace("-", "\u2212")
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def tick_text(value: float) -> str:
+    """A number of at most eight letters or so, for which there is room beside an axis.
+
+    >>> [tick_text(value) for value in (-9_531_300.0, -953_130.0, 0.05, 2.5e9)]
+    ['-9.5313M', '-953,130', '0.05', '2.5G']
+    """
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if unit <= abs(value) < 1e15:
+            return f"{value / unit:.6g}{name}"
+    return f"{value:,.10g}" if abs(value) < 1e6 else f"{value:.2g}"
+
+
+def _curve(series: Series, x: Axis, y: Axis, i: int) -> str:
+    keep = [j for j in _thinned(series) if series.y[j] >= y.low]
+    points = [(x(series.x[j]), y(series.y[j])) for j in keep]
+    path = "M" + "L".join(f"{px:.1f},{py:.1f}" for px, py in points) if points else ""
+    drawn = _band(series, keep, x, y, i) + f'<path class="curve curve-{i}" d="{path}"/>'
+    if series.marks:
+        drawn += "".join(
+            f'<circle class="mark mark-{i}" cx="{px:.1f}" cy="{py:.1f}" r="3.5">'
+            f"<title>{series.x[j]:,.4g}: {series.y[j]:.4f}</title></circle>"
+            for j, (px, py) in zip(keep, points, strict=True)
+        )
+    return drawn
+
+
+def _thinned(series: Series, most: int = 600) -> list[int]:
+    """Finite points, evenly thinned to no more than a screen shows."""
+    finite = [j for j, value in enumerate(series.y) if math.isfinite(value)]
+    if len(finite) <= most:
+        return finite
+    return [finite[int(i)] for i in np.unique(np.linspace(0, len(finite) - 1, most).round())]
+
+
+def _band(series: Series, keep: list[int], x: Axis, y: Axis, i: int) -> str:
+    keep = [j for j in keep if series.error is not None and math.isfinite(series.error[j])]
+    if series.error is None or len(keep) < 2:
+        return ""
+    upper = [f"{x(series.x[j]):.1f},{y(series.y[j] + series.error[j]):.1f}" for j in keep]
+    lower = [f"{x(series.x[j]):.1f},{y(series.y[j] - series.error[j]):.1f}" for j in reversed(keep)]
+    return f'<path class="band band-{i}" d="M{"L".join(upper + lower)}Z"/>'
+
+
+def escape(text: object) -> str:
+    """Text for HTML, between tags and in quoted attributes."""
+    return html.escape(str(text), quote=True)
+
+
+def plain_chart(title: str, height: float, drawn: Sequence[str]) -> str:
+    """A chart without a frame, as high as it must be."""
+    name = escape(title)
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}">{"".join(drawn)}</svg>'
+
+
+def shortened(label: object, most: int = 24) -> str:
+    """A label of at most so many letters."""
+    text = str(label)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def number_text(value: Any) -> str:
+    """A value for reading (`vijax.app.page.blocks.number`), with a minus that is as wide as a digit."""
+    return blocks.number(value).replace("-", "\u2212") if not isinstance(value, str) else value
+
+
+def known(*values: Any) -> bool:
+    """Whether all of them are numbers: JSON has None for those that are not finite."""
+    return all(value is not None and math.isfinite(value) for value in values)
+
+
+def stretches(states: Sequence[int] | np.ndarray) -> list[tuple[int, int, int]]:
+    """Where each stretch of one state starts, how long it is, and the state.
+
+    >>> stretches([0, 0, 2])
+    [(0, 2, 0), (2, 1, 2)]
+    """
+    found: list[tuple[int, int, int]] = []
+    for t, state in enumerate(states):
+        if found and found[-1][2] == state:
+            start, length, _ = found[-1]
+            found[-1] = (start, length + 1, int(state))
+        else:
+            found.append((t, 1, int(state)))
+    return found

@@ -1,0 +1,77 @@
+"""Views that several listings share: points in the plane, a histogram under a density."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vijax.app.page.blocks import Lines, Scatter
+
+MOST_POINTS = 1500
+
+
+class Plane:
+    """Two directions in which rows are shown: the columns themselves where there are two, else principal components."""
+
+    labels: tuple[str, ...]
+
+    def __init__(self, x: np.ndarray, columns: Sequence[str]):
+        x = np.nan_to_num(np.asarray(x, float))
+        self.centre = np.zeros(x.shape[1]) if x.shape[1] == 2 else x.mean(axis=0)
+        if x.shape[1] == 2:
+            self.directions, self.labels = np.eye(2), tuple(columns)
+        else:
+            _, lengths, rows = np.linalg.svd(x - self.centre, full_matrices=False)
+            signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
+            self.directions = (signs[:, None] * rows)[:2].T
+            shares = 100 * lengths[:2] ** 2 / max(float((lengths**2).sum()), 1e-300)
+            self.labels = tuple(f"principal axis {i + 1} ({share:.0f} %)" for i, share in enumerate(shares))
+
+    def points(self, x: np.ndarray) -> np.ndarray:
+        """Rows in the plane, (N, 2)."""
+        return (np.nan_to_num(np.asarray(x, float)) - self.centre) @ self.directions
+
+    def ellipse(self, mean: np.ndarray, cov: np.ndarray, deviations: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
+        """The outline of a Gaussian, two standard deviations out, as x and y."""
+        flat = self.directions.T @ np.asarray(cov, float) @ self.directions
+        values, vectors = np.linalg.eigh(0.5 * (flat + flat.T))
+        angle = np.linspace(0, 2 * np.pi, 61)
+        circle = np.stack([np.cos(angle), np.sin(angle)])
+        outline = vectors @ (np.sqrt(np.maximum(values, 0.0))[:, None] * circle) * deviations
+        place = self.points(np.asarray(mean)[None])[0]
+        return place[0] + outline[0], place[1] + outline[1]
+
+
+def thinned(number: int, most: int = MOST_POINTS) -> np.ndarray:
+    """Rows to show: all of them, or `most` evenly spread."""
+    return np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
+
+
+def scatter(
+    title: str,
+    x: np.ndarray,
+    columns: Sequence[str],
+    classes: np.ndarray,
+    gaussians: Sequence[tuple[int, Any, Any]] = (),
+    note: str = "",
+    names: Sequence[str] = (),
+) -> Scatter:
+    """Rows by class, and the outlines of Gaussians (class, mean, covariance)."""
+    plane, rows = Plane(x, columns), thinned(len(x))
+    points = plane.points(x[rows])
+    outlines = [(k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians]
+    found = np.asarray(classes)[rows]
+    return Scatter(
+        title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], found, outlines, note, tuple(names)
+    )
+
+
+def histogram(title: str, x: np.ndarray, label: str, density: Any, note: str = "") -> Lines:
+    """A column's histogram as points, under the density that the model gives it."""
+    heights, edges = np.histogram(x, bins=min(60, max(10, len(x) // 12)), density=True)
+    margin = 0.05 * (edges[-1] - edges[0])
+    grid = np.linspace(edges[0] - margin, edges[-1] + margin, 300)
+    centres = 0.5 * (edges[1:] + edges[:-1])
+    return Lines(title, label, "density", grid, density(grid), points_x=centres, points_y=heights, note=note)

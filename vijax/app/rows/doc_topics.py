@@ -1,0 +1,114 @@
+"""doc_topics.csv and excerpts.json of a run: the topics of its documents, and how these begin."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.app.page.spreadsheet import unquoted
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.extras import require_extra
+from vijax.files import write_text
+
+OWN = ("document", "words", "topic")
+"""Columns that come from no file of the user's, beside the shares."""
+COMMONEST = 15
+"""Words that stand for a document whose text is not known."""
+
+
+def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
+    """The columns by name: words and shares as numbers, all others as they were in the data.
+
+    Raises:
+      ConfigError: there is no such file, or it is no table of topics of documents.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file; make it: vijax transform {path.parent} --out {path}")
+    arrow, reader = require_extra("pyarrow"), require_extra("pyarrow.csv")
+    try:
+        header = _header(path)
+        types = {name: arrow.float64() if _is_number(name) else arrow.string() for name in header}
+        table = reader.read_csv(
+            str(path),
+            parse_options=reader.ParseOptions(newlines_in_values=True),
+            convert_options=reader.ConvertOptions(column_types=types, strings_can_be_null=False),
+        )
+    except (ValueError, csv.Error) as error:  # those of Arrow are ValueErrors
+        raise ConfigError(f"{path}: damaged ({error}); {written_again(path)}") from error
+    if not {"document", "words", "share_0"} <= set(header):
+        got = ", ".join(header)[:200]
+        raise ConfigError(f"{path}: expected columns document, words and share_0, got {got}; {written_again(path)}")
+    return {unquoted(name): _values(table[name], _is_number(name)) for name in header}
+
+
+def _values(column: Any, is_number: bool) -> Sequence[Any]:
+    return column.to_numpy() if is_number else [unquoted(text) for text in column.to_pylist()]
+
+
+def written_again(path: Path) -> str:
+    """What to do with a file that is not as it should be."""
+    return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return next(csv.reader(file), [])
+
+
+def _is_number(name: str) -> bool:
+    return name == "words" or _is_share(name)
+
+
+def _is_share(name: str) -> bool:
+    return name.startswith("share_") and name.removeprefix("share_").isdecimal()
+
+
+def beside(columns: Iterable[str]) -> list[str]:
+    """The columns that came with the documents.
+
+    >>> beside(["document", "year", "words", "topic", "share_0", "share_1"])
+    ['year']
+    """
+    return [name for name in columns if name not in OWN and not _is_share(name)]
+
+
+# --- how documents begin --------------------------------------------------------------------------------------------
+def excerpts_of(corpus: Any) -> list[str]:
+    """How each document begins; of counts the commonest words."""
+    if corpus.texts is not None:
+        return [str(text) for text in corpus.texts]
+    return [commonest_words(corpus, row) for row in range(corpus.num_documents)]
+
+
+def commonest_words(corpus: Any, row: int) -> str:
+    """The commonest words of a document."""
+    pairs = slice(corpus.indptr[row], corpus.indptr[row + 1])
+    order = np.argsort(-np.asarray(corpus.counts[pairs]), kind="stable")[:COMMONEST]
+    return " ".join(corpus.vocabulary[corpus.indices[pairs][i]] for i in order)
+
+
+def write_excerpts(path: Path, excerpts: Sequence[str]) -> None:
+    """Writes them, one a document in the order of doc_topics.csv."""
+    write_text(path, json.dumps(list(excerpts), indent=0, ensure_ascii=True) + "\n")
+
+
+def read_excerpts(path: Path) -> list[str]:
+    """Those of a run; none where it has none.
+
+    Raises:
+      ConfigError: the file is damaged.
+    """
+    if not path.is_file():
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: damaged ({error}); remove it, and the page does without") from error
+    if not isinstance(found, list):
+        raise ConfigError(f"{path}: damaged: expected a list of texts; remove it, and the page does without")
+    return [str(text) for text in found]

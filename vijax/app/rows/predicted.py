@@ -1,0 +1,128 @@
+"""Draws of data from a run, in the units of its data: their means and intervals, one by one, and as a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from vijax.app.kinds.listing import New, Seen
+from vijax.app.rows.drawing import new_rows, rows_ahead
+from vijax.app.rows.transformed import Transformed
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.app.settings.units import units_of
+from vijax.checks import require
+from vijax.data.tables.table import rows_of
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Draws:
+    """Draws of a table from the posterior predictive distribution.
+
+    Attributes:
+      values: (draws, rows, columns), in the units of the data; of two classes -1 and +1.
+      names: of the columns.
+      beside: what is carried through, by name: identifiers, groups, how many steps ahead.
+      classes: names of the two classes of a target.
+      notes: what the reader should be told.
+
+    >>> draws = Draws(np.array([[[1.0]], [[3.0]]]), ("height",), {"row": [0]})
+    >>> draws.mean().tolist(), draws.interval(0.5)[0].tolist()
+    ([[2.0]], [[1.5]])
+    >>> list(draws.summary().columns())
+    ['row', 'height_mean', 'height_sd', 'height_low', 'height_high']
+    """
+
+    values: Float[np.ndarray, "draws N D"]
+    names: tuple[str, ...]
+    beside: Mapping[str, Any]
+    classes: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        count, rows, _ = self.values.shape
+        return f"Draws({count:,} of {rows:,} rows of {', '.join(self.names)}; beside: {', '.join(self.beside)})"
+
+    def mean(self) -> Float[np.ndarray, "N D"]:
+        """Means over the draws."""
+        return self.values.mean(axis=0)
+
+    def std(self) -> Float[np.ndarray, "N D"]:
+        """Standard deviations over the draws."""
+        return self.values.std(axis=0)
+
+    def quantile(self, p: Any) -> np.ndarray:
+        """Quantiles over the draws, for each number of `p` first."""
+        return np.quantile(self.values, p, axis=0)
+
+    def interval(self, level: float = 0.95) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
+        """Low and high ends of central intervals that hold a value with this probability."""
+        require(0 < level < 1, "level", "a probability between 0 and 1", level)
+        low, high = self.quantile([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+        return low, high
+
+    def summary(self, level: float = 0.95) -> Transformed:
+        """A row for each row drawn: mean, standard deviation and interval of each column; of a target of two classes
+        the probability of the second class."""
+        if self.classes is not None:
+            chance = (self.values[..., 0] > 0).mean(axis=0)
+            return Transformed({f"probability_{self.classes[1]}": chance}, self.beside, self.notes)
+        parts = {"mean": self.mean(), "sd": self.std(), **dict(zip(("low", "high"), self.interval(level), strict=True))}
+        found = {f"{name}_{part}": x[:, d] for d, name in enumerate(self.names) for part, x in parts.items()}
+        return Transformed(found, self.beside, self.notes)
+
+    def each(self) -> Transformed:
+        """A row for each row of each draw."""
+        count, rows, _ = self.values.shape
+        beside = {name: np.tile(np.asarray(values, object), count) for name, values in self.beside.items()}
+        columns = self.values.reshape(count * rows, -1).T
+        found: dict[str, np.ndarray] = dict(zip(self.names, columns, strict=True))
+        if self.classes is not None:
+            found = {name: np.array(self.classes, object)[(x > 0).astype(int)] for name, x in found.items()}
+        return Transformed(found, {"draw": np.repeat(np.arange(count), rows), **beside}, self.notes)
+
+
+def drawn(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str) -> Draws:
+    """Draws of a table like this one: see `vijax.app.runs.loaded.Run.predictive`."""
+    with rows_of(new.data):
+        values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
+    return _draws(seen, listing, values, new.beside, new.notes)
+
+
+def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any) -> Draws:
+    """Draws of rows, or of sequences, of given sizes."""
+    if listing.drawing.of_target:
+        raise ConfigError(
+            f"a run of {listing.name} draws its target given the other columns: name a table of those columns"
+        )
+    return _draws(seen, listing, *new_rows(seen, key, num_draws, sizes))
+
+
+def drawn_ahead(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int) -> Draws:
+    """Draws of what follows each sequence."""
+    with rows_of(new.data):
+        ahead = rows_ahead(seen, new.data, key, num_draws, num_steps)
+    return _draws(seen, listing, *ahead, new.notes)
+
+
+def check_of_steps(listing: Any) -> None:
+    """Raises a `ConfigError` where nothing follows the data of a model."""
+    if listing.drawing is None or not listing.drawing.of_steps:
+        raise ConfigError(
+            f"{listing.name} has no order of time, so that nothing can be forecast. Forecasts are for hmm, "
+            "factorial_hmm and state_space"
+        )
+
+
+def _draws(seen: Seen, listing: Any, values: np.ndarray, beside: Mapping[str, Any], notes: Any = ()) -> Draws:
+    train, drawing = seen.data.train, listing.drawing
+    if drawing.of_target:
+        return Draws(values, (train.target,), beside, train.classes, tuple(notes))
+    scaled = drawing.is_scaled(seen.settings)
+    return Draws(units_of(train).points(values) if scaled else values, train.columns, beside, None, tuple(notes))

@@ -1,0 +1,150 @@
+"""Topics by group and over time: what share of the words of each group's documents is of each topic.
+
+    share of topic k in group g = sum_d n_d theta_dk / sum_d n_d   over the documents d of g, n_d their words,
+
+with the standard error of a ratio over documents, as held-out scores have it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from vijax.app.page.blocks import Table
+from vijax.app.rows.doc_topics import read_doc_topics
+from vijax.app.runs.remarks import say_remarks
+from vijax.app.runs.restored import restore
+from vijax.app.runs.results import results_path, said_of
+from vijax.app.runs.run_folder import Say, read_run_config
+from vijax.app.settings.config import ConfigError
+from vijax.evaluate.score import ratio_estimate
+
+Every = Literal["year", "month", "day"]
+LENGTHS: dict[str, int] = {"year": 4, "month": 7, "day": 10}
+"""Of the beginning of an ISO date that names them."""
+
+
+class Shares(NamedTuple):
+    """Of each group, in order.
+
+    Attributes:
+      groups: their names.
+      documents: how many each has.
+      share: (groups, topics).
+      error: their standard errors; infinite of one document.
+    """
+
+    groups: tuple[str, ...]
+    documents: np.ndarray
+    share: np.ndarray
+    error: np.ndarray
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A row for each group and topic, with the ends of the interval of 95 %."""
+        size = self.share.shape[1]
+        wide = np.where(np.isfinite(self.error), 1.96 * self.error, np.nan)
+        low, high = np.clip(self.share - wide, 0, 1), np.clip(self.share + wide, 0, 1)
+        numbers = {"share": self.share, "low": low, "high": high}
+        return {
+            "group": [group for group in self.groups for _ in range(size)],
+            "documents": np.repeat(self.documents, size).tolist(),
+            "topic": list(range(size)) * len(self.groups),
+            **{name: list(map(np.float64, values.ravel())) for name, values in numbers.items()},
+        }
+
+
+def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None = None) -> Shares:
+    """The shares of groups of documents.
+
+    Args:
+      columns: of documents: `words`, `share_0`, `share_1`, ..., and the column that groups them.
+      by: which.
+      every: of a column of dates, the stretch of time that makes a group; None groups equal values.
+
+    Raises:
+      ConfigError: no such column; values that are no dates, where `every` is given.
+
+    >>> found = shares_by({"words": [10, 30, 20], "share_0": [1, 0.5, 0], "share_1": [0, 0.5, 1],
+    ...                    "day": ["2024-01-30", "2024-01-31", "2024-02-01"]}, "day", "month")
+    >>> found.groups, found.share.tolist()
+    (('2024-01', '2024-02'), [[0.625, 0.375], [0.0, 1.0]])
+    """
+    topics = [f"share_{k}" for k in range(len(columns)) if f"share_{k}" in columns]
+    if by not in columns or by in topics:
+        known = ", ".join(repr(name) for name in columns if name not in topics)
+        raise ConfigError(f"--by: expected a column of the documents, got {by!r}; known: {known}")
+    names = np.array([_group(value, by, every) for value in columns[by]])
+    words = np.asarray(columns["words"], float)
+    each = np.stack([np.asarray(columns[name], float) for name in topics], axis=1)
+    kept = (words > 0) & np.isfinite(each).all(axis=1)
+    if not kept.any():
+        raise ConfigError("--by: none of the documents has words that the run knows")
+    names, each, words = names[kept], each[kept], words[kept]
+    groups, sizes = np.unique(names, return_counts=True)
+    rows = dict(zip(groups.tolist(), np.split(np.argsort(names, kind="stable"), np.cumsum(sizes)[:-1]), strict=True))
+    ordered = sorted(rows, key=_order)
+    found = [_of_group(each[rows[name]], words[rows[name]]) for name in ordered]
+    return Shares(tuple(ordered), *(np.array(x) for x in zip(*found, strict=True)))
+
+
+def _of_group(each: np.ndarray, words: np.ndarray) -> tuple[int, list[float], list[float]]:
+    """How many documents, and of each topic its share with the error."""
+    pairs = [ratio_estimate(words * column, words) for column in each.T]
+    return len(words), [mean for mean, _ in pairs], [error for _, error in pairs]
+
+
+def _group(value: Any, by: str, every: Every | None) -> str:
+    text = "" if value is None else str(value).strip()
+    if every is None or not text:
+        return text
+    try:
+        return datetime.datetime.fromisoformat(text).date().isoformat()[: LENGTHS[every]]
+    except ValueError as error:
+        raise ConfigError(
+            f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got {text!r}; leave --every out, or "
+            "write the dates so"
+        ) from error
+
+
+def _order(name: str) -> tuple[int, float, str]:
+    """Numbers by their size, then words; what has none at the end."""
+    try:
+        return (0, float(name), name)
+    except ValueError:
+        return (2 if not name else 1, 0.0, name)
+
+
+def shares_of_run(
+    folder: Path, by: str, every: Every | None, source: str | None, column: str | None, say: Say
+) -> Shares:
+    """Of the documents of a run, as its doc_topics.csv has them, or of others.
+
+    Raises:
+      ConfigError: a run that has no topics; no such file; see `shares_by`.
+      ValueError: data that cannot be read.
+    """
+    config = read_run_config(folder)
+    if config.listing.source.results != "doc_topics":
+        raise ConfigError(
+            f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax transform {folder}"
+        )
+    say_remarks(folder, say)
+    if source is not None:
+        with config.in_precision():
+            return shares_by(said_of(config, restore(folder, config), source, column, say).columns(), by, every)
+    return shares_by(read_doc_topics(results_path(folder, config)), by, every)
+
+
+def table(found: Shares, by: str) -> Table:
+    """A row a group: the shares in per cent with their errors."""
+    cell = lambda share, error: f"{100 * share:.1f}" + (f" ± {100 * error:.1f}" if np.isfinite(error) else "")
+    rows = [
+        [group or "(none)", int(number), *map(cell, share, error)]
+        for group, number, share, error in zip(*found, strict=True)
+    ]
+    header = [by, "documents", *(f"topic {k}" for k in range(found.share.shape[1]))]
+    return Table(f"Topics by {by}", header, rows, "Per cent of the words, ± one standard error over documents.")

@@ -1,0 +1,255 @@
+"""A run folder as an object of Python: the fit, and what it says of new data."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax.app.settings.config import Config, ConfigError
+from vijax.app.kinds.documents import DOCUMENTS
+from vijax.app.kinds.listing import Data, New, Seen, Tell
+from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
+from vijax.app.runs.restored import again, at, restore
+from vijax.app.runs.run_end import end_of
+from vijax.app.runs.run_folder import read_run_config
+from vijax.app.rows.transformed import Transformed, check_transforms, transformed
+from vijax.app.runs.versions import made_by_another
+from vijax.families import Dirichlet
+from vijax.contract.generative import is_size, is_sizes
+from vijax.fitting.result import Fit
+from vijax.topics.summary import Topic, summarise
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Run:
+    """A run of `vijax fit`, made by `vijax.load`.
+
+    What is drawn where an E-step draws comes from the seed of the run, so that equal questions get equal answers.
+
+    Attributes:
+      folder: where it is.
+      config: its settings.
+      seen: the fit, with what is known of its data.
+      training: where its training data are now, if that was said.
+    """
+
+    folder: Path
+    config: Config
+    seen: Seen
+    training: str | None = None
+
+    @property
+    def fit(self) -> Fit:
+        """The fit itself; `run.fit.posterior` is q of the globals."""
+        return self.seen.fit
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The words of a run on documents, by id.
+
+        Raises:
+          ConfigError: it is none.
+        """
+        self._check_documents(True, "words", "columns")
+        return self.seen.data.names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a run on a table reads; of a graph the nodes.
+
+        Raises:
+          ConfigError: it is a run on documents.
+        """
+        self._check_documents(False, "columns", "vocabulary")
+        return self.seen.data.names
+
+    def transform(self, new: Any = None, *, column: str | None = None, tell: Tell = lambda done: None) -> Transformed:
+        """What the model says of new documents, rows, steps or nodes: topic shares, probabilities of components, paths
+        of states, predictions with intervals, factors.
+
+        Args:
+          new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as a table of pandas,
+            Arrow or polars, a mapping of columns, or a matrix in the order of `run.columns`. None: all of the run's
+            own data, held-out ones too, which are read again.
+          column: where a table of documents has its text; that of the run if None.
+          tell: is called now and then with the number of rows that are done.
+
+        Returns:
+          A `Transformed`: `found["share"]` is a matrix, `found.columns()` are columns for pandas,
+          `found.write("shares.csv")` writes them.
+
+        Raises:
+          ConfigError: the model says nothing of single rows.
+          ValueError: data that cannot be read, or are not such as the run's.
+        """
+        check_transforms(self.config.listing)
+        with self.config.in_precision():
+            return transformed(self.config.listing, self.seen, self._new(new, column), tell)
+
+    def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
+        """The prediction alone of what `transform` says: the target of a regression; the number of the likeliest
+        component, state or block; the number of the largest topic.
+
+        Raises:
+          ConfigError: the model predicts nothing.
+          ValueError: see `transform`.
+        """
+        name = self.config.listing.predicts
+        if not name:
+            listing = self.config.listing
+            remedy = "use transform" if listing.transform else listing.no_transform
+            raise ConfigError(f"predict: {listing.name} predicts nothing of rows; {remedy}")
+        return self.transform(new, column=column).found[name]
+
+    def score(
+        self, new: Any, *, column: str | None = None, seed: int = 0, say: Callable[[str], Any] = warnings.warn
+    ) -> Any:
+        """How well the run predicts other data, with its standard error: of documents how well the first half of each
+        predicts the other half, else the log predictive density.
+
+        Args:
+          new: a path or URL; of documents also what `vijax.data.read` takes. A table must have the run's target too.
+          column: see `transform`.
+          seed: of the split of documents in halves, and of draws.
+          say: is called with each thing that the reader should be told, such as how many words are not known.
+
+        Raises:
+          ConfigError: the model has no score.
+          ValueError: data that cannot be read, or are not such as the run's.
+        """
+        listing = self.config.listing
+        if not listing.has_score(self.fit.alg.spec.model):
+            raise ConfigError(f"score: {listing.name} has no held-out score")
+        with self.config.in_precision():
+            other = listing.source.other(
+                self.config, self.seen.data, str(new) if isinstance(new, Path) else new, column
+            )
+            for note in getattr(other, "notes", ()):
+                say(note)
+            data = Data(self.seen.data.train, other)
+            return listing.scored(self.seen._replace(data=data, key=jax.random.key(seed)))
+
+    def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
+        """Independent draws of the globals, see `vijax.Fit.sample`."""
+        with self.config.in_precision():
+            return self.fit.sample(key, num_draws)
+
+    def predictive(
+        self,
+        key: PRNGKeyArray,
+        num_draws: int,
+        like: Any = None,
+        *,
+        groups: Literal["new", "same"] = "new",
+        column: str | None = None,
+    ) -> Any:
+        """Data drawn from the run: the posterior predictive distribution, in the units of its data.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          like: what to draw: a table as `transform` takes it, of which a regression draws the target, and others all
+            columns; or sizes alone, as `Fit.predictive` takes them: a number of rows, a list of lengths of sequences or
+            documents, of nodes of graphs. None: as the run's own data.
+          groups: "new" rows or sequences, or the "same" ones once more, see `Fit.predictive`. Under "same" missing
+            entries are drawn given the others of their row.
+          column: see `transform`.
+
+        Returns:
+          Of a table `Draws`: `draws.values` is (num_draws, rows, columns), `draws.mean()`, `draws.interval(0.9)`,
+          `draws.summary().write("predicted.csv")`. Of documents, graphs and densities what `Fit.predictive` returns.
+
+        Raises:
+          ValueError: data that cannot be read, or are not such as the run's; a model that draws no data; sizes where a
+            regression needs columns.
+        """
+        listing = self.config.listing
+        with self.config.in_precision():
+            sizes = is_size(like) or is_sizes(like)
+            if listing.drawing is None:
+                given = like if sizes or listing.source is not DOCUMENTS else self._new(like, column).data
+                return self.fit.predictive(key, num_draws, given, groups=groups)
+            if sizes:
+                return drawn_anew(self.seen, listing, key, num_draws, like)
+            return drawn(self.seen, listing, self._new(like, column), key, num_draws, groups)
+
+    def forecast(self, key: PRNGKeyArray, num_draws: int, num_steps: int, new: Any = None) -> Draws:
+        """The next steps of sequences, in the units of the data; see `Fit.forecast`.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          num_steps: how many steps after the last one of each sequence.
+          new: a table of sequences, as `transform` takes it. None: the run's own.
+
+        Returns:
+          `Draws`, whose rows are the steps `ahead` of each sequence in turn.
+
+        Raises:
+          ConfigError: a model without an order of time.
+          ValueError: data that cannot be read, or are not such as the run's.
+        """
+        check_of_steps(self.config.listing)
+        with self.config.in_precision():
+            return drawn_ahead(self.seen, self.config.listing, self._new(new), key, num_draws, num_steps)
+
+    def topics(self, num_words: int = 10) -> list[Topic]:
+        """The topics, largest first: number, share of all words, most probable words with their probabilities.
+
+        Raises:
+          ConfigError: the model has no topics.
+        """
+        topics = self.seen.posterior.get("topics")
+        if not isinstance(topics, Dirichlet):
+            name = self.config.listing.name
+            raise ConfigError(f"{self.folder}: a run of {name}, which has no topics; see: vijax summary {self.folder}")
+        return summarise(np.asarray(topics.concentration), self.seen.data.names, num_words)
+
+    def __repr__(self) -> str:
+        names = self.seen.data.names
+        shown = ", ".join(names[:6]) + (f", ... ({len(names):,} in all)" if len(names) > 6 else "")
+        what = "vocabulary" if self.config.listing.reads_documents else "columns"
+        ended, others = end_of(self.folder), made_by_another(self.folder)
+        how = ended["status"].partition(";")[0] if ended else "unfinished, as of its last checkpoint"
+        score = f"; held-out score {ended['score_text']}" if ended and ended["score_text"] else ""
+        version = f"  {others}\n" if others else ""
+        return (
+            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n"
+            f"  {how}, {int(self.fit.state.step):,} steps by {self.config.algorithm.name}{score}\n"
+            f"{version}"
+            f"  {what}: {shown}\n"
+            f"  posterior: {', '.join(self.seen.posterior)}"
+        )
+
+    def _new(self, source: Any, column: str | None = None) -> New:
+        """A source, or all of the run's own data, which are read again."""
+        seen = self.seen if source is not None else self._with_its_data()
+        config = at(self.config, self.training if source is None else None)
+        return config.listing.source.new(config, seen.data, source, column)
+
+    def _with_its_data(self) -> Seen:
+        return self.seen._replace(data=again(self.folder, self.config, self.training))
+
+    def _check_documents(self, wanted: bool, name: str, other: str) -> None:
+        if (self.config.listing.source is DOCUMENTS) is not wanted:
+            raise ConfigError(f"{name}: a run of {self.config.listing.name} has none; see run.{other}")
+
+
+def read(folder: Path, training: str | None = None, allow_code: bool = False) -> Run:
+    """See `vijax.load`."""
+    config = read_run_config(folder)
+    file = getattr(config.model, "file", None)
+    if file is not None and not allow_code:
+        raise ConfigError(
+            f"{folder}: this run names Python code, {file}, which loading does not execute. Read that file; if you "
+            "trust it: vijax.load(..., allow_code=True)"
+        )
+    with config.in_precision():
+        return Run(folder, config, restore(folder, config, moved=training), training)

@@ -1,0 +1,133 @@
+"""What a run writes while it goes: metrics and checkpoints, each at its own pace, neither able to stop the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.fitting import checkpoint
+from vijax.evaluate import metrics
+from vijax.app.progress import elbo_per_datum
+
+PER_STEP = ("step_size", "retractions", "result")
+
+
+class Recorder:
+    """A callback for `vijax.fit`.
+
+    Lines of metrics are on the disk before the checkpoint of their step is: cut back to a checkpoint's step, they are
+    whole. What cannot be written for want of space is kept in memory and tried again at the next turn.
+
+    Args:
+      folder: of the run.
+      config: its flat configuration.
+      score: held-out score of what it is called with (a `Progress`), or None to take no scores.
+      evaluate_every: steps between scores; 0 for one at the end only.
+      checkpoint_every_s: seconds between checkpoints.
+      seconds: what earlier sittings of this run took.
+      warn: told of what could not be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        score: Callable[[Any], Any] | None,
+        evaluate_every: int,
+        checkpoint_every_s: float,
+        warn: Callable[[str], None],
+        seconds: float = 0.0,
+    ):
+        self.latest_score: Any = None
+        self.score_step = -1
+        self.spent = 0.0  # seconds in here: scores, files
+        self.seconds = self._seconds_before = seconds
+        self._folder, self._config, self._score, self._warn = folder, config, score, warn
+        self._evaluate_every, self._checkpoint_every_s = evaluate_every, checkpoint_every_s
+        self._pending: list[dict[str, Any]] = []
+        self._written_at = self._saved_at = time.perf_counter()
+        self._step: int | None = None
+
+    def __call__(self, seen: Any) -> None:
+        """Records the steps since the last call."""
+        began = time.perf_counter()
+        self._record(seen)
+        self.spent += time.perf_counter() - began
+
+    def _record(self, seen: Any) -> None:
+        self.seconds = self._seconds_before + seen.elapsed_s
+        self._pending += step_records(seen, self.seconds)
+        if self._due(seen) and self.take_score(seen):
+            self._pending.append(self._scored(seen))
+        now = time.perf_counter()
+        if seen.stopping or now - self._saved_at >= self._checkpoint_every_s:
+            self._save(seen)
+            self._saved_at = self._written_at = time.perf_counter()
+        elif now - self._written_at >= 1.0:
+            self._write(durably=False)
+            self._written_at = now
+
+    def _due(self, seen: Any) -> bool:
+        """Whether a multiple of `evaluate_every` lies in the steps since the last call: a matter of steps, not time."""
+        before = seen.step - len(seen.trace["step"])
+        due = self._evaluate_every > 0 and seen.step // self._evaluate_every > before // self._evaluate_every
+        return due or seen.step >= seen.num_steps
+
+    def take_score(self, seen: Any) -> bool:
+        """Takes the score of a `state`; false if there is none to take, or the numbers are too bad for one."""
+        if self._score is None:
+            return False
+        step = int(seen.state.step)
+        try:
+            self.latest_score, self.score_step = self._score(seen), step
+        except (ArithmeticError, np.linalg.LinAlgError) as error:
+            self._warn(f"no held-out score at step {step}: {error}. The run goes on.")
+            return False
+        return True
+
+    def _scored(self, seen: Any) -> dict[str, Any]:
+        return {
+            "kind": "held_out",
+            "step": seen.step,
+            "epoch": seen.step / seen.steps_per_epoch,
+            "score": self.latest_score.mean,
+            "standard_error": self.latest_score.standard_error,
+        }
+
+    def _save(self, seen: Any) -> None:
+        if not self._write(durably=True):
+            return
+        try:
+            checkpoint.save(self._folder / "checkpoints", seen.step, seen.whole, self._config)
+        except checkpoint.CheckpointError as error:
+            self._warn(f"{error}. The run goes on.")
+
+    def _write(self, durably: bool) -> bool:
+        try:
+            metrics.append(self._folder / "metrics.jsonl", self._pending, durably)
+        except OSError as error:
+            self._warn(f"{self._folder / 'metrics.jsonl'}: {error.strerror}; no checkpoint this time. The run goes on.")
+            return False
+        self._pending = []
+        return True
+
+
+def step_records(seen: Any, seconds: float) -> list[dict[str, Any]]:
+    """One record for each step since the last call."""
+    trace, elbo = seen.trace, elbo_per_datum(seen)
+    return [
+        {
+            "kind": "step",
+            "step": int(step) + 1,
+            "epoch": (int(step) + 1) / seen.steps_per_epoch,
+            "elbo": trace["elbo"][i],
+            f"elbo_per_{'word' if seen.num_words else 'datum'}": elbo[i],
+            **{name: trace[name][i] for name in PER_STEP if name in trace},
+            "seconds": round(seconds, 3),
+        }
+        for i, step in enumerate(trace["step"])
+    ]

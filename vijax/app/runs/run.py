@@ -1,0 +1,346 @@
+"""A run: started, gone on with after any kind of end, and seen to its result."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from vijax.fitting import checkpoint
+from vijax.evaluate import metrics
+from vijax.app.kinds.assemble import batch_size, load_data, make_algorithm, note_of_batch_size, num_groups, settled, state_like
+from vijax.app.runs.at_once import fitted, is_at_once
+from vijax.app.runs.claim import claimed, locked, unwritable
+from vijax.app.settings.config import Config, ConfigError
+from vijax.app.kinds.density_algorithm import read_by
+from vijax.app.kinds.documents import DOCUMENTS, with_own_stop_words
+from vijax.app.runs.kept_mixture import as_kept, keeper
+from vijax.app.kinds.listing import Data, Seen
+from vijax.app.page.pages import write_pages
+from vijax.app.runs.patience import announced
+from vijax.app.runs.recorder import Recorder
+from vijax.app.runs.results import forget_results, write_results
+from vijax.app.runs.run_end import forget_end, what_is_saved, whole_end_of, write_end
+from vijax.app.runs.run_folder import Say, check_same_data, latest_checkpoint, mend_config, read_run_config, write_beginning
+from vijax.app.settings.sections import DocumentData
+from vijax.app.runs.stage_files import keep_stage, read_stage
+from vijax.app.kinds.tables import held_out_entries
+from vijax.app.page.topics import without_excerpts
+from vijax.app.settings.typed_toml import DamagedError, flatten
+from vijax.app.settings.user_code import named_at_fit
+from vijax.app.runs.versions import note_versions
+from vijax.data.reading.checks import DataError
+from vijax.data.tables.table import rows_of
+from vijax.files import own_folder, remove_leftovers
+from vijax.fitting.fit import Status, fit
+from vijax.fitting.interrupt import heard_while_busy
+from vijax.app.progress import Printer
+from vijax.fitting.result import Fit
+from vijax.fitting.status import SkippedStepsWarning, skipped_text
+from vijax.terminal import printable
+
+MOST_STEPS = 2**31 - 1
+"""The counter of steps has 32 bits."""
+
+
+class Outcome(NamedTuple):
+    """How a sitting ended: the folder, why it stopped, the last held-out score (None if nothing was held out), how many
+    steps were skipped, in words (empty if none were), and whether the verdict allows its use."""
+
+    folder: Path
+    status: Status
+    score: Any
+    skipped: str = ""
+    usable: bool = True
+
+
+class StoppedError(KeyboardInterrupt):
+    """A run was stopped at once; the message says what of it is saved, and how to go on."""
+
+
+def say_to_stderr(message: str) -> None:
+    """Prints a line that is not a result."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+MAKING = "Making the model ... (its parts are compiled)"
+
+
+# --- starting and going on ----------------------------------------------------------------------------------------
+def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) -> Outcome:
+    """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end.
+
+    Raises:
+      ConfigError: the folder exists, or another process is at work there.
+      ValueError: data or settings that cannot be used; nothing is left behind.
+    """
+    return begin(named(config), folder, say)
+
+
+def named(config: Config) -> Config:
+    """The configuration of a new run, its paths absolute, and the Python file that it names allowed."""
+    return named_at_fit(_absolute(config))
+
+
+def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None) -> Outcome:
+    """As `start`, a configuration that is named already (`named`), and perhaps data that are read already."""
+    with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
+        data = read(config, say) if data is None else data
+        config = settled(config, data)
+        with announced(say, MAKING):
+            algorithm = make_algorithm(config, data)
+            _check_beforehand(config, algorithm, data)
+        if data.test is not None and not config.listing.has_score(algorithm.spec.model):
+            say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
+        _begin(folder, config, data)
+        say(f"Run folder: {folder}")
+        return _sit(folder, config, data, algorithm, None, say)
+
+
+def _begin(folder: Path, config: Config, data: Data) -> None:
+    try:
+        write_beginning(folder, config, data)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
+
+
+def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> Outcome:
+    """Goes on with a run from its newest whole checkpoint, to the result an unbroken run would have had, bit for bit.
+    Its data may have been read already.
+
+    Raises:
+      ConfigError: not a run folder; other data or other settings than it began with; another process is at it.
+      CheckpointError: no checkpoint can be read.
+    """
+    if folder.is_dir():
+        with locked(folder):
+            mend_config(folder, say)
+    config = read_run_config(folder)
+    with locked(folder), _telling(folder), config.in_precision():
+        data = read(config, say) if data is None else data
+        check_same_data(folder, config, data)
+        config.listing.source.keep(folder, data)  # what is damaged there is whole again
+        with announced(say, MAKING):
+            algorithm = make_algorithm(config, data)
+        remove_leftovers(own_folder(folder / "checkpoints"))
+        found, ended = _found(folder, config, algorithm, data, say), whole_end_of(folder, say)
+        if found is not None and ended is not None and _is_at_its_end(config, found, ended):
+            more = "" if is_at_once(config) else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
+            say(f"{folder} has {'ended' if is_at_once(config) else 'converged'}{more}")
+            write_pages(folder)
+            skipped = skipped_text(ended.get("skipped", 0), ended["step"])
+            return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped, ended["usable"])
+        found = None if is_at_once(config) else found  # it goes on from its last stage, or begins again
+        forget_results(folder, config)
+        _prepare(folder, found.step if found else 0, say)
+        return _sit(folder, config, data, algorithm, found, say)
+
+
+def _found(folder: Path, config: Config, algorithm: Any, data: Data, say: Say) -> checkpoint.Checkpoint | None:
+    """The newest checkpoint. A run that goes on from none does without one that cannot be read."""
+    try:
+        kept = as_kept(folder, config, algorithm)
+        return latest_checkpoint(folder, config, state_like(config, kept, data), say)
+    except (DamagedError, checkpoint.CheckpointError) as error:
+        if not is_at_once(config):
+            raise
+        fault = error.fault if isinstance(error, DamagedError) else error
+        say(f"Warning: {fault}. It is fitted again.")
+        return None
+
+
+def _prepare(folder: Path, step: int, say: Say) -> None:
+    """Takes back what is about to be done again, and says what is not as it was."""
+    remark = note_versions(folder, step)
+    if remark:
+        say(f"Warning: {remark}")
+    recorded = metrics.last_step(folder / "metrics.jsonl")
+    if recorded < step:
+        say(f"Warning: {folder / 'metrics.jsonl'} lacks steps {recorded + 1} to {step}, and so will the curves")
+    metrics.truncate(folder / "metrics.jsonl", step)
+    forget_end(folder)
+    say(f"Going on with {folder} from step {step}")
+
+
+@contextlib.contextmanager
+def _telling(folder: Path) -> Iterator[None]:
+    """Ctrl-C at a moment when no chunk can be finished: whoever pressed it is told what is saved."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(what_is_saved(folder)) from None
+
+
+def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
+    """Whether the run has stopped by itself, and would again: no step is left to take."""
+    same = found.config.get("fit.convergence") == config.fit.convergence and ended["step"] == found.step
+    by_itself = ended["status"] != str(Status.INTERRUPTED) if is_at_once(config) else False
+    return same and (ended["status"] == str(Status.CONVERGED) or by_itself)
+
+
+def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
+    """What would fail once the run has begun fails here, and leaves nothing behind."""
+    steps = config.fit.num_epochs * _steps_per_epoch(config, data)
+    if not 0.5 < steps < MOST_STEPS:
+        raise ConfigError(
+            f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
+            f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
+        )
+    check = algorithm.spec.model.check_data
+    if check is None:
+        return
+    documents = config.listing.source is DOCUMENTS
+    parts = {"training": data.train}
+    if data.test is not None and not documents and not held_out_entries(data):
+        parts["held-out"] = data.test
+    for name, part in parts.items():
+        try:
+            with rows_of(part):
+                check(read_by(algorithm.spec.model, config.listing.arrange(part, config.model)))
+        except DataError:
+            raise
+        except ValueError as error:
+            where = f"{name} {'documents' if documents else 'rows'}, counted from 0 within them"
+            raise ValueError(f"{config.data.path}, {where}: {error}") from error
+
+
+def _absolute(config: Config) -> Config:
+    """The configuration with paths that hold from any working directory, and the words of a file of stop words."""
+
+    def absolute(path: str | None) -> str | None:
+        exists = path is not None and Path(path).expanduser().exists()
+        return str(Path(path).expanduser().resolve()) if path is not None and exists else path
+
+    changed = {}
+    for table, names in PATHS.items():
+        section = getattr(config, table)
+        paths: dict[str, Any] = {name: absolute(getattr(section, name)) for name in names if hasattr(section, name)}
+        changed[table] = dataclasses.replace(section, **paths)
+    if isinstance(config.data, DocumentData):
+        changed["data"] = with_own_stop_words(changed["data"])
+    return dataclasses.replace(config, **changed)
+
+
+PATHS = {"data": ("path", "vocabulary"), "model": ("file",)}
+"""Settings that are paths."""
+
+
+def read(config: Config, say: Say) -> Data:
+    """The data of a run, and what there is to say of them."""
+    data = load_data(config)
+    say(f"Data: {config.listing.source.describe(data)}")
+    for note in getattr(data.train, "notes", ()):
+        say(f"Note: {note}")
+    return data
+
+
+# --- a sitting ----------------------------------------------------------------------------------------------------
+def _sit(
+    folder: Path, config: Config, data: Data, algorithm: Any, found: checkpoint.Checkpoint | None, say: Say
+) -> Outcome:
+    """Fits from where the run stands to its end, or until it is stopped; then writes what it came to."""
+    key, listing = jax.random.key(config.fit.seed), config.listing
+    score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
+    size = batch_size(config, data)
+    note = note_of_batch_size(config, num_groups(config, data))
+    if note:
+        say(note)
+
+    def score(seen: Any) -> Any:
+        return listing.scored(Seen(Fit(seen.alg, seen.state, {}, None), data, config.model, score_key))
+
+    scores = data.test is not None and listing.has_score(algorithm.spec.model)
+    recorder = Recorder(
+        folder,
+        flatten(config),
+        score=score if scores else None,
+        evaluate_every=_evaluate_every(config, data),
+        checkpoint_every_s=config.fit.checkpoint_every_s,
+        warn=lambda message: say(f"Warning: {message}"),
+        seconds=metrics.seconds(folder / "metrics.jsonl"),
+    )
+    unit = {"document": "docs"}.get(listing.unit, f"{listing.unit}s")
+    printer = Printer(
+        config.fit.progress_every_s, lambda: recorder.latest_score, lambda: recorder.spent, unit=unit, per=listing.per
+    )
+    arranged = read_by(algorithm.spec.model, listing.arrange(data.train, config.model))
+    with _terminable(), heard_while_busy(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
+        if is_at_once(config):
+            with announced(say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"):
+                stage = read_stage(folder, config, algorithm, say)
+                result = fitted(config, algorithm, arranged, key, (keeper(folder), recorder), stage)
+                keep_stage(folder, config, result)
+        else:
+            with printer.announcing():
+                result = fit(
+                    algorithm,
+                    arranged,
+                    key=key,
+                    num_epochs=config.fit.num_epochs,
+                    batch_size=size,
+                    state=found.tree if found else None,
+                    restarts=config.fit.restarts,
+                    tol=config.fit.convergence,
+                    callbacks=(recorder, printer),
+                    throw=False,
+                )
+    if scores and recorder.score_step != int(result.state.step):
+        recorder.take_score(result)
+    shown, fault = _described(listing, Seen(result, data, config.model, read_key), say)
+    if listing.source.excerpts is not None and not config.page.excerpts:
+        shown = without_excerpts(shown)
+    try:
+        write_end(folder, shown, result, recorder.latest_score, recorder.seconds)
+        if fault is None and result.status in (Status.FINISHED, Status.CONVERGED):
+            write_results(folder, config, Seen(result, data, config.model, key), say)
+        write_pages(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    if fault is not None:
+        raise fault
+    skipped = skipped_text(result.num_skipped, int(result.state.step))
+    return Outcome(folder, result.status, recorder.latest_score, skipped, result.usable)
+
+
+def _evaluate_every(config: Config, data: Data) -> int:
+    if config.fit.evaluate_every is not None:
+        return config.fit.evaluate_every
+    return max(1, round(config.fit.num_epochs * _steps_per_epoch(config, data) / 6))
+
+
+def _steps_per_epoch(config: Config, data: Data) -> int:
+    size = batch_size(config, data)
+    return 1 if size is None else max(1, -(-num_groups(config, data) // size))
+
+
+def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception | None]:
+    """What the page shows, or nothing and an error to raise once the posterior is written: no run is lost at its end.
+    That a posterior which is not finite cannot be described is no error."""
+    try:
+        return list(listing.describe(seen)), None
+    except Exception as error:
+        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(seen.posterior)]
+        if all(np.isfinite(x).all() for x in numbers if x.dtype.kind == "f"):
+            return [], error
+        say(f"Warning: the posterior is not finite, and so cannot be described ({error}); it is written as it is")
+        return [], None
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM counts as Ctrl-C: the fit ends its chunk, saves, and stops."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,159 @@
+"""What a run leaves: the posterior in an open format, and what its page shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from vijax.fitting import checkpoint
+from vijax.app.page import blocks
+from vijax.app.runs.run_folder import Say, read_json, write_json
+from vijax.app.settings.typed_toml import DamagedError
+from vijax.families.discrete.by_word import dense
+from vijax.files import write_atomically
+from vijax.fitting.result import Fit
+
+
+def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: Any, seconds: float) -> None:
+    """Writes posterior.npz, and result.json: status, steps, seconds, score, whether the verdict allows its use, and the
+    blocks of the page."""
+    arrays = posterior_arrays(result.state)
+    write_atomically(folder / "posterior.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
+    write_json(
+        folder / "result.json",
+        {
+            "status": str(result.status),
+            "step": int(result.state.step),
+            "skipped": result.num_skipped,
+            "usable": result.usable,
+            "seconds": round(seconds, 2),
+            "score": None if score is None else [_finite(score.mean), _finite(score.standard_error)],
+            "score_text": None if score is None else str(score),
+            "blocks": blocks.to_json(shown),
+        },
+    )
+
+
+def end_of(folder: Path) -> dict[str, Any] | None:
+    """What `write_end` put into result.json, its blocks as they were; None while there is no end yet.
+
+    Raises:
+      DamagedError: the file is not what `write_end` writes.
+    """
+    path = folder / "result.json"
+    if not path.is_file():
+        return None
+    found = {"skipped": 0, "usable": True} | read_json(path, _again(folder))
+    try:
+        return {name: read(found[name]) for name, read in END.items()}
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise DamagedError(f"{path}: damaged ({type(error).__name__}: {error})", _again(folder)) from error
+
+
+def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
+    """As `end_of`; where a file of the end is damaged this is said, and there is no end: the run writes it again."""
+    try:
+        ended = end_of(folder)
+        if ended is not None:
+            read_posterior(folder)
+        return ended
+    except DamagedError as error:
+        say(f"Warning: {error.fault}; it is written again")
+        return None
+
+
+def read_posterior(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of posterior.npz.
+
+    Raises:
+      DamagedError: it is missing or damaged.
+    """
+    path = folder / "posterior.npz"
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        why = type(error).__name__  # NumPy's own words tell the reader to trust the file
+        raise DamagedError(f"{path}: missing or damaged ({why})", _again(folder)) from error
+
+
+def _again(folder: Path) -> str:
+    return f"write it again: vijax resume {folder}"
+
+
+def _finite(value: Any) -> float | None:
+    """A number as JSON has it: none, where it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _seconds(value: Any) -> float:
+    if not math.isfinite(float(value)):
+        raise ValueError("seconds are not finite")
+    return float(value)
+
+
+def _score(value: Any) -> list[float] | None:
+    if value is None:
+        return None
+    mean, error = value
+    return [math.nan if number is None else float(number) for number in (mean, error)]
+
+
+END: dict[str, Callable[[Any], Any]] = {
+    "status": str,
+    "step": int,
+    "skipped": int,
+    "usable": bool,
+    "seconds": _seconds,
+    "score": _score,
+    "score_text": lambda value: None if value is None else str(value),
+    "blocks": blocks.from_json,
+}
+"""How each entry of result.json is read; the file may come from anybody."""
+
+
+def forget_end(folder: Path) -> None:
+    """Removes result.json: the run goes on, and what it says of the end holds no more."""
+    (folder / "result.json").unlink(missing_ok=True)
+
+
+def what_is_saved(folder: Path) -> str:
+    """What there is of a run that was stopped at once, and how to go on."""
+    found = checkpoint.checkpoint_files(folder / "checkpoints")
+    if not (folder / "config.toml").exists():
+        return "stopped before anything was saved"
+    if (folder / "result.json").exists():
+        return f"stopped; the result is saved. Write its page: vijax report {folder}"
+    if not found:
+        return f"stopped before the first checkpoint. Begin again: vijax resume {folder}"
+    return f"stopped; saved up to step {int(found[0].stem.rpartition('_')[2]):,}. Go on: vijax resume {folder}"
+
+
+def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
+    """Natural parameters by variable and name (topics/concentration), and hyperparameters and networks as they stand,
+    by their place in a tree (hyper/decoder/0/weights)."""
+    parts = {
+        f"{name}/{field.name}": getattr(family, field.name)
+        for name, family in dense(state.posterior).items()
+        for field in dataclasses.fields(family)  # type: ignore[arg-type]
+        if not field.metadata.get("context") and _is_kept(getattr(family, field.name), field)
+    }
+    leaves, _ = jax.tree_util.tree_flatten_with_path(parts | {"hyper": dict(state.hyper)})
+    return {_slashed(path): np.asarray(value) for path, value in leaves}
+
+
+def _is_kept(value: Any, field: dataclasses.Field) -> bool:
+    """A parameter, or a number that goes with them; not what its other parts say too, as the places of blocks."""
+    return isinstance(value, int | float) or not field.metadata.get("static")
+
+
+def _slashed(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")

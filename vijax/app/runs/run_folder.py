@@ -1,0 +1,173 @@
+"""The folder of a run: what is in it, and the rules of entering.
+
+RUN/config.toml     every setting, as resolved       RUN/summary.txt     what was found, to read
+RUN/versions.json   what it ran on                   RUN/posterior.npz   q(beta), by variable and parameter
+RUN/data.json       sizes and checksum of the data   RUN/result.json     status, score, what the page shows
+RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
+RUN/columns.json    names, classes, scales (tables)  RUN/report.html     all of it on one page
+RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
+RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
+RUN/stage/          of auto and dadvi, stopped: what to go on from
+RUN/mixture.json    of auto, where it has kept a mixture: of how many normals
+
+and, of a run that has ended, what the model says of each of its own documents, rows or nodes, held-out ones too:
+RUN/doc_topics.csv (and RUN/excerpts.json, how they begin), RUN/transformed.csv or RUN/nodes.csv, of up to 100,000 of
+them. `vijax transform RUN --out FILE` writes it of more, and `vijax transform RUN --data NEW --out FILE` of others.
+
+A run begins with its config.toml, which is written last of what is known before the first step: a folder without it is
+no run yet, and `vijax fit` may begin there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vijax.fitting import checkpoint
+from vijax.app.kinds.assemble import fingerprint
+from vijax.app.settings.config import Config, ConfigError, differing_keys, load_config, write_toml
+from vijax.app.kinds.listing import Data
+from vijax.app.settings.toml_source import NotTomlError
+from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value
+from vijax.app.runs.versions import other_version, write_versions
+from vijax.files import own_folder, write_text
+
+Say = Callable[[str], None]
+
+
+def read_run_config(folder: Path) -> Config:
+    """The configuration of a run.
+
+    Raises:
+      ConfigError: `folder` is not a run folder.
+    """
+    if not folder.exists():
+        raise ConfigError(f"{folder}: there is no such folder; name that of a run of vijax fit, such as runs/lda-1")
+    if (folder / "sweep.json").is_file():
+        raise ConfigError(f"{folder}: the folder of a sweep; name one of the runs in it, which comparison.txt lists")
+    path, is_saved = folder / "config.toml", bool(checkpoint.checkpoint_files(folder / "checkpoints"))
+    if is_saved and _is_lost(path):
+        remedy = f"write it again, as the last checkpoint has it: {_resume(folder)}"
+        raise DamagedError(f"{path}: missing or empty", remedy)
+    if not path.is_file():
+        raise ConfigError(
+            f"{folder}: not a run folder: it has no config.toml. If a run was stopped while it began, nothing of it "
+            f"was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
+        )
+    try:
+        return load_config(path)
+    except NotTomlError as error:
+        other = f", or remove it, and have that of the last checkpoint written: {_resume(folder)}" if is_saved else ""
+        raise ConfigError(f"{error}; correct it{other}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{error}{other_version(folder)}") from error
+
+
+def mend_config(folder: Path, say: Say) -> None:
+    """Writes a config.toml that is lost again, as the newest whole checkpoint has it.
+
+    Raises:
+      DamagedError: no checkpoint can be read.
+    """
+    path = folder / "config.toml"
+    if not _is_lost(path) or not checkpoint.checkpoint_files(folder / "checkpoints"):
+        return
+    settings = checkpoint.latest_config(folder / "checkpoints")
+    if settings is None:
+        raise DamagedError(f"{path}: missing or empty, and no checkpoint can be read", "fit again in another folder")
+    lines = [f"{key} = {toml_value(value)}\n" for key, value in settings.items() if value is not None]
+    write_text(path, "".join(lines))
+    write_text(path, write_toml(load_config(path)))
+    say(f"Warning: {path} was missing or empty; it is written again, as the last checkpoint has it")
+
+
+def _is_lost(path: Path) -> bool:
+    return not path.exists() or (path.is_file() and not path.read_bytes().strip())
+
+
+def _resume(folder: Path) -> str:
+    return f"vijax resume {folder}"
+
+
+def write_beginning(folder: Path, config: Config, data: Data) -> None:
+    """Writes what is known before the first step; config.toml last, with which the run exists."""
+    own_folder(folder / "checkpoints")
+    config.listing.source.keep(folder, data)
+    write_versions(folder)
+    write_json(folder / "data.json", _data_facts(config, data))
+    write_text(folder / "config.toml", write_toml(config))
+
+
+def _data_facts(config: Config, data: Data) -> dict[str, Any]:
+    return {**config.listing.source.facts(data), "sha256": fingerprint(config, data)}
+
+
+def check_same_data(folder: Path, config: Config, data: Data) -> None:
+    """Raises a `ConfigError` if the data differ from those the run began with."""
+    before, now = read_facts(folder), _data_facts(config, data)
+    if before != now:
+        changed = ", ".join(
+            f"{key}: {before.get(key)} then, {now[key]} now" for key in now if before.get(key) != now[key]
+        )
+        raise ConfigError(
+            f"{folder}: the data are not those the run began with ({changed}); put them back, or start again: vijax fit"
+        )
+
+
+def latest_checkpoint(
+    folder: Path, config: Config, like: Any, say: Say, name: str = "checkpoints"
+) -> checkpoint.Checkpoint | None:
+    """The newest whole checkpoint, of a state of the shapes of `like`; None if the run was killed before its first."""
+    if not checkpoint.checkpoint_files(folder / name):
+        return None
+
+    def check(before: Mapping[str, Any]) -> None:
+        differing = differing_keys(before, flatten(config))
+        if differing:
+            listed = "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items())
+            raise ConfigError(
+                f"{folder / name}: written under other settings: {listed}. Put them back in "
+                f"{folder / 'config.toml'}, or start again: vijax fit"
+            )
+
+    return checkpoint.latest(folder / name, like, lambda message: say(f"Warning: {message}"), check)
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What data.json says of the data that a run began with.
+
+    Raises:
+      DamagedError: it is missing or damaged.
+    """
+    path = folder / "data.json"
+    found = read_json(path, no_facts(folder))
+    if "sha256" not in found:
+        raise DamagedError(f"{path}: damaged: it has no checksum of the data", no_facts(folder))
+    return found
+
+
+def no_facts(folder: Path) -> str:
+    """What to do where it is not known any more which data a run began with."""
+    return f"which data the run began with is not known any more: fit it again, vijax fit {folder / 'config.toml'}"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a file of JSON, wholly or not at all."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """Reads one.
+
+    Raises:
+      DamagedError: it is missing or damaged; the message ends with the remedy.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{path}: missing or damaged ({error})", remedy) from error
+    if not isinstance(found, dict):
+        raise DamagedError(f"{path}: damaged: expected an object of JSON, got {type(found).__name__}", remedy)
+    return found

@@ -1,0 +1,180 @@
+"""Runs that differ in one setting, in one folder, of data that are read once; and then all of them beside each other.
+
+SWEEP/sweep.json          the setting and the names of the runs
+SWEEP/configs/NAME.toml   the configuration of each run, as it began or is to begin
+SWEEP/NAME/               a run folder each
+SWEEP/comparison.*        the table as text and CSV, and a figure, once all have ended
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vijax.app.kinds.assemble import make_algorithm
+from vijax.app.runs.claim import claimed, locked
+from vijax.app.comparing.comparison import Comparison, compare
+from vijax.app.comparing.comparison_files import write_comparison
+from vijax.app.settings.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
+from vijax.app.kinds.listing import Data
+from vijax.app.runs.run import begin, named, read, resume
+from vijax.app.runs.run_end import whole_end_of
+from vijax.app.runs.run_folder import Say, read_json, write_json
+from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value, write_toml
+from vijax.files import own_folder, write_text
+from vijax.fitting.status import Status
+
+FILE = "sweep.json"
+STOPPED = (Status.INTERRUPTED, Status.STOPPED)
+
+
+class UnfinishedError(KeyboardInterrupt):
+    """A sweep was stopped; the message says how to go on."""
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether it is the folder of a sweep."""
+    return (folder / FILE).is_file()
+
+
+def sweep(
+    config: str | Path, overrides: Iterable[str], data: str | None, folder: Path | None, setting: str, say: Say
+) -> tuple[Path, Comparison]:
+    """A run for each value of a setting, in a new folder (runs/NAME-sweep-1, -2, ... if none is named).
+
+    Args:
+      config: as of `vijax fit`.
+      overrides: likewise, for all runs.
+      data: likewise.
+      folder: likewise.
+      setting: as KEY=VALUE,VALUE,...
+      say: is told how far it is.
+
+    Raises:
+      ConfigError: a setting or a value that is none, fewer than two values, a setting of the data.
+      UnfinishedError: it was stopped.
+    """
+    overrides = list(overrides)
+    key, values = _parsed(setting)
+    key = model_key(config, overrides, key)
+    configs = [named(load_config(config, [*overrides, f"{key}={value}"], data)) for value in values]
+    found = [flatten(each)[key] for each in configs]
+    _check(key, found)
+    names = [_name(key, value) for value in found]
+    with claimed(folder, f"{configs[0].name}-sweep") as folder:
+        read_once = _read(configs[0], say)
+        for name, each in zip(names, configs, strict=True):
+            write_text(own_folder(folder / "configs") / f"{name}.toml", write_toml(each))
+        write_json(folder / FILE, {"setting": key, "runs": names})
+        say(f"Sweep folder: {folder}")
+        return folder, _go_on(folder, names, read_once, say)
+
+
+def resume_sweep(folder: Path, say: Say) -> Comparison:
+    """Goes on with what is missing: runs that have not ended or not begun.
+
+    Raises:
+      ConfigError: sweep.json is damaged, or the data have changed.
+      UnfinishedError: it was stopped again.
+    """
+    names = _names(folder)
+    with locked(folder):
+        data = _read(_config(folder, names[0]), say)
+        return _go_on(folder, names, data, say)
+
+
+def _go_on(folder: Path, names: Sequence[str], data: Data, say: Say) -> Comparison:
+    for number, name in enumerate(names, 1):
+        where = f"{name} ({number} of {len(names)})"
+        if _has_ended(folder / name, say):
+            say(f"--- {where}: has ended")
+            continue
+        say(f"--- {where}")
+        if _run(folder, name, data, say) in STOPPED:
+            raise UnfinishedError(f"the sweep was stopped in {name}; go on with what is missing: vijax resume {folder}")
+    found = compare([folder / name for name in names], say, data)
+    write_comparison(folder, found)
+    return found
+
+
+def _run(folder: Path, name: str, data: Data, say: Say) -> Status:
+    config, run = _config(folder, name), folder / name
+    try:
+        if (run / "config.toml").is_file():
+            return resume(run, say, data).status
+        return begin(config, run, say, data).status
+    except KeyboardInterrupt as stopped:
+        raise UnfinishedError(f"{stopped or 'stopped'}. All of the sweep: vijax resume {folder}") from None
+
+
+def _has_ended(run: Path, say: Say) -> bool:
+    """Whether a run needs nothing more: it was not stopped by its user, and its end is whole."""
+    ended = whole_end_of(run, say)
+    return ended is not None and not ended["status"].startswith(tuple(str(s).partition(":")[0] for s in STOPPED))
+
+
+def _config(folder: Path, name: str) -> Config:
+    return load_config(folder / "configs" / f"{name}.toml")
+
+
+def _read(config: Config, say: Say) -> Data:
+    """The data, known to be such that runs can be compared.
+
+    Raises:
+      ConfigError: nothing is held out, or the model has no score.
+    """
+    with config.in_precision():
+        data = read(config, say)
+        if data.test is None:
+            raise ConfigError("--sweep: runs are compared on held-out data, and there are none; set data.held_out=0.1")
+        if not config.listing.has_score(make_algorithm(config, data).spec.model):
+            raise ConfigError(f"--sweep: {config.listing.name} has no held-out score by which runs could be compared")
+    return data
+
+
+# --- the setting -----------------------------------------------------------------------------------------------------
+def _parsed(setting: str) -> tuple[str, list[str]]:
+    """The key and its values, which commas part that are in no brackets."""
+    key, equals, text = setting.partition("=")
+    values = [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
+    if not equals or not key.strip() or len(values) < 2 or not all(values):
+        raise ConfigError(
+            f"--sweep {setting}: expected a setting and two values or more, as in --sweep model.num_topics=10,20,50"
+        )
+    return key.strip(), values
+
+
+def _check(key: str, values: Sequence[Any]) -> None:
+    if key == "name" or key.startswith("data."):
+        raise ConfigError(f"--sweep {key}: runs of a sweep have the same data, so that they can be compared; use --set")
+    twice = [value for i, value in enumerate(values) if value in values[:i]]
+    if twice:
+        raise ConfigError(f"--sweep {key}: expected different values, got {toml_value(twice[0])} more than once")
+
+
+def _name(key: str, value: Any) -> str:
+    """Of a run's folder.
+
+    >>> _name("model.num_topics", 10), _name("algorithm.step_size.name", "constant"), _name("model.alpha", 0.05)
+    ('num_topics-10', 'step_size.name-constant', 'alpha-0.05')
+    """
+    shown = re.sub(r"[^\w.+-]+", "_", str(value)).strip("_")
+    return f"{key.partition('.')[2] or key}-{shown}"
+
+
+def _names(folder: Path) -> list[str]:
+    """The runs of a sweep, whose names lead nowhere else.
+
+    Raises:
+      DamagedError: the file is damaged.
+    """
+    remedy = (
+        f"begin the sweep again, or go on with each of its runs (vijax resume {folder}/RUN) and then compare them "
+        f"(vijax compare {folder}/RUN {folder}/RUN)"
+    )
+    names = read_json(folder / FILE, remedy).get("runs")
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) and FOLDER_NAME.test(n) for n in names):
+        raise DamagedError(f"{folder / FILE}: damaged: expected a list of the names of runs", remedy)
+    return names

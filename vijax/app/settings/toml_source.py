@@ -1,0 +1,144 @@
+"""Where settings come from, a TOML file or `key=value` strings, each with the place to name when it is wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vijax.app.settings.typed_toml import ConfigError, Entry, settings
+
+
+class NotTomlError(ConfigError):
+    """A file that is no TOML at all."""
+
+
+def read_toml(path: str | Path) -> dict[str, Entry]:
+    """The entries of a TOML file.
+
+    Raises:
+      ConfigError: the file is missing or holds data.
+      NotTomlError: it is not UTF-8, not TOML, or nested too deeply.
+    """
+    _check_is_no_data(Path(path))
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        tables = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotTomlError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
+    except RecursionError as error:  # lists nested as deep
+        raise _too_deep(path, text) from error
+    except ValueError as error:  # also numbers of thousands of digits
+        raise NotTomlError(f"{path}: not valid TOML: {error}") from error
+    if not _is_shallow(tables):
+        raise _too_deep(path, text)
+    lines = _key_lines(text)
+    return {key: Entry(value, _place(path, key, lines)) for key, value in _leaves(tables).items()}
+
+
+def _check_is_no_data(path: Path) -> None:
+    """A data set in the place of the configuration is an error that says where data go."""
+    from vijax.data.read import ENDINGS
+
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if path.is_dir() or ending in {*ENDINGS, ".npy"}:
+        kind = "a folder" if path.is_dir() else "data"
+        raise ConfigError(
+            f"{path} is {kind}, not a configuration. Name a model, and the data after --data: vijax fit lda --data "
+            f"{path} (texts), vijax fit mixture --data {path} (numbers); or have a configuration written: vijax init "
+            f"lda --data {path}. `vijax configs` lists the names there are"
+        )
+
+
+def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
+    """The entries of `key=value` strings; a key may drop its sections where its last name is the schema's only such.
+
+    >>> import dataclasses
+    >>> from vijax.app.settings.typed_toml import setting
+    >>> @dataclasses.dataclass
+    ... class Fit:
+    ...     seed: int = setting(0, "")
+    >>> read_overrides(["seed=3"], Fit)
+    {'seed': Entry(value=3, origin='--set seed=3')}
+    """
+    entries = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {override}: expected key=value, as in --set model.num_topics=50")
+        entries[full_key(key.strip(), schema)] = Entry(override_value(text.strip()), f"--set {override}")
+    return entries
+
+
+def override_value(text: str) -> Any:
+    """A TOML value, or else the bare word itself, so that nobody has to quote quotes in a shell.
+
+    Raises:
+      ConfigError: it is nested too deeply.
+    """
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text
+    except RecursionError as error:
+        raise ConfigError(f"--set {text[:40]}...: {TOO_DEEP}") from error
+    if not _is_shallow(value):
+        raise ConfigError(f"--set {text[:40]}...: {TOO_DEEP}")
+    return value
+
+
+def full_key(key: str, schema: type) -> str:
+    """A key with its sections, where its last name is the only such of a schema; else as it is."""
+    matches = [known for known in settings(schema) if known == key or known.endswith("." + key)]
+    return matches[0] if len(matches) == 1 else key
+
+
+DEEPEST = 20
+TOO_DEEP = f"expected names of at most {DEEPEST} parts and lists nested no deeper, got more; no setting needs them"
+
+
+def _too_deep(path: str | Path, text: str) -> NotTomlError:
+    deep = (n for n, line in enumerate(text.splitlines(), 1) if max(line.count("."), line.count("[")) > DEEPEST)
+    number = next(deep, None)
+    return NotTomlError(f"{path}{f', line {number}' if number else ''}: {TOO_DEEP}")
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether no table or list is nested deeper than any setting is: what reads them calls itself for each level."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [item for found in level for item in _items(found)]
+    return not level
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        flat |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _key_lines(text: str) -> dict[str, int]:
+    """The line on which each key (or table) of a TOML text stands; good for messages, not a parser."""
+    lines, table = {}, ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+            table = header[1].replace('"', "") + "."
+            lines[table.removesuffix(".")] = number
+        elif pair := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line):
+            lines.setdefault(table + re.sub(r"[\"' ]", "", pair[1]), number)
+    return lines
+
+
+def _place(path: str | Path, key: str, lines: Mapping[str, int]) -> str:
+    while key not in lines and "." in key:
+        key = key.rpartition(".")[0]
+    return f"{path}, line {lines[key]}" if key in lines else str(path)

@@ -1,0 +1,273 @@
+"""TOML into nested dataclasses and back: every mistake names its key, its file and line, and the remedy.
+
+While it is read (`vijax.app.settings.toml_source`) a configuration is flat,
+`{"model.num_topics": Entry(50, "lda.toml, line 4")}`: so a file, a list of `--set` overrides and the defaults are
+merged by one dictionary update, and each value still knows where it came from when it turns out to be wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message says which key, where it stands and what to write."""
+
+
+class DamagedError(ConfigError):
+    """A file of a run that is lost or cannot be read; `fault` says which and why, the message also what to do."""
+
+    def __init__(self, fault: str, remedy: str):
+        super().__init__(f"{fault}; {remedy}")
+        self.fault = fault
+
+
+class Entry(NamedTuple):
+    """A value and the place it was read from."""
+
+    value: Any
+    origin: str
+
+
+class Check(NamedTuple):
+    """What a value must satisfy, as a test and as the words that complete "expected ..."."""
+
+    test: Callable[[Any], bool]
+    expected: str
+
+
+def at_least(low: float) -> Check:
+    """The value is `low` or more."""
+    return Check(lambda x: x >= low, f"at least {low}")
+
+
+def between(low: float, high: float) -> Check:
+    """low <= value < high."""
+    return Check(lambda x: low <= x < high, f"a number from {low} up to, but not including, {high}")
+
+
+POSITIVE = Check(lambda x: 0 < x < float("inf"), "above 0 and finite")
+FRACTION = Check(lambda x: 0 < x <= 1, "above 0 and at most 1")
+
+
+def setting(default: Any, help: str, check: Check | None = None) -> Any:
+    """A dataclass field that carries its meaning, and what its values must satisfy."""
+    return dataclasses.field(default=default, metadata={"help": help, "check": check})
+
+
+def section(schema: type, help: str = "") -> Any:
+    """A dataclass field that holds a table of settings."""
+    return dataclasses.field(default_factory=schema, metadata={"help": help})
+
+
+# --- the schema, flat ---------------------------------------------------------------------------------------------
+class Setting(NamedTuple):
+    """One leaf of a schema."""
+
+    type: Any
+    default: Any
+    help: str
+    check: Check | None
+
+
+@functools.cache
+def _hints(schema: Any) -> dict[str, Any]:
+    return typing.get_type_hints(schema)
+
+
+def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
+    """Every leaf of a tree of dataclasses by its dotted key, in the order of the file it would make."""
+    flat: dict[str, Setting] = {}
+    hints = _hints(schema)
+    for field in dataclasses.fields(schema):
+        key, hint = prefix + field.name, hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            flat |= settings(typing.cast(type, hint), key + ".")
+        else:
+            flat[key] = Setting(hint, field.default, field.metadata["help"], field.metadata["check"])
+    return flat
+
+
+def build(schema: type[T], entries: Mapping[str, Entry]) -> T:
+    """The dataclass that `entries` describe; what they leave out keeps its default.
+
+    Raises:
+      ConfigError: an unknown key (with the nearest known one), a value of the wrong type or out of range.
+    """
+    known = settings(schema)
+    for key, entry in entries.items():
+        if key not in known:
+            raise ConfigError(_unknown_key(key, entry.origin, known))
+    values = {key: _checked(key, entry, known[key]) for key, entry in entries.items()}
+    return _nest(schema, values)
+
+
+def _nest(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
+    hints = _hints(typing.cast(Any, schema))
+    arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(schema):  # type: ignore[arg-type]
+        key, hint = prefix + field.name, hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            arguments[field.name] = _nest(typing.cast(type, hint), values, key + ".")
+        elif key in values:
+            arguments[field.name] = values[key]
+    return schema(**arguments)
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """The values of a configuration by dotted key."""
+    flat: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            flat |= flatten(value, prefix + field.name + ".")
+        else:
+            flat[prefix + field.name] = value
+    return flat
+
+
+# --- checking -----------------------------------------------------------------------------------------------------
+def _checked(key: str, entry: Entry, known: Setting) -> Any:
+    try:
+        value = _cast(entry.value, known.type)
+    except _WrongType as wrong:
+        raise ConfigError(
+            f"{entry.origin}: {key}: expected {_describe(known.type)}, got {toml_value(entry.value)}{wrong.hint}"
+        ) from None
+    if known.check is not None and value is not None and not known.check.test(value):
+        raise ConfigError(f"{entry.origin}: {key}: expected {known.check.expected}, got {toml_value(entry.value)}")
+    for item in value if isinstance(value, tuple) else (value,):
+        _check_kept(item, f"{entry.origin}: {key}")
+    return value
+
+
+LARGEST = 2**63 - 1
+
+
+def _check_kept(value: Any, where: str) -> None:
+    """What config.toml must give back: numbers that TOML promises to hold and that mean something, text in Unicode.
+
+    Raises:
+      ConfigError: an infinite number or none, an integer beyond 64 bits, half a surrogate pair.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: expected a finite number, got {toml_value(value)}")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ConfigError(f"{where}: expected an integer from -2^63 + 1 to 2^63 - 1, got {toml_value(value)}")
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ConfigError(
+            f"{where}: expected text in Unicode, got {toml_value(value)}; rename the file, if it is a file's name"
+        )
+
+
+class _WrongType(Exception):
+    def __init__(self, hint: str = ""):
+        self.hint = hint
+
+
+def _cast(value: Any, hint: Any) -> Any:
+    """`value` as the type `hint`; only lossless conversions (an int where a float is wanted, a list for a tuple)."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _cast_union(value, arguments)
+    if origin is Literal:
+        return _cast_literal(value, arguments)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_cast(item, arguments[0]) for item in value)
+    if hint is type(None) and (value is None or value == "none"):
+        return None
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return _float(value)
+    if isinstance(hint, type) and type(value) is hint:
+        return value
+    raise _WrongType
+
+
+def _float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise _WrongType("; it is too large") from error
+
+
+def _cast_union(value: Any, hints: tuple) -> Any:
+    nearest = ""
+    for hint in hints:
+        try:
+            return _cast(value, hint)
+        except _WrongType as wrong:
+            nearest = nearest or wrong.hint
+    raise _WrongType(nearest)
+
+
+def _cast_literal(value: Any, choices: tuple) -> Any:
+    if value in choices and type(value) in map(type, choices):
+        return value
+    close = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.5)
+    raise _WrongType(f"; did you mean {toml_value(close[0])}?" if close else "")
+
+
+def _describe(hint: Any) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return ("one of " if len(arguments) > 1 else "") + ", ".join(map(toml_value, arguments))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_describe, arguments))
+    if origin is tuple:
+        return f"a list, each item {_describe(arguments[0])}"
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "text in quotes", type(None): '"none"'}
+    return names.get(hint, str(hint))
+
+
+def _unknown_key(key: str, origin: str, known: Mapping[str, Setting]) -> str:
+    message = f"{origin}: unknown key {key!r}"
+    inside = [name for name in known if name.startswith(key + ".")]
+    if inside:
+        return f"{message}: it is a section; write its settings, such as {inside[0]}"
+    same_name = [name for name in known if name.endswith("." + key)]
+    if len(same_name) > 1:
+        return f"{message}: it could be {' or '.join(same_name)}"
+    nearest = _nearest(key, list(known))
+    return f"{message}; did you mean {nearest}?" if nearest else f"{message}; `vijax settings` lists those there are"
+
+
+def _nearest(key: str, known: list[str]) -> str | None:
+    """The known key closest to `key`, by its full name or, for one put in the wrong section, by its last name."""
+    full = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+    last = {name.rpartition(".")[2]: name for name in reversed(known)}
+    short = difflib.get_close_matches(key.rpartition(".")[2], list(last), n=1, cutoff=0.7)
+    return full[0] if full else last[short[0]] if short else None
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    # JSON's strings and numbers are TOML's too, but for one letter: JSON lets a DEL stand as it is.
+    text = json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
+    return text.encode(errors="backslashreplace").decode()
+
+
+def write_toml(config: Any, comments: bool = True) -> str:
+    """A configuration as TOML, each setting under a comment that says what it means; unset ones are commented out."""
+    known, values = settings(type(config)), flatten(config)
+    tables: dict[str, list[str]] = {}
+    for key, value in values.items():
+        table, _, name = key.rpartition(".")
+        line = f"# {name} = (unset)" if value is None else f"{name} = {toml_value(value)}"
+        tables.setdefault(table, []).extend([f"# {known[key].help}", line] if comments else [line])
+    blocks = ["\n".join([*([f"[{table}]"] if table else []), *lines]) for table, lines in tables.items()]
+    return "\n\n".join(blocks) + "\n"

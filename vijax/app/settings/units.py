@@ -1,0 +1,99 @@
+"""Quantities in the units of the data, where a run has standardised its columns: x = mean + deviation * standardised.
+
+mean and deviation of a column       deviation_d * m_d + mean_d,   deviation_d * s_d
+coefficients b of standardised rows  b_d / deviation_d, and the intercept less sum_d b_d mean_d / deviation_d
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+STANDARDISED = "In units of standardised columns (mean 0, deviation 1 in the training rows)."
+
+
+def covariance_of(precision: Any) -> Float[np.ndarray, "*batch D D"]:
+    """Inverses of precision matrices, of a singular one the pseudo-inverse, whatever the units of the columns: in units
+    in which the diagonal is one, or a column in large units is taken for one of no variance.
+
+    >>> covariance_of(np.diag([1e-12, 1e12])).round(20).tolist()
+    [[1000000000000.0, 0.0], [0.0, 1e-12]]
+    """
+    precision = np.asarray(precision, float)
+    diagonal = np.diagonal(precision, axis1=-2, axis2=-1)
+    deviations = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    units = deviations[..., :, None] * deviations[..., None, :]
+    return units * np.linalg.pinv(units * precision, hermitian=True)
+
+
+class Units(NamedTuple):
+    """What the columns of a table were standardised by.
+
+    Attributes:
+      mean: what was taken from each column.
+      deviation: what each was divided by.
+      scaled: whether anything was.
+
+    >>> units = Units(np.array([70.0]), np.array([10.0]), True)
+    >>> units.points(np.array([[0.5]])).tolist(), units.spread(np.array([0.1])).tolist()
+    ([[75.0]], [1.0])
+    """
+
+    mean: Float[np.ndarray, " D"]
+    deviation: Float[np.ndarray, " D"]
+    scaled: bool
+
+    def points(self, x: Any) -> np.ndarray:
+        """Rows (or means of columns), the last axis over columns."""
+        return np.asarray(x, float) * self.deviation + self.mean if self.scaled else np.asarray(x)
+
+    def spread(self, deviation: Any) -> np.ndarray:
+        """Standard deviations of columns, or differences between rows."""
+        return np.asarray(deviation, float) * self.deviation if self.scaled else np.asarray(deviation)
+
+    def cov(self, cov: Any) -> np.ndarray:
+        """A covariance of columns."""
+        return np.asarray(cov, float) * np.outer(self.deviation, self.deviation) if self.scaled else np.asarray(cov)
+
+    def coefficients(self, intercept: bool) -> Float[np.ndarray, "P P"]:
+        """The matrix that turns coefficients of standardised rows into those of rows as they are; its rows are designs
+        whose predictions are the coefficients.
+
+        >>> x, b = np.array([80.0]), np.array([2.0, 1.0])  # standardised: 1, prediction 3
+        >>> slope, constant = Units(np.array([70.0]), np.array([10.0]), True).coefficients(True) @ b
+        >>> float(slope * x[0] + constant)
+        3.0
+        """
+        size = len(self.mean)
+        turned = np.diag(1 / self.deviation)
+        if not intercept:
+            return turned
+        last = np.append(-self.mean / self.deviation, 1.0)
+        return np.vstack([np.hstack([turned, np.zeros((size, 1))]), last])
+
+    def note(self, text: str = "") -> str:
+        """A note, which says so of a quantity that stays in standardised units."""
+        return f"{text} {STANDARDISED}".strip() if self.scaled else text
+
+
+def log_scales(table: Any) -> Float[np.ndarray, " N"]:
+    """What is taken from the log density of each standardised row to have that of the row as it is: the sum of the log
+    deviations of the entries that are there. Zeros where nothing was scaled.
+
+    >>> from vijax.data.tables.table import Table
+    >>> table = Table(("a", "b"), np.array([[10.0, 1.0], [30.0, np.nan]])).standardised()
+    >>> log_scales(table).round(4).tolist()  # log 10 of the first column; the second one keeps its scale
+    [2.3026, 2.3026]
+    """
+    logs = np.log(units_of(table).deviation)
+    return np.where(np.isfinite(table.x), logs, 0.0).sum(axis=1)
+
+
+def units_of(table: Any) -> Units:
+    """Of a table: those of its data, where it was standardised."""
+    size = len(table.columns)
+    if table.scaling is None:
+        return Units(np.zeros(size), np.ones(size), False)
+    return Units(np.asarray(table.scaling.mean, float), np.asarray(table.scaling.deviation, float), True)

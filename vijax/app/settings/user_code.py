@@ -1,0 +1,145 @@
+"""Python files that a configuration names: the one kind of input that is executed.
+
+A file runs where its user has named it in a `vijax fit` on this machine, and as long as it stays as it was then:
+
+- `vijax fit` notes the checksum of the file in the run's config.toml, and in a list in the user's own cache folder;
+- every later command executes it only if the file still has the checksum of the run, and that is on the list. A run
+  folder of somebody else can say what it likes: its code is on nobody's list.
+
+What is executed are the very bytes that were checked. What the file imports is not covered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.data.reading.cache import cache_folder
+from vijax.terminal import printable
+
+ALLOW = "VIJAX_ALLOW_CODE"
+"""The variable of the environment by which a user allows a checksum that is not on the list."""
+
+
+class Code(NamedTuple):
+    """A file as it was read."""
+
+    path: str
+    text: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Its checksum."""
+        return hashlib.sha256(self.text).hexdigest()
+
+
+def read_code(path: str, setting: str) -> Code:
+    """A file, not yet executed.
+
+    Raises:
+      ConfigError: it cannot be read.
+    """
+    try:
+        return Code(path, Path(path).read_bytes())
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{setting}: expected a Python file that can be read, got {path} ({reason})") from error
+
+
+def named_at_fit(config: Any) -> Any:
+    """The configuration of a new run with the checksum of the Python file that it names, which is put on the list: for
+    `vijax fit` alone. One that names none stays as it is."""
+    model = config.model
+    if getattr(model, "file", None) is None:
+        return config
+    digest = read_code(model.file, "model.file").sha256
+    if model.sha256 not in (None, digest):
+        return config  # refused when it comes to be executed
+    _put_on_list(digest)
+    return dataclasses.replace(config, model=dataclasses.replace(model, sha256=digest))
+
+
+def executed(path: str, sha256: str | None, setting: str) -> ModuleType:
+    """The file as a module, executed in this process once and announced on the standard error.
+
+    Raises:
+      ConfigError: it has changed since the run began; its user has not named it in a `vijax fit` on this machine; it
+        failed.
+    """
+    code = read_code(path, setting)
+    if sha256 != code.sha256:
+        raise ConfigError(
+            f"{setting}: {path} has changed since the run began (sha256 {_short(sha256)} then, {_short(code.sha256)} "
+            "now), and is not executed; put it back as it was, or start again: vijax fit"
+        )
+    if not _is_allowed(code.sha256):
+        raise ConfigError(
+            f"{setting}: {path} is Python code that you have not named in a `vijax fit` on this machine, and it is not "
+            f"executed. Read it first; if you trust it, allow it: {ALLOW}={code.sha256}"
+        )
+    return _module(code)
+
+
+@functools.cache
+def _module(code: Code) -> ModuleType:
+    print(printable(f"Code: executing {code.path}"), file=sys.stderr, flush=True)
+    module = ModuleType(Path(code.path).stem)
+    module.__file__ = code.path
+    with telling_where(code.path):
+        exec(compile(code.text, code.path, "exec"), module.__dict__)  # its user has named it (see above)
+    return module
+
+
+@contextlib.contextmanager
+def telling_where(path: str) -> Iterator[None]:
+    """What goes wrong in a user's file is an error that names its line, and no fault of vijax."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else _line_in(path, error)
+        where = path if line is None else f"{path}, line {line}"
+        message = error.msg if isinstance(error, SyntaxError) else error
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ConfigError(f"{where}: {kind}{message}") from error
+
+
+def _line_in(path: str, error: BaseException | None) -> int | None:
+    """The last line of a file that an error, or what it came from, went through; None if it did not."""
+    while error is not None:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        if lines:
+            return lines[-1]
+        error = error.__cause__
+    return None
+
+
+# --- the list ---------------------------------------------------------------------------------------------------
+def _listed(sha256: str) -> Path:
+    return cache_folder() / "code" / sha256
+
+
+def _put_on_list(sha256: str) -> None:
+    """An empty file of that name; where none can be written, later commands say how to allow the code."""
+    with contextlib.suppress(OSError):
+        _listed(sha256).parent.mkdir(parents=True, exist_ok=True)
+        _listed(sha256).touch()
+
+
+def _is_allowed(sha256: str) -> bool:
+    return os.environ.get(ALLOW) == sha256 or _listed(sha256).is_file()
+
+
+def _short(sha256: str | None) -> str:
+    return sha256[:12] if sha256 else "not noted"

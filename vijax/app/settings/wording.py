@@ -1,0 +1,56 @@
+"""Remedies in the words of the command line: those of the library's errors speak of arguments of Python functions."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection
+
+REMEDY = "To mend it: "
+"""What begins a remedy (`vijax.data.reading.checks.fail`); what stands before it is left as it is."""
+
+PHRASES = {
+    "; to pass the texts themselves, pass a list of them": "",
+    "pass the whole vocabulary": "give the whole vocabulary (--set data.vocabulary=FILE)",
+    "pass the vocabulary": "give the vocabulary (--set data.vocabulary=FILE)",
+    "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
+}
+ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")
+
+
+def in_command_line_terms(message: str, options: Collection[str] = ()) -> str:
+    """The message, the Python arguments of its remedy as options or settings of the command line.
+
+    Args:
+      message: of an error.
+      options: the options of the command, which come before settings of the same name.
+
+    >>> in_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
+    "a.csv: expected a column 'text', got none. To mend it: --set data.column=COLUMN; known: 'body'."
+    >>> in_command_line_terms("format: got 'x'. To mend it: rename the file, or pass format=.", ["format"])
+    "format: got 'x'. To mend it: rename the file, or --format FORMAT."
+    """
+    problem, begins, remedy = message.partition(REMEDY)
+    for phrase, instead in PHRASES.items():
+        remedy = remedy.replace(phrase, instead)
+    remedy = ARGUMENT.sub(lambda found: _option(found, options), remedy)
+    return problem + begins + re.sub(r"\bpass (?=\w)", "give ", remedy)
+
+
+def _option(found: re.Match, options: Collection[str]) -> str:
+    name, value = found[1], (found[2] or "...").strip("'")
+    value = name.upper() if value == "..." else value
+    if name in options:
+        return f"--{name.replace('_', '-')} {value}"
+    return f"--set {_settings()[name]}={value}" if name in _settings() else found[0]
+
+
+@functools.cache
+def _settings() -> dict[str, str]:
+    """The dotted key of every setting whose last name no other has, over all models."""
+    from vijax.app.catalogue import LISTINGS
+    from vijax.app.settings.config import setting_names
+
+    keys = {key for model in LISTINGS for key in setting_names(model)}
+    names = [key.rpartition(".")[2] for key in keys]
+    return {key.rpartition(".")[2]: key for key in keys if names.count(key.rpartition(".")[2]) == 1}

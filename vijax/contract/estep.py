@@ -1,0 +1,146 @@
+"""What an E-step for mixed membership is: the contract that LDA and its relatives are written against.
+
+Each token m of a document belongs to a topic z_m ~ theta, theta ~ Dirichlet(alpha), and is a word w_m ~ beta_{z_m}.
+Given beta, an E-step says what is believed of z and theta. Documents are rows of unique words with counts, in chunks
+that fit in cache; all tokens of a slot are the same word.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from vijax.checks import require_integers
+from vijax.xla.gather import AtOnce
+
+
+class Locals(NamedTuple):
+    """What an E-step believes of a chunk of documents.
+
+    Attributes:
+      gamma: alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an empty row.
+      token_topics: expected number of the tokens of each slot in each topic, summing over topics to `counts`; None
+        where it is the optimal function of `gamma` and the likelihood (mean field), never formed for a whole batch.
+    """
+
+    gamma: Float[Array, "docs topics"]
+    token_topics: Float[Array, "docs slots topics"] | None
+
+
+class EStep:
+    """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its base classes say which
+    problems it solves; a model says which one it poses (`Model.solved_by`).
+
+    Attributes:
+      is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not
+        say so is taken for one whose bound is of something else, as a sampler's is.
+      goes_on: it climbs to a fixed point, and can begin at locals that were found before.
+      draws: its bound is of draws, and so is noisy.
+    """
+
+    is_ascent: ClassVar[bool] = False
+    goes_on: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
+
+
+class MixedMembership(EStep, abc.ABC):
+    """Solves for the topics of documents."""
+
+    @abc.abstractmethod
+    def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
+        """The number of documents that are best given to `mixed_membership` at once."""
+
+    @abc.abstractmethod
+    def mixed_membership(
+        self,
+        likelihood: Float[Array, "docs slots topics"],
+        counts: Float[Array, "docs slots"],
+        alpha: Float[Array, " topics"],
+        key: PRNGKeyArray,
+        max_tokens: int,
+        start: Float[Array, "docs topics"] | None = None,
+    ) -> Locals:
+        """Infers the locals of a chunk of documents.
+
+        Args:
+          likelihood: beta_k[word] up to a factor per slot, in (0, 1]: divided by its largest entry over topics and
+            floored at 1e-30, so that no product of it is denormal.
+          counts: tokens per slot, 0 in padding.
+          alpha: Dirichlet concentration of theta, positive.
+          key: for E-steps that sample.
+          max_tokens: static bound on a row's sum of counts.
+          start: gamma at which to begin, for E-steps that go on; None where nothing is known.
+        """
+
+    def over_words(self) -> AtOnce | None:
+        """What does the same for all words of a table at once (`vijax.xla.gather.sum_over_rows`), of E-steps that are
+        compiled (`vijax.xla.native`)."""
+        return None
+
+
+def iterate_by_document(
+    improve: Callable[[Any], PyTree],
+    start: PyTree,
+    topic_counts: Callable[[Any], Float[Array, "docs topics"]],
+    counts: Float[Array, "docs slots"],
+    max_iters: int,
+    tol: float,
+) -> PyTree:
+    """Repeats `improve` until it changes no document's topic counts by more than `tol` on average over topics.
+
+    A document that is finished stays as it is, so that its answer does not depend on its neighbours in the chunk.
+
+    Args:
+      improve: one round for all documents at once; every leaf keeps its shape, documents first.
+      start: where to begin.
+      topic_counts: what of it is watched.
+      counts: tokens per slot; a document without tokens is finished from the start.
+      max_iters: most rounds.
+      tol: see above.
+    """
+
+    def settled(new: PyTree, old: PyTree) -> Array:
+        return jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1) <= tol
+
+    return repeat_by_document(improve, start, settled, jnp.sum(counts, axis=1) > 0, max_iters)
+
+
+def repeat_by_document(
+    improve: Callable[[Any], PyTree],
+    start: PyTree,
+    settled: Callable[[Any, Any], Bool[Array, " docs"]],
+    active: Bool[Array, " docs"],
+    max_iters: int,
+) -> PyTree:
+    """Repeats `improve` on each document that is active until `settled(new, old)`, at most `max_iters` times."""
+
+    def unfinished(carry: tuple) -> Array:
+        _, active, iteration = carry
+        return jnp.any(active) & (iteration < max_iters)
+
+    def iterate(carry: tuple) -> tuple:
+        old, active, iteration = carry
+        new = improve(old)
+        done = settled(new, old)
+        new = jax.tree.map(lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old)
+        return new, active & ~done, iteration + 1
+
+    return jax.lax.while_loop(unfinished, iterate, (start, active, 0))[0]
+
+
+def check_positive(argument: str, value: float) -> float:
+    """A positive finite number, or ValueError naming the argument."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{argument}: expected a positive number, got {value!r}.")
+    return float(value)
+
+
+def check_count(argument: str, value: int, least: int) -> int:
+    """`value`, if it is an integer of at least `least`; else ValueError naming the argument."""
+    require_integers(least, **{argument: value})
+    return value

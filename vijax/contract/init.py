@@ -1,0 +1,254 @@
+"""Where a posterior starts. Results of mixture models depend on it, so it is a choice, made by name.
+
+An `Init` is a function (key, context) -> posterior. All but `prior` choose locals and take one step to the globals
+that they imply, lambda = eta + (N/S) sum_n grad E: so they read data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from vijax import tree
+from vijax.checks import require, require_integers, require_positive
+from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
+from vijax.families import Categorical, Family, Product
+from vijax.xla.by_value import by_value
+
+
+class Context(NamedTuple):
+    """What a start may depend on.
+
+    Attributes:
+      energy: the model's `vijax.models.energies.energy.Energy`.
+      hyper: its hyperparameters.
+      prior: the prior of the globals (flat for maximum likelihood).
+      batch: some data, or None.
+    """
+
+    energy: Any
+    hyper: Any
+    prior: Product
+    batch: Minibatch | None
+
+    def data(self) -> Minibatch:
+        """The data, padding filled in with a row that counts. Raises ValueError where there are none."""
+        if self.batch is None:
+            raise ValueError(
+                "batch: this model's start depends on the data: expected them as alg.init(key, batch), got none. "
+                "vijax.fit gives them; or choose init=vijax.init.prior()."
+            )
+        if self.batch.weights is None:
+            return self.batch
+        return self.batch._replace(data=fill_padding(self.batch.data, jnp.asarray(self.batch.weights)))
+
+    def counts(self) -> Bool[Array, " groups"]:
+        """Which groups of `data` are no padding."""
+        batch = self.data()
+        size = jax.tree.leaves(batch.data)[0].shape[0]
+        return jnp.ones(size, bool) if batch.weights is None else jnp.asarray(batch.weights) > 0
+
+    def templates(self) -> dict[str, Family]:
+        """The local families of one group."""
+        return self.energy.locals(jax.tree.map(lambda x: jnp.asarray(x[0]), self.data().data))
+
+    def start_stats(self) -> PyTree:
+        """Mean statistics of the locals of every group where E-steps start."""
+        begin = self.energy.start or self.energy.locals
+        means = lambda group: {name: q.expected_stats() for name, q in begin(group).items()}
+        return jax.vmap(means)(jax.tree.map(jnp.asarray, self.data().data))
+
+    def implied_by(self, local_stats: PyTree) -> Product:
+        """The globals' conditional at given statistics of the locals of every group. Under maximum likelihood, which
+        has no opinion of an empty class, the proper prior stands in where it must."""
+        batch = self.data()
+        proper = self.energy.prior(self.hyper)
+        stats = {name: q.expected_stats() for name, q in proper.items()}
+        size = jax.tree.leaves(batch.data)[0].shape[0]
+        weights = jnp.ones(size) if batch.weights is None else batch.weights
+
+        def total(stats: PyTree) -> Float[Array, ""]:
+            each = jax.vmap(lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper))(batch.data, local_stats)
+            return weighted_sum(jnp.asarray(weights, each.dtype), each)
+
+        scale = 1.0 if batch.num_groups is None else batch.num_groups / jnp.sum(weights)
+        message = tree.scale(scale, proper.with_naturals(jax.grad(total)(stats)))
+        if self.energy.prior_fn is not None:
+            coupling = jax.grad(lambda s: self.energy.prior_fn(s, self.hyper))(stats)
+            message = tree.add(message, proper.with_naturals(coupling))
+        implied = tree.add(self.prior, message)
+        return jax.tree.map(jnp.where, implied.in_domain(), implied, tree.add(proper, message))
+
+
+Init = Callable[[PRNGKeyArray, Context], Product]
+
+
+@by_value
+def prior() -> Init:
+    """At the prior: for models whose components cannot be exchanged."""
+    # Not context.prior, which for maximum likelihood is flat and has no mode to start from.
+    return lambda key, context: context.energy.prior(context.hyper)
+
+
+@by_value
+def implied() -> Init:
+    """At the globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is used."""
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        del key
+        return context.implied_by(context.start_stats())
+
+    return start
+
+
+@by_value
+def random_responsibilities(concentration: float = 1.0) -> Init:
+    """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
+
+    Args:
+      concentration: of that Dirichlet, positive.
+
+    Raises:
+      ValueError: it is not positive; or (when used) the model has no categorical local.
+    """
+    require_positive(concentration=concentration)
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        size = jax.tree.leaves(context.data().data)[0].shape[0]
+
+        def draw(name: str, q: Family, key: PRNGKeyArray) -> Any:
+            if not isinstance(q, Categorical):
+                return _repeated(q.expected_stats(), size)
+            weights = jax.random.loggamma(key, concentration, (size, *q.logits.shape))
+            return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
+
+        _require_class(context)
+        templates = context.templates()
+        keys = jax.random.split(key, len(templates))
+        return context.implied_by(
+            {name: draw(name, q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
+        )
+
+    return start
+
+
+@by_value
+def near_symmetric() -> Init:
+    """Responsibilities from a symmetric Dirichlet(100): all components nearly alike, symmetry just broken."""
+    return random_responsibilities(100.0)
+
+
+@by_value
+def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: int = 100) -> Init:
+    """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), each the
+    best of some that are drawn, then rounds of Lloyd's algorithm until none changes class.
+
+    Args:
+      features: group -> vector in which distances are taken; by default its first array, flattened.
+      num_iters: most rounds, 0 or more.
+
+    Raises:
+      ValueError: `num_iters` is negative; or (when used) the model has no categorical local.
+    """
+    require_integers(0, num_iters=num_iters)
+    read = features or (lambda group: jnp.ravel(jax.tree.leaves(group)[0]))
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        name = _require_class(context)
+        templates, batch = context.templates(), context.data()
+        points = jax.vmap(read)(jax.tree.map(jnp.asarray, batch.data)).astype(jnp.result_type(float))
+        weights = jnp.ones(len(points)) if batch.weights is None else jnp.asarray(batch.weights)
+        labels = nearest_labels(key, points, weights, jax.tree.leaves(templates[name])[0].shape[-1], num_iters)
+        return context.implied_by({**context.start_stats(), name: templates[name].stats(labels)})
+
+    return start
+
+
+@by_value
+def nearest(centres: Any) -> Init:
+    """Each group wholly in the class of the nearest of the centres given, K vectors: no key is used.
+
+    Raises:
+      ValueError: no (K, D) numbers; or (when used) centres of another number than the classes.
+    """
+    given = np.asarray(centres)
+    require(given.ndim == 2, "centres", "an array of shape (K, D)", f"shape {given.shape}")
+
+    def start(key: PRNGKeyArray, context: Context) -> Product:
+        del key
+        name = _require_class(context)
+        templates, batch = context.templates(), context.data()
+        size = jax.tree.leaves(templates[name])[0].shape[-1]
+        require(len(given) == size, "centres", f"{size} of them", len(given))
+        points = jax.vmap(lambda group: jnp.ravel(jax.tree.leaves(group)[0]))(jax.tree.map(jnp.asarray, batch.data))
+        labels = _closest(points.astype(jnp.result_type(float)), jnp.asarray(given, jnp.result_type(float)))
+        return context.implied_by({**context.start_stats(), name: templates[name].stats(labels)})
+
+    return start
+
+
+def nearest_labels(
+    key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int, num_iters: int
+) -> Int[Array, " N"]:
+    """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of Lloyd's algorithm."""
+    # About their mean, where distances by norms and products lose no digits.
+    points = points - weights @ points / jnp.sum(weights)
+    seeds = _seeds(key, points, weights, num_classes)
+
+    def lloyd(carry: tuple) -> tuple:
+        centres, labels, _, i = carry
+        members = jax.nn.one_hot(labels, num_classes, dtype=points.dtype) * weights[:, None]
+        sizes = jnp.sum(members, 0)[:, None]
+        centres = jnp.where(sizes > 0, members.T @ points / jnp.maximum(sizes, 1), centres)
+        new = _closest(points, centres)
+        return centres, new, jnp.any((new != labels) & (weights > 0)), i + 1
+
+    unsettled = lambda carry: carry[2] & (carry[3] < num_iters)
+    start = seeds, _closest(points, seeds), jnp.array(True), 0
+    return jax.lax.while_loop(unsettled, lloyd, start)[1]
+
+
+def _seeds(
+    key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int
+) -> Float[Array, "K D"]:
+    """Centres drawn one after the other in proportion to the squared distance from those there are: of a few draws the
+    one that leaves the least distance."""
+    keys, norms = jax.random.split(key, num_classes), jnp.sum(points**2, 1)
+    first = points[jax.random.categorical(keys[0], jnp.log(weights))]
+    centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
+    trials = 2 + int(math.log(num_classes))
+    tiny = np.finfo(np.float32).tiny  # points all alike: any is as good a centre
+
+    def seed(k: Int[Array, ""], carry: tuple) -> tuple:
+        centres, distances = carry
+        drawn = jax.random.categorical(keys[k], jnp.log(distances * weights), shape=(trials,))
+        squares = norms[drawn][:, None] + norms - 2 * points[drawn] @ points.T
+        left = jnp.minimum(distances, jnp.maximum(squares, 0.0) + tiny)
+        best = jnp.argmin(left @ weights)
+        return centres.at[k].set(points[drawn[best]]), left[best]
+
+    return jax.lax.fori_loop(1, num_classes, seed, (centres, jnp.sum((points - first) ** 2, 1) + tiny))[0]
+
+
+def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[Array, " N"]:
+    """argmin_k |x - c_k|^2, the norm of x left out."""
+    return jnp.argmin(jnp.sum(centres**2, 1) - 2 * points @ centres.T, axis=1)
+
+
+def _require_class(context: Context) -> str:
+    """The name of the first categorical local."""
+    templates = context.templates()
+    names = [name for name, q in templates.items() if isinstance(q, Categorical)]
+    found = {name: type(q).__name__ for name, q in templates.items()}
+    require(names, "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
+    return names[0]
+
+
+def _repeated(stats: PyTree, size: int) -> PyTree:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), stats)

@@ -1,0 +1,251 @@
+"""Data as a model reads them: numbers as floats, indices as 32-bit integers, masks as booleans.
+
+A bound adds, squares and multiplies data in the type that they came in: 200 of uint8 squared is 64, and JAX reads
+3,000,000,000 of int64 as -1,294,967,296. So data go through `taken` wherever they enter: loaders, steps, and what is
+asked of a fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from vijax.checks import require
+from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.model import Model
+from vijax.xla.compiler import kept
+
+Kind = Literal["number", "index", "mask"]
+LOST = 0.01
+"""Of a column's standard deviation: as much as rounding to the model's floats may change a number of it."""
+BLOCK = 1 << 22
+"""Numbers that are looked at together."""
+
+
+def taken(model: Model, data: PyTree) -> PyTree:
+    """Data in the types that the model reads.
+
+    Integers and booleans are numbers, and become floats, unless the model uses them as indices (or as masks): then they
+    stay integers (or booleans), and floats that are whole numbers become integers. What a model of your own does with
+    its data is found by tracing it.
+
+    Raises:
+      ValueError: integers that do not fit; numbers whose digits the model's floats would lose; an index that is no
+        whole number; a mask that is neither 0 nor 1.
+    """
+    kinds = kinds_of(model, data)
+    check(kinds, data)
+    return cast(kinds, data)
+
+
+def for_score(model: Model, data: PyTree) -> PyTree:
+    """As `taken`, but all digits are kept: integers become float64, and floats stay as they came. Scores are computed
+    in float64 where that can be."""
+    kinds = kinds_of(model, data)
+    check(kinds, data)
+    leaves, structure = jax.tree.flatten(data)
+    wide = lambda x: np.asarray(x, np.float64) if _is_discrete(array(x)) else x
+    taken = [wide(x) if kind == "number" else _cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)]
+    return jax.tree.unflatten(structure, taken)
+
+
+# --- what a model reads -----------------------------------------------------------------------------------------------
+def kinds_of(model: Model, data: PyTree) -> list[Kind]:
+    """What each leaf of the data is to the model."""
+    if model.kinds is not None:
+        return _spread(model.kinds, data)
+    if model.documents is not None:
+        return [kind for part in jax.tree.leaves(data, is_leaf=_is_documents) for kind in _of_documents(part)]
+    shapes = [jax.ShapeDtypeStruct(np.shape(x), array(x).dtype) for x in jax.tree.leaves(data)]
+    structure = jax.tree.structure(data)
+    what = "kinds", structure, tuple((x.shape, str(x.dtype)) for x in shapes)
+    return kept(model, what, lambda of: found_kinds(jax.tree.unflatten(structure, shapes), _reading(of())))
+
+
+def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
+    """What each leaf is to a function of data: a number where the function can be traced with floats in its place, else
+    an index, or a mask where it came as booleans. JAX takes no floats for indices, nor for logical operations.
+
+    Args:
+      shapes: of the data, as `jax.ShapeDtypeStruct`s; only integers and booleans are tried.
+      read: the function.
+
+    >>> table = jnp.arange(5.0)
+    >>> shapes = jax.ShapeDtypeStruct((), np.uint8), jax.ShapeDtypeStruct((), np.uint8)
+    >>> found_kinds(shapes, lambda data: data[0] ** 2 + table[data[1]])
+    ['number', 'index']
+    """
+    leaves, structure = jax.tree.flatten(shapes)
+    if not any(map(_is_discrete, leaves)):
+        return ["number"] * len(leaves)
+    own: list[Kind] = ["number" if not _is_discrete(x) else "mask" if x.dtype == bool else "index" for x in leaves]
+    numbers: list[Kind] = ["number"] * len(leaves)
+
+    def is_read_as(kinds: Sequence[Kind]) -> bool:
+        types = [jax.ShapeDtypeStruct(x.shape, _dtype(kind, x.dtype)) for kind, x in zip(kinds, leaves, strict=True)]
+        try:
+            jax.eval_shape(read, jax.tree.unflatten(structure, types))
+        except Exception:  # whatever the user's function raises
+            return False
+        return True
+
+    if is_read_as(numbers) or not is_read_as(own):  # of what cannot be read at all the function itself says why
+        return numbers
+    alone = [[*own[:i], "number", *own[i + 1 :]] for i in range(len(own))]
+    found: list[Kind] = ["number" if is_read_as(kinds) else own[i] for i, kinds in enumerate(alone)]  # type: ignore[arg-type]
+    return found if is_read_as(found) else own
+
+
+def _reading(model: Any) -> Callable[[PyTree], Any]:
+    """The model's bound as a function of data."""
+    key = jax.random.key(0)
+
+    def read(data: PyTree) -> Any:
+        stats = model.prior(model.hyper).sample_stats(key)
+        return model.local_elbo(model.hyper, stats, Minibatch(data, None), key, model.estep).total
+
+    return read
+
+
+def _spread(kinds: PyTree, data: PyTree) -> list[Kind]:
+    """One for each leaf; of data that are not of the model's structure all are numbers, and its own checks say so."""
+    count = len(jax.tree.leaves(data))
+    try:
+        return jax.tree.leaves(jax.tree.map(lambda kind, part: [kind] * len(jax.tree.leaves(part)), kinds, data))
+    except ValueError:
+        return ["number"] * count
+
+
+def _of_documents(part: Any) -> list[Kind]:
+    if _is_documents(part):
+        return ["index", "number", "number"]
+    return ["index" if _is_discrete(array(part)) else "number"]
+
+
+def _is_documents(x: Any) -> bool:
+    return isinstance(x, Documents)
+
+
+def _is_discrete(x: Any) -> bool:
+    return x.dtype == bool or jnp.issubdtype(x.dtype, jnp.integer)
+
+
+def array(x: Any) -> Any:
+    """Columns of tables, numbers and the like as NumPy arrays."""
+    return x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+def cast(kinds: Sequence[Kind], data: PyTree) -> PyTree:
+    """Data in the types of their kinds; nothing is looked at, so that they may be traced."""
+    leaves, structure = jax.tree.flatten(data)
+    return jax.tree.unflatten(structure, [_cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)])
+
+
+def _cast(kind: Kind, x: Any) -> Any:
+    dtype = _dtype(kind, x.dtype)
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def _dtype(kind: Kind, own: Any) -> Any:
+    """What a leaf of this kind and type becomes; complex numbers and keys stay as they are."""
+    if kind == "mask":
+        return np.dtype(bool)
+    if kind == "index":
+        return np.dtype(np.int32)
+    is_real = np.issubdtype(own, np.bool_) or jnp.issubdtype(own, jnp.integer) or jnp.issubdtype(own, jnp.floating)
+    return jnp.result_type(float) if is_real else own
+
+
+# --- what does not fit ------------------------------------------------------------------------------------------------
+def check(kinds: Sequence[Kind], data: PyTree, argument: str = "data") -> None:
+    """ValueError at the first leaf that does not fit into the type of its kind; what is traced passes."""
+    for kind, (path, x) in zip(kinds, jax.tree_util.tree_leaves_with_path(data), strict=True):
+        if not isinstance(x, jax.core.Tracer):
+            CHECKS[kind](f"{argument}{jax.tree_util.keystr(path)}", np.asarray(x))
+
+
+def check_fits(x: np.ndarray) -> None:
+    """ValueError at 64-bit integers that JAX would wrap: of a loader's batches, which nobody has looked at."""
+    own = jax.dtypes.canonicalize_dtype(x.dtype)
+    if x.dtype.kind in "iu" and own != x.dtype and x.size:
+        most = np.iinfo(own)
+        fits = x.min() >= most.min and x.max() <= most.max
+        require(fits, "data", f"integers from {most.min} to {most.max}", x, "Have the loader give floats.")
+
+
+def _check_index(name: str, x: np.ndarray) -> None:
+    most = np.iinfo(np.int32)
+    if (x.dtype.kind in "iu" and x.dtype.itemsize < 4) or x.dtype == bool:
+        return
+    remedy = "The model uses them as indices. Code categories as 0, 1, 2, ...: numpy.unique(x, return_inverse=True)[1]."
+    expected = f"whole numbers from {most.min} to {most.max}"
+    fits = (x >= most.min) & (x <= most.max) & (x == np.floor(x) if x.dtype.kind not in "iu" else True)
+    require(fits, name, expected, x, remedy)
+
+
+def _check_mask(name: str, x: np.ndarray) -> None:
+    if x.dtype != bool:
+        require((x == 0) | (x == 1), name, "a mask: true and false, or 1 and 0", x, "The model uses them as a mask.")
+
+
+def _check_number(name: str, x: np.ndarray) -> None:
+    """Digits that the model's floats do not hold matter where the numbers differ in those digits alone."""
+    float_type = np.dtype(jnp.result_type(float))
+    if x.dtype.kind not in "iuf" or not x.size or x.dtype.itemsize < 4:
+        return
+    if x.dtype.kind == "f" and x.dtype.itemsize <= float_type.itemsize:
+        return
+    exact = 2 ** (np.finfo(float_type).nmant + 1)
+    if x.dtype.kind in "iu" and x.min() >= -exact and x.max() <= exact:
+        return
+    columns = x.reshape(-1, x.shape[-1] if x.ndim > 1 else 1)
+    error, spread = _rounding(columns, float_type)
+    remedy = "Scale the data, or work in float64: jax.config.update('jax_enable_x64', True)."
+    require(np.isfinite(error), name, f"numbers that {float_type} holds", x, remedy)
+    lost = np.flatnonzero((error > LOST * spread) & (spread > 0))
+    if len(lost):
+        column = int(lost[0])
+        where = f" in column {column}" if x.ndim > 1 else ""
+        raise ValueError(
+            f"{name}: expected numbers whose differences {float_type} holds, got some near "
+            f"{columns[0, column]:.6g}{where}, of standard deviation {spread[column]:.3g}, that it rounds by up to "
+            f"{error[column]:.3g}. Subtract a constant from them (their mean, say), or work in float64: "
+            "jax.config.update('jax_enable_x64', True)."
+        )
+
+
+def _rounding(columns: np.ndarray, float_type: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Of each column the largest error of rounding, and the standard deviation; NaN and infinities left out."""
+    width = columns.shape[1]
+    error, count, total, squares = (np.zeros(width) for _ in range(4))
+    origin = None
+    wide = np.longdouble if columns.dtype.kind in "iu" else np.float64
+    for block in _blocks(columns):
+        known = np.isfinite(block)
+        exact = np.where(known, block, 0).astype(wide)
+        with np.errstate(over="ignore"):  # an infinity is the answer
+            error = np.maximum(error, np.abs(exact - exact.astype(float_type)).max(0))
+        origin = exact[0] if origin is None else origin
+        shifted = np.where(known, exact - origin, 0)
+        count, total, squares = count + known.sum(0), total + shifted.sum(0), squares + (shifted**2).sum(0)
+    count = np.maximum(count, 1)
+    variance = np.maximum(squares / count - (total / count) ** 2, 0)
+    return error.astype(float), np.sqrt(variance).astype(float)
+
+
+def _blocks(columns: np.ndarray) -> Iterator[np.ndarray]:
+    size = max(1, BLOCK // columns.shape[1])
+    return (columns[start : start + size] for start in range(0, len(columns), size))
+
+
+CHECKS: dict[Kind, Callable[[str, np.ndarray], None]] = {
+    "number": _check_number,
+    "index": _check_index,
+    "mask": _check_mask,
+}

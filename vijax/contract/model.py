@@ -1,0 +1,246 @@
+"""A model: global priors, and the local bound as a differentiable function of the globals' sufficient statistics.
+
+For a group of observations y_n with local variables z_n, `local_elbo` is
+
+    l_n(s) = max over q(z_n) of  E[log p(y_n, z_n | beta) - log q(z_n)]  <=  log p(y_n | beta),
+
+written in s = t(beta), its optimised locals held constant. By the envelope theorem its gradient in s is the expected
+sufficient statistic of the group: the message of every algorithm (Hoffman and Blei 2015, eq. 4 to 6).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from vijax import tree
+from vijax.checks import require
+from vijax.constrain import Constraint
+from vijax.contract import describe
+from vijax.contract.arrays import check_aligned
+from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
+from vijax.contract.documents import OfDocuments
+from vijax.contract.estep import EStep
+from vijax.contract.generative import Generative, given_by_user
+from vijax.families import Family, Point, Product
+from vijax.families.domain import require_proper
+from vijax.xla.by_value import Remade
+
+Hyper = Mapping[str, Any]
+Estimates = Mapping[str, Family | Point]
+"""What is known of the globals, by name (`Fit.estimates`)."""
+
+
+class LocalElbo(NamedTuple):
+    """What a model says of a minibatch.
+
+    Attributes:
+      total: sum of the groups' bounds; differentiable in the statistics and the hyperparameters. Under an E-step that
+        samples it is an estimate (`vijax.estep.gibbs` says of what), and its gradient that of the message.
+      num_groups: S, how many groups the minibatch holds (padding excluded).
+      per_group: the bounds, group by group, in the layout of the batch; constants.
+      local: the optimised local variables; constants.
+      num_words: tokens in the minibatch, where the groups are documents.
+      retractions: how often the E-step cut a step back to keep locals in their domain; None of those that never do.
+      left_out: see `vijax.inference.state.Info`.
+      active_topics: see `vijax.inference.state.Info`.
+    """
+
+    total: Float[Array, ""]
+    num_groups: Float[Array, ""]
+    per_group: PyTree
+    local: PyTree
+    num_words: Float[Array, ""] | None = None
+    retractions: Int[Array, ""] | None = None
+    left_out: Float[Array, ""] | None = None
+    active_topics: Float[Array, ""] | None = None
+
+
+LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)  # hashed by identity, so that jitted functions may take one
+class Model(Remade):
+    """A model in the form every algorithm reads.
+
+    Attributes:
+      hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of a network; fixed, or
+        learnt by gradient steps in free coordinates.
+      constraints: of those points, by name (`vijax.constrain`); those that are not named are positive.
+      prior: hyper -> the prior of the globals, natural parameters of the posterior's very family.
+      local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
+      init: (hyper, key, prior, minibatch) -> where the posterior starts. The minibatch is None where the caller of
+        `Algorithm.init` gave no data; models whose start depends on the data say so.
+      global_elbo: (hyper, stats) -> the part of the objective that couples globals (hierarchical priors), or None.
+      blocks: the globals' names in groups that can be updated at once, in the order of coordinate ascent; None: all
+        at once.
+      init_local: (hyper, minibatch) -> where the E-step starts, in the layout of `LocalElbo.local`; None where that is
+        its own matter. `Minibatch.local` has where it is to go on from, of groups that were seen before.
+      keeps_local: full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground;
+        else they are found afresh at each step, but where `compose(warm_starts=True)` asks.
+      check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it, once.
+        None: every number must be finite. One of your own may let NaN stand for missing values.
+      energy: the `vijax.models.energies.energy.Energy` that the model was made from, where it was.
+      estep: the default E-step, handed to `local_elbo`; None where the model has only one.
+      documents: of models of bags of words, what these add; else None.
+      score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound.
+      is_linear: at fixed locals `local_elbo` is linear in the statistics of globals that are updated at once. Then what
+        an E-step of coordinate ascent has found for some globals gives a lower bound for any others, and
+        `vijax.memoized` relies on it. False is always safe.
+      needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
+      context: hyper -> by name, the context of globals whose family has one (a kernel): computed where the state starts
+        and where hyperparameters change, and kept in the posterior. Their `prior` is then without it.
+      reads: minibatch -> by name, which entries of a global the batch reads. Its statistics are then had of these
+        alone, and given to `local_elbo` as the family's `entries`.
+      num_groups: N, of models made for given data; None of those that fit data of any size.
+      solved_by: the kind of E-step that solves for its locals; None where any will do.
+      free: names of globals without a prior of their family: all of their density is in the bound, which reads the
+        value among their statistics and need not be linear in it (`vijax.density`).
+      one_group: the data, whatever they are, are one group.
+      values: (hyper, draws of the globals by name) -> what the user calls them, where that is something else.
+      generative: how data are drawn given the globals; None where nobody has said.
+      kinds: what each array of data is, in the structure of the data or of their upper part: "number", "index" or
+        "mask" (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of integers.
+      endless: (hyper, posterior, minibatch, key) -> a `Report` that the bound grows without limit, or None where that
+        is not seen; `vijax.fit` asks at the end of a run. None where it cannot.
+    """
+
+    hyper: Hyper
+    prior: Callable[[Hyper], Product]
+    local_elbo: LocalElboFn
+    init: Callable[[Hyper, PRNGKeyArray, Product, Minibatch | None], Product]
+    estep: Any = None
+    documents: OfDocuments | None = None
+    score: Callable[[Hyper, Estimates, Any, PRNGKeyArray], Any] | None = None
+    global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
+    blocks: tuple[tuple[str, ...], ...] | None = None
+    init_local: Callable[[Hyper, Minibatch], PyTree] | None = None
+    keeps_local: bool = False
+    energy: Any = None
+    check_data: Callable[[PyTree], None] | None = None
+    needs_prior: tuple[str, ...] = ()
+    context: Callable[[Hyper], Mapping[str, Any]] | None = None
+    reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]] | None = None
+    num_groups: int | None = None
+    is_linear: bool = False
+    solved_by: type[EStep] | None = None
+    constraints: Mapping[str, Constraint] | None = None
+    free: tuple[str, ...] = ()
+    one_group: bool = False
+    values: Callable[[Hyper, Mapping[str, Any]], dict[str, Any]] | None = None
+    generative: Generative | None = None
+    kinds: PyTree = None
+    endless: Callable[[Hyper, Product, Minibatch, PRNGKeyArray], Any] | None = None
+
+    def __repr__(self) -> str:
+        return describe.of_model(self)
+
+
+def model(
+    prior: Mapping[str, Family] | Callable[[Hyper], Mapping[str, Family]],
+    local_elbo: Callable[..., tuple[Float[Array, " groups"], PyTree]],
+    init: Callable[[PRNGKeyArray, Product], Product] | None = None,
+    hyper: Hyper | None = None,
+    constraints: Mapping[str, Constraint] | None = None,
+    sample: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], PyTree] | None = None,
+) -> Model:
+    """A model from a hand-written local bound (level 3 of the design).
+
+    Args:
+      prior: the globals' priors by name (a `Product`, or a dict), or a function from `hyper` to them.
+      local_elbo: (stats, data, key) -> (bound of each group, shape (S,); locals); with a fourth argument, (stats, data,
+        key, hyper). Integers and booleans among the data come as floats, unless it indexes with them
+        (`vijax.contract.intake`). Take `jax.lax.stop_gradient` of locals found by iteration; a maximum in closed form
+        (a logsumexp) may be differentiated as it is. Locals that a network in `hyper` gives are differentiated too:
+        that is how it learns.
+      init: (key, prior) -> starting posterior; by default the prior itself, which suits models without symmetric
+        components.
+      hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as the weights of a
+        network. `compose(learn=...)` learns them.
+      constraints: of those points, by name; positive unless named, `vijax.constrain.real()` for a network.
+      sample: (values of the globals by name, group, key) -> a group like it drawn given them, for `Fit.predictive`.
+
+    Raises:
+      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` that returns
+        anything but such a pair.
+
+    >>> import vijax as vi
+    >>> coin = vi.model(
+    ...     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
+    ...     local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    ... )
+    >>> alg = vi.cavi(coin)
+    >>> state = alg.init(jax.random.key(0))
+    >>> state, info = alg.step(jax.random.key(1), state, jnp.array([1.0, 1.0, 0.0, 1.0]))
+    >>> float(state.posterior["bias"].alpha), float(state.posterior["bias"].beta)
+    (4.0, 2.0)
+    """
+
+    reads_hyper = num_arguments(local_elbo) > 3
+    remedy = "Write (stats, data, key, hyper): a parameter with a default is not given them."
+    with_default = not reads_hyper and "hyper" in inspect.signature(local_elbo).parameters
+    require(not with_default, "local_elbo", "a parameter `hyper` without a default", "one with a default", remedy)
+
+    def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+        del estep
+        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+        per_group, local = _pair(local_elbo(stats, data, key, *([hyper] if reads_hyper else [])))
+        weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
+        expected = f"a bound of each of the {weights.size} groups"
+        require(weights.shape == per_group.shape, "local_elbo", expected, f"shape {per_group.shape}")
+        constant = jax.lax.stop_gradient((per_group, local))
+        return LocalElbo(weighted_sum(weights, per_group), jnp.sum(weights), *constant)
+
+    return Model(
+        hyper=dict(hyper or {}),
+        prior=_prior(prior, dict(hyper or {})),
+        local_elbo=bound,
+        init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
+        constraints=constraints,
+        generative=given_by_user(sample, None, check_aligned),
+    )
+
+
+def num_arguments(function: Callable) -> int:
+    """How many it must be given by position: a parameter with a default is the function's own business.
+
+    >>> num_arguments(lambda x, data, scale=2.0: scale * x * data)
+    2
+    """
+    given = inspect.signature(function).parameters.values()
+    required = [p for p in given if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(required)
+
+
+def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
+    """What a hand-written bound returned, checked."""
+    remedy = "Return (bounds, None) where there are no locals, and one bound for each group, not their sum."
+    got = f"a tuple of {len(said)}" if isinstance(said, tuple) else _kind(said)
+    require(isinstance(said, tuple) and len(said) == 2, "local_elbo", "a pair (bounds, locals)", got, remedy)
+    shape = jnp.shape(said[0])
+    require(len(shape) == 1, "local_elbo", "bounds of shape (groups,)", f"shape {shape}", remedy)
+    return said
+
+
+def _kind(x: Any) -> str:
+    return f"one array of shape {jnp.shape(x)}" if isinstance(x, jax.Array) else type(x).__name__
+
+
+def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
+    """hyper -> the prior; a mapping of families is as good as a `Product`. Checked once, at `hyper`."""
+    given = prior if callable(prior) else lambda _: prior
+
+    def product(hyper: Hyper) -> Product:
+        made = given(hyper)
+        return Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
+
+    made = given(tree.as_arrays(hyper))
+    require(isinstance(made, Mapping), "prior", "a mapping of named families", type(made).__name__)
+    require_proper("prior", made)
+    return product

@@ -1,0 +1,83 @@
+"""A choice that is made once for all globals, or for each by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from vijax.checks import require
+
+T = TypeVar("T", covariant=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class PerVariable(Generic[T]):
+    """`default` for all globals but those named. A choice of None is none: nobody has said anything."""
+
+    default: T
+    named: tuple[tuple[str, T], ...] = ()
+
+    def of(self, name: str) -> T:
+        """The choice for a global."""
+        return dict(self.named).get(name, self.default)
+
+    def replaced(self, name: str, choice: Any) -> PerVariable[T]:
+        """With another choice for one global."""
+        return PerVariable(self.default, tuple(sorted({**dict(self.named), name: choice}.items())))
+
+    def by_name(self, names: Iterable[str]) -> dict[str, T]:
+        """The choices for these globals."""
+        return {name: self.of(name) for name in names}
+
+    def choices(self) -> tuple[T, ...]:
+        """Every choice that was made."""
+        return (self.default, *(choice for _, choice in self.named))
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name}: {choice!r}" for name, choice in self.named)
+        return f"{self.default!r}, {named}" if named else repr(self.default)
+
+
+def per_variable(argument: str, given: Any, default: Any, kind: type, module: str) -> PerVariable[Any]:
+    """What the user gave, as a choice for each global.
+
+    Args:
+      argument: its name, for errors.
+      given: None, one choice for all, or choices by name; a `PerVariable` passes.
+      default: where `given` is None, and for globals that it does not name; None where nothing is to stand there yet.
+      kind: what a choice must be.
+      module: where such choices are found, for errors.
+
+    Raises:
+      ValueError: what is no such choice.
+
+    >>> from vijax.inference.update import Update, kl, mirror
+    >>> per_variable("update", {"rate": mirror()}, kl(), Update, "vijax.update")
+    kl(), rate: mirror()
+    """
+    if isinstance(given, PerVariable):
+        return given
+    if isinstance(given, Mapping):
+        for name, choice in given.items():
+            _check(f"{argument}[{name!r}]", choice, kind, module)
+        return PerVariable(default, tuple(sorted(given.items())))
+    if given is None:
+        return PerVariable(default)
+    _check(argument, given, kind, module)
+    return PerVariable(given)
+
+
+def _check(argument: str, choice: Any, kind: type, module: str) -> None:
+    remedy = "Call it: it makes the choice." if inspect.isclass(choice) or inspect.isfunction(choice) else ""
+    require(isinstance(choice, kind), argument, f"one of {module}, or a dict of them by name", repr(choice), remedy)
+
+
+def check_known(argument: str, chosen: PerVariable, names: Collection[str]) -> None:
+    """Raises ValueError where a name is that of no global."""
+    for name, _ in chosen.named:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        require(name in names, argument, f"names among the globals {sorted(names)}", repr(name), hint)

@@ -1,0 +1,290 @@
+"""A corpus: documents as bags of words, in memory or memory-mapped, alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from vijax.data.corpora import storage
+from vijax.data.corpora.csr import canonical, row_blocks, row_entries, row_sums
+from vijax.data.reading.checks import (
+    check_num_documents,
+    check_offsets,
+    check_vocab_size,
+    check_vocabulary,
+    check_word_ids,
+    fail,
+    integer_counts,
+    whole_numbers,
+)
+from vijax.data.reading.guards import naming
+from vijax.data.texts.surrogates import check_whole_letters
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents as sparse rows of word counts.
+
+    Document d holds the words `indices[indptr[d]:indptr[d+1]]`, unique and sorted, as often as `counts` says. The
+    arrays may be memory maps, of a corpus larger than memory: `Corpus.open` checks those, here they are trusted.
+
+    Attributes:
+      indptr: where each document starts; the last entry is the number of (document, word) pairs.
+      indices: word ids from 0.
+      counts: how often, 1 or more.
+      vocabulary: the words, or None when only their ids are known.
+      vocab_size: V; by default (-1) the length of the vocabulary, or one more than the largest word id.
+      titles: a name per document, for reports.
+      texts: a short snippet per document, for reports.
+      notes: what the reader of the corpus should be told, such as how many documents are empty.
+
+    Raises:
+      ValueError: the arrays do not make a corpus; the message says which, and what to do.
+
+    >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 0, 3]], vocabulary=["a", "b", "c"])
+    >>> corpus
+    Corpus(2 documents, 3 words, 6 tokens)
+    >>> corpus[[1]].to_scipy().toarray()
+    array([[0, 0, 3]], dtype=int32)
+    """
+
+    indptr: Int[np.ndarray, " docs_plus_1"]
+    indices: Int[np.ndarray, " pairs"]
+    counts: Int[np.ndarray, " pairs"]
+    vocabulary: Sequence[str] | None = None
+    vocab_size: int = -1
+    titles: Sequence[str] | None = None
+    texts: Sequence[str] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        set_field = functools.partial(object.__setattr__, self)
+        if not _is_mapped(self.indptr):
+            set_field("indptr", whole_numbers(self.indptr, np.int64, "indptr"))
+        if not _is_mapped(self.indices):
+            set_field("counts", integer_counts(self.counts, "counts"))
+            set_field("indices", whole_numbers(self.indices, np.int32, "indices"))
+        for name in ("vocabulary", *storage.STRINGS):
+            strings = getattr(self, name)
+            if isinstance(strings, list | np.ndarray) or (name == "vocabulary" and strings is not None):
+                set_field(name, check_whole_letters(tuple(strings), name))
+        set_field("vocab_size", int(self.vocab_size if self.vocab_size >= 0 else self._implied_vocab_size()))
+        _check(self)
+        set_field("notes", _with_note_of_empty_documents(self.notes, self.indptr))
+
+    def _implied_vocab_size(self) -> int:
+        return len(self.vocabulary) if self.vocabulary is not None else int(self.indices.max(initial=-1)) + 1
+
+    # --- making one -------------------------------------------------------------------------------------------
+    @classmethod
+    def from_counts(
+        cls, counts: Any, vocabulary: Sequence[str] | None = None, where: str = "counts", **fields
+    ) -> Corpus:
+        """A corpus from a (documents, words) matrix of counts, dense or SciPy sparse; `where` names it in errors."""
+        import scipy.sparse
+
+        if not scipy.sparse.issparse(counts):
+            counts = _dense(counts, where)
+        if len(counts.shape) != 2:
+            raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
+        num_documents, vocab_size = counts.shape
+        check_num_documents(num_documents, where)
+        check_vocab_size(vocab_size, where)
+        if vocabulary is not None:
+            check_vocabulary(vocabulary, vocab_size, "vocabulary")
+        entries = counts.tocoo()
+        values = integer_counts(entries.data, where)
+        rows, indices, values = canonical(entries.row, entries.col, values, vocab_size)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_documents))])
+        return cls(indptr, indices, values, vocabulary=vocabulary, vocab_size=vocab_size, **fields)
+
+    # --- sizes ------------------------------------------------------------------------------------------------
+    @property
+    def num_documents(self) -> int:
+        """D."""
+        return len(self.indptr) - 1
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the documents are on disk, mapped into memory."""
+        return _is_mapped(self.indices)
+
+    def __len__(self) -> int:
+        return self.num_documents
+
+    @functools.cached_property
+    def lengths(self) -> Int[np.ndarray, " docs"]:
+        """Number of different words of each document."""
+        return np.diff(self.indptr)
+
+    @functools.cached_property
+    def tokens(self) -> Int[np.ndarray, " docs"]:
+        """Number of tokens of each document; one pass over the corpus, in bounded memory."""
+        return row_sums(self.indptr, self.counts)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in all documents."""
+        return int(self.tokens.sum())
+
+    def word_counts(self) -> Int[np.ndarray, " words"]:
+        """How often each word of the vocabulary occurs in the corpus."""
+        total = np.zeros(self.vocab_size, np.int64)
+        for _, indices, counts in self.blocks():
+            total += np.bincount(indices, weights=counts, minlength=self.vocab_size).astype(np.int64)
+        return total
+
+    def blocks(self):
+        """The corpus as consecutive (indptr from 0, indices, counts) in memory, a few million pairs at a time."""
+        for rows in row_blocks(self.indptr):
+            edges = np.asarray(self.indptr[rows.start : rows.stop + 1])
+            pairs = slice(edges[0], edges[-1])
+            yield edges - edges[0], np.asarray(self.indices[pairs]), np.asarray(self.counts[pairs])
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.num_documents:,} documents, {self.vocab_size:,} words, {self.num_tokens:,} tokens)"
+
+    # --- parts ------------------------------------------------------------------------------------------------
+    def __getitem__(self, rows: Any) -> Corpus:
+        """The documents `rows` (a slice, ids or a mask), in that order, in memory."""
+        rows = np.atleast_1d(np.arange(self.num_documents)[rows])
+        pairs, lengths = row_entries(self.indptr, rows)
+        pick = lambda strings: None if strings is None else tuple(strings[row] for row in rows.tolist())
+        return dataclasses.replace(
+            self,
+            indptr=np.concatenate([[0], np.cumsum(lengths)]),
+            indices=np.asarray(self.indices[pairs]),
+            counts=np.asarray(self.counts[pairs]),
+            titles=pick(self.titles),
+            texts=pick(self.texts),
+            notes=lasting_notes(self),
+        )
+
+    def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Corpus, Corpus]:
+        """Two corpora with the same vocabulary: a random part for training, and the `held_out` rest.
+
+        Args:
+          held_out: a fraction between 0 and 1, or a number of documents.
+          seed: the same seed gives the same documents.
+
+        Raises:
+          ValueError: a part would be empty.
+        """
+        train, test = self.split_rows(held_out, seed)
+        return self[train], self[test]
+
+    def split_rows(
+        self, held_out: float | int, seed: int
+    ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
+        """The ids of the documents of both parts of `split`, ascending."""
+        return split_ids(self.num_documents, held_out, seed)
+
+    # --- elsewhere --------------------------------------------------------------------------------------------
+    def to_scipy(self):
+        """The counts as a `scipy.sparse.csr_matrix` (documents, words); memory maps stay mapped."""
+        import scipy.sparse
+
+        shape = (self.num_documents, self.vocab_size)
+        return scipy.sparse.csr_matrix((self.counts, self.indices, self.indptr), shape=shape)
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes a folder that `Corpus.open` maps into memory: .npy arrays, vocabulary.txt, meta.json."""
+        return storage.save(self, folder)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Corpus:
+        """The corpus that `save` wrote, memory-mapped.
+
+        The first time, and whenever a file has changed, all of it is read once to see that word ids and counts can be
+        such; checked.json, beside the files, then says that they were.
+
+        Raises:
+          DataError: the folder is no corpus, or a file of it is missing, damaged or does not belong to it.
+        """
+        with naming(Path(folder)):
+            return cls(**storage.load(folder))
+
+
+def split_ids(
+    num_documents: int, held_out: float | int, seed: int
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
+    """Which of so many documents are in either part of `Corpus.split`, ascending; ValueError where one is empty."""
+    size = held_out if isinstance(held_out, int) else round(held_out * num_documents)
+    if not 0 < size < num_documents:
+        expected = f"a part of {num_documents} documents that leaves some on both sides"
+        raise fail("held_out", expected, f"{held_out} ({size} documents)", "pass a fraction such as 0.1")
+    order = np.random.default_rng(seed).permutation(num_documents)
+    return np.sort(order[size:]), np.sort(order[:size])
+
+
+def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Corpus:
+    """The corpus that `Corpus.split` has split, in memory, its documents in their order again.
+
+    >>> corpus = Corpus.from_counts(np.arange(1, 13).reshape(6, 2))
+    >>> bool((joined(*corpus.split(2, 5), 2, 5).to_scipy() != corpus.to_scipy()).nnz)
+    False
+    """
+    import scipy.sparse
+
+    number = train.num_documents + test.num_documents
+    order = np.argsort(np.concatenate(split_ids(number, held_out, seed)))
+    both = scipy.sparse.vstack([train.to_scipy(), test.to_scipy()], format="csr")[order]
+
+    def strings(first: Sequence[str] | None, second: Sequence[str] | None) -> list[str] | None:
+        both = None if first is None or second is None else [*first, *second]
+        return None if both is None else [both[i] for i in order.tolist()]
+
+    titles, texts = strings(train.titles, test.titles), strings(train.texts, test.texts)
+    return Corpus(both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts)
+
+
+def _is_mapped(array: np.ndarray) -> bool:
+    return isinstance(array, np.memmap)
+
+
+def _dense(counts: Any, where: str):
+    """A dense matrix of counts as a sparse one, its missing values found before they are stored."""
+    import scipy.sparse
+
+    counts = np.asarray(counts)
+    if counts.ndim != 2:
+        raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
+    return scipy.sparse.coo_matrix(integer_counts(counts, where))
+
+
+def _check(corpus: Corpus) -> None:
+    indptr, pairs = corpus.indptr, len(corpus.indices)
+    check_offsets(indptr, "corpus, indptr")
+    check_num_documents(corpus.num_documents, "corpus")
+    check_vocab_size(corpus.vocab_size, "corpus")
+    if indptr[-1] != pairs:
+        raise fail("indptr", f"offsets that end at {pairs}, the number of word ids", f"{indptr[-1]}", "pass CSR arrays")
+    if len(corpus.counts) != pairs:
+        raise fail("counts", f"{pairs} of them, as many as word ids", str(len(corpus.counts)), "pass CSR arrays")
+    if pairs == 0:
+        remedy = "lower min_df, raise max_df, check the stop words and the column"
+        raise fail("corpus", "documents with words", f"{corpus.num_documents} empty documents", remedy)
+    if corpus.vocabulary is not None:
+        check_vocabulary(corpus.vocabulary, corpus.vocab_size, "vocabulary")
+    if not _is_mapped(corpus.indices):
+        check_word_ids(corpus.indices, corpus.vocab_size, "indices")
+
+
+def lasting_notes(corpus: Corpus) -> tuple[str, ...]:
+    """The notes of a corpus that hold of a part of it, too."""
+    return tuple(note for note in corpus.notes if not note.endswith(_EMPTY))
+
+
+_EMPTY = "documents are empty: they are kept, and say nothing about the topics."
+
+
+def _with_note_of_empty_documents(notes: tuple[str, ...], indptr: np.ndarray) -> tuple[str, ...]:
+    number = int((np.diff(indptr) == 0).sum())
+    note = f"{number:,} of {len(indptr) - 1:,} {_EMPTY}"
+    return (*notes, note) if number and note not in notes else tuple(notes)

@@ -1,0 +1,80 @@
+"""Compressed sparse rows by vectorised numpy: gathers of rows, and passes in blocks over arrays larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Int
+
+from vijax.data.reading.checks import INT32_MAX, fail
+
+BLOCK_ENTRIES = 1 << 18
+
+
+def row_entries(
+    indptr: Int[np.ndarray, " rows_plus_1"], rows: Int[np.ndarray, " some"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of `rows` lie, row after row, and the row lengths.
+
+    >>> row_entries(np.array([0, 2, 2, 5]), np.array([2, 0]))
+    (array([2, 3, 4, 0, 1]), array([3, 2]))
+    """
+    starts = indptr[rows]
+    lengths = indptr[rows + 1] - starts
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0), lengths
+
+
+def row_blocks(indptr: Int[np.ndarray, " rows_plus_1"], entries: int = BLOCK_ENTRIES) -> Iterator[slice]:
+    """Consecutive ranges of rows with about `entries` entries each (one row at least): what fits in memory at a time.
+
+    >>> list(row_blocks(np.array([0, 2, 4, 9]), entries=4))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    start, num_rows = 0, len(indptr) - 1
+    while start < num_rows:
+        stop = int(np.searchsorted(indptr, indptr[start] + entries, side="right")) - 1
+        stop = min(max(stop, start + 1), num_rows)
+        yield slice(start, stop)
+        start = stop
+
+
+def row_sums(indptr: Int[np.ndarray, " rows_plus_1"], values: Int[np.ndarray, " entries"]) -> Int[np.ndarray, " rows"]:
+    """Sum of the values of each row, 0 where a row is empty, in bounded memory.
+
+    >>> row_sums(np.array([0, 2, 2, 3]), np.array([1, 2, 5]))
+    array([3, 0, 5])
+    """
+    sums = np.zeros(len(indptr) - 1, np.int64)
+    for block in row_blocks(indptr):
+        edges = np.asarray(indptr[block.start : block.stop + 1])
+        running = np.concatenate([[0], np.cumsum(values[edges[0] : edges[-1]], dtype=np.int64)])
+        sums[block] = np.diff(running[edges - edges[0]])
+    return sums
+
+
+def _summed(counts: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Sums of runs of counts, which must not wrap around."""
+    sums = np.add.reduceat(counts, first, dtype=np.int64)
+    if sums.max(initial=0) > INT32_MAX:
+        got = f"{sums.max()}, summed over entries of one word in one document"
+        raise fail("counts", f"counts of at most {INT32_MAX}", got, "correct these entries")
+    return sums.astype(counts.dtype)
+
+
+def canonical(rows: np.ndarray, columns: np.ndarray, counts: np.ndarray, num_columns: int) -> tuple[np.ndarray, ...]:
+    """Entries sorted by row and column, duplicates summed and zeros dropped.
+
+    >>> canonical(np.array([1, 0, 1]), np.array([3, 2, 3]), np.array([1, 4, 1]), num_columns=5)
+    (array([0, 1]), array([2, 3]), array([4, 2]))
+    """
+    code = rows.astype(np.int64) * num_columns + columns
+    if (np.diff(code) <= 0).any():
+        order = np.argsort(code, kind="stable")
+        code, counts = code[order], counts[order]
+        first = np.flatnonzero(np.diff(code, prepend=-1))
+        code, counts = code[first], _summed(counts, first)
+    if not counts.all():
+        code, counts = code[counts != 0], counts[counts != 0]
+    return code // num_columns, code % num_columns, counts

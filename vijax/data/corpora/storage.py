@@ -1,0 +1,198 @@
+"""A corpus as a folder of memory-mappable files.
+
+indptr.npy indices.npy counts.npy   the documents
+vocabulary.txt                      one word per line, line i (from 0) is word i
+titles.txt texts.txt                one line per document, with where each line starts in *.offsets.npy
+meta.json                           sizes and notes; written last, so that its presence says the rest is whole
+checked.json                        which files were read through and found right; made when the corpus is opened
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vijax.data.corpora.storage_check import STAMP, check_once
+from vijax.data.reading.checks import fail
+from vijax.data.reading.files import read_text
+from vijax.data.reading.guards import check_regular, parsing
+
+if TYPE_CHECKING:
+    from vijax.data.corpora.corpus import Corpus
+
+ARRAYS = ("indptr", "indices", "counts")
+STRINGS = ("titles", "texts")
+REMEDY = "make the corpus folder again, by Corpus.save or by reading the documents again"
+
+
+class Lines(Sequence):
+    """The lines of a memory-mapped text file as a sequence of strings, of which none is in memory.
+
+    Args:
+      path: a UTF-8 file; `path` with the ending .offsets.npy holds the byte at which each line starts, and the size.
+    """
+
+    def __init__(self, path: Path):
+        self._offsets = map_array(path.with_suffix(".offsets.npy"))
+        check_regular(path)
+        size = path.stat().st_size
+        self._bytes = np.memmap(path, np.uint8, mode="r") if size else np.zeros(0, np.uint8)
+        expected = int(self._offsets[-1]) if len(self._offsets) else 0
+        if size != expected:
+            raise fail(path, f"{expected} bytes", f"{size}", REMEDY)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, line: Any) -> Any:
+        if isinstance(line, slice):
+            return tuple(self[i] for i in range(*line.indices(len(self))))
+        line = range(len(self))[line]
+        return self._bytes[self._offsets[line] : self._offsets[line + 1] - 1].tobytes().decode(errors="replace")
+
+
+class LinesWriter:
+    """Writes the two files that `Lines` reads, line by line; what breaks lines becomes a space."""
+
+    def __init__(self, path: Path):
+        self._path, self._file = path, path.open("wb")
+        self._lengths: list[np.ndarray] = [np.zeros(1, np.int64)]
+
+    def extend(self, lines: Iterable[str]) -> None:
+        """Appends lines."""
+        encoded = [" ".join(line.split()).encode(errors="replace") + b"\n" for line in lines]
+        self._lengths.append(np.array([len(line) for line in encoded], np.int64))
+        self._file.writelines(encoded)
+
+    def close(self) -> None:
+        """Ends the file and writes the offsets."""
+        self._file.close()
+        offsets = np.concatenate(self._lengths).cumsum()
+        np.save(self._path.with_suffix(".offsets.npy"), offsets)
+
+
+class ArrayWriter:
+    """A one-dimensional .npy file that grows block by block; its header is set right when it is closed."""
+
+    def __init__(self, path: Path, dtype: Any):
+        self._file, self._dtype, self._size = path.open("wb"), np.dtype(dtype), 0
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # numpy pads headers so that one of more elements fits in the place of one of fewer.
+        shape = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self._size,)}
+        self._file.seek(0)
+        np.lib.format.write_array_header_1_0(self._file, shape)
+
+    def append(self, block: np.ndarray) -> None:
+        """Appends the elements of `block`."""
+        self._file.write(np.ascontiguousarray(block, self._dtype).data)
+        self._size += len(block)
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._write_header()
+        self._file.close()
+
+
+def save(corpus: Corpus, folder: str | Path) -> Path:
+    """Writes `corpus` to `folder`, which `load` reads."""
+    folder = Path(folder)
+    clear(folder)
+    for name in ARRAYS:
+        np.save(folder / f"{name}.npy", getattr(corpus, name))
+    for name in STRINGS:
+        if getattr(corpus, name) is not None:
+            writer = LinesWriter(folder / f"{name}.txt")
+            writer.extend(getattr(corpus, name))
+            writer.close()
+    finish(folder, corpus.num_documents, corpus.vocab_size, corpus.vocabulary, corpus.notes)
+    return folder
+
+
+def clear(folder: Path) -> None:
+    """Makes the folder, or takes an older corpus out of it: meta.json first, so that what is half gone is no corpus."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [f"{name}{ending}" for name in STRINGS for ending in (".txt", ".offsets.npy")]
+    for name in ("meta.json", STAMP, "vocabulary.txt", *texts):
+        (folder / name).unlink(missing_ok=True)
+
+
+def finish(folder: Path, num_documents: int, vocab_size: int, vocabulary: Sequence[str] | None, notes: tuple) -> None:
+    """Writes the vocabulary and, last of all, meta.json."""
+    if vocabulary is not None:
+        (folder / "vocabulary.txt").write_text("".join(f"{one_line(word)}\n" for word in vocabulary), encoding="utf-8")
+    meta = {"format": "vijax corpus", "version": 1, "num_documents": num_documents, "vocab_size": vocab_size}
+    (folder / "meta.json").write_text(json.dumps({**meta, "notes": list(notes)}, indent=1), encoding="utf-8")
+
+
+def one_line(word: str) -> str:
+    """`word`, when it can be a line of a vocabulary file."""
+    if "\n" in word:
+        raise fail("vocabulary", "words without line breaks", repr(word), "rename the word")
+    return word
+
+
+def is_corpus_folder(folder: Path) -> bool:
+    """Whether `folder` holds a whole corpus."""
+    return (folder / "meta.json").is_file() and (folder / "indptr.npy").is_file()
+
+
+def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
+    """The fields of a corpus, arrays memory-mapped and strings left on disk.
+
+    Args:
+      folder: where it is.
+      trusted: whether its values need no check: it was written a moment ago, from values that were checked.
+    """
+    folder = Path(folder)
+    if not is_corpus_folder(folder):
+        raise fail(folder, "a folder with meta.json, as Corpus.save writes it", "none", "check the path, or save again")
+    meta = _read_meta(folder / "meta.json")
+    arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
+    lines = {name: Lines(folder / f"{name}.txt") for name in STRINGS if (folder / f"{name}.txt").exists()}
+    _check_sizes(folder, meta, arrays, lines)
+    if not trusted:
+        check_once(folder, arrays, meta["vocab_size"])
+    words = folder / "vocabulary.txt"
+    vocabulary = tuple(read_text(words).split("\n")[:-1]) if words.exists() else None
+    return {
+        **arrays,
+        **lines,
+        "vocabulary": vocabulary,
+        "vocab_size": meta["vocab_size"],
+        "notes": tuple(meta["notes"]),
+    }
+
+
+def map_array(path: Path) -> np.ndarray:
+    """A .npy file of one axis of integers, memory-mapped."""
+    check_regular(path)
+    with parsing(path, "a whole .npy file", REMEDY):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
+        got = f"shape {array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
+        raise fail(path, "one axis of integers", got, REMEDY)
+    return array
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    with parsing(path, "the JSON that Corpus.save writes", REMEDY):
+        meta = json.loads(read_text(path))
+    kinds = {"num_documents": int, "vocab_size": int, "notes": list}
+    right = isinstance(meta, dict) and all(isinstance(meta.get(name), kind) for name, kind in kinds.items())
+    if not right or meta["vocab_size"] < 0 or not all(isinstance(note, str) for note in meta["notes"]):
+        raise fail(path, f"numbers and notes: {', '.join(kinds)}", repr(meta)[:80], REMEDY)
+    return meta
+
+
+def _check_sizes(folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines: dict[str, Lines]) -> None:
+    documents, pairs = meta["num_documents"], int(arrays["indptr"][-1]) if len(arrays["indptr"]) else -1
+    expected = {"indptr": documents + 1, "indices": pairs, "counts": pairs, **dict.fromkeys(lines, documents)}
+    got = {name: len(array) for name, array in arrays.items()} | {name: len(text) for name, text in lines.items()}
+    if expected != got:
+        raise fail(folder, f"arrays of lengths {expected}", f"{got}", REMEDY)

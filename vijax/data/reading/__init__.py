@@ -1,0 +1,1 @@
+"""Files: opening, downloading and keeping them, and errors that name the file."""

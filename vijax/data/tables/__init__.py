@@ -1,0 +1,1 @@
+"""Tables and graphs: columns by name, from files and from objects in memory."""

@@ -1,0 +1,217 @@
+"""A graph for models of who is linked with whom: from an edge list or an adjacency matrix, columns by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from vijax.data.reading.checks import DataError, fail, listed
+from vijax.data.reading.notes import Notes
+from vijax.data.tables.columns import RowName, are_missing, as_numbers, name_of, not_numbers, row_name
+from vijax.data.tables.table import Columns
+
+MOST_NODES = 5000
+"""A graph is held as a matrix: 200 MB of this many."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """Nodes and what is known of each pair of them.
+
+    Attributes:
+      columns: names of the nodes.
+      x: edges or counts from the node of the row to that of the column; NaN where a pair was not observed.
+      directed: whether x need not be symmetric.
+      notes: what the reader of the graph should be told, such as edges that are left out.
+    """
+
+    columns: tuple[str, ...]
+    x: Float[np.ndarray, "N N"]
+    directed: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def pairs(self) -> Bool[np.ndarray, "N N"]:
+        """Which pairs are observed, each once: all but the diagonal, i < j where the graph is undirected."""
+        size = len(self.columns)
+        once = ~np.eye(size, dtype=bool) if self.directed else np.triu(np.ones((size, size), bool), 1)
+        return once & np.isfinite(self.x)
+
+
+class GraphChoice(NamedTuple):
+    """How columns of a file make a graph.
+
+    Attributes:
+      source: column of an edge list with the node at which an edge begins.
+      target: with the node at which it ends.
+      weight: with its weight; where there is no such column all weights are 1.
+      directed: whether an edge from a to b is none from b to a.
+      counts: whether weights are counts, which add up; else there is an edge or none.
+      nodes: the nodes, where they are known already.
+    """
+
+    source: str = "source"
+    target: str = "target"
+    weight: str = "weight"
+    directed: bool = False
+    counts: bool = False
+    nodes: tuple[str, ...] | None = None
+
+
+def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | None = None) -> Graph:
+    """The graph of an edge list, if there are columns of its names, or else of a square matrix of one column a node.
+
+    In an edge list a weight of 0 is a pair without an edge, a missing weight a pair that was not observed, and pairs
+    that are not listed have no edge. Edges of an undirected graph may be listed once or in both directions.
+
+    Args:
+      found: all columns by name.
+      choice: how to read them.
+      where: the file, for messages.
+      notes: what was noticed while it was read.
+
+    Raises:
+      DataError: neither an edge list nor a square matrix; weights that are no edges or counts; a matrix that is not
+        symmetric though the graph is undirected; too many nodes, or others than are known.
+
+    >>> found = {"source": np.array(["ann", "bob"], object), "target": np.array(["bob", "cy"], object)}
+    >>> graph = graph_of(found, GraphChoice(), "an example")
+    >>> print(graph.columns, graph.x.tolist())
+    ('ann', 'bob', 'cy') [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    notes = notes or Notes()
+    is_list = choice.source in found and choice.target in found
+    names, x = (_of_edges if is_list else _of_matrix)(found, choice, where, notes)
+    _check_names(names, choice, where)
+    np.fill_diagonal(x, 0.0)
+    return Graph(tuple(names), x, choice.directed, notes.texts())
+
+
+# --- edge lists ------------------------------------------------------------------------------------------------------
+def _of_edges(
+    found: Columns, choice: GraphChoice, where: str, notes: Notes
+) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
+    ends = [_names(found[column], column, where, row_name(found)) for column in (choice.source, choice.target)]
+    names = tuple(dict.fromkeys(name for pair in zip(*ends, strict=True) for name in pair))
+    if choice.nodes is not None and set(names) <= set(choice.nodes):
+        names = choice.nodes
+    _check_size(len(names), where)
+    place = {name: i for i, name in enumerate(names)}
+    rows, columns = (np.array([place[name] for name in end], int) for end in ends)
+    weights = _weights(found, choice, where)
+    if (loops := rows == columns).any():
+        notes.add(f"Edges from a node to itself are left out ({int(loops.sum())} such).")
+    kept = ~loops
+    return names, _matrix(rows[kept], columns[kept], weights[kept], len(names), choice)
+
+
+def _names(values: np.ndarray, column: str, where: str, at: RowName) -> list[str]:
+    if (missing := are_missing(values)).any():
+        got = f"a missing name in {at(int(np.argmax(missing)))} ({int(missing.sum())} such)"
+        raise fail(f"{where}, column {column!r}", "a node in every row", got, "remove those rows or fill them in")
+    return [name_of(value) for value in values.tolist()]
+
+
+def _weights(found: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
+    if choice.weight not in found:
+        return np.ones(len(found[choice.source]))
+    values, where, at = found[choice.weight], f"{where}, column {choice.weight!r}", row_name(found)
+    if (bad := not_numbers(values)).any():
+        row = int(np.argmax(bad))
+        raise fail(where, "numbers", f"{str(values[row])[:40]!r} in {at(row)}", "correct it, or name another column")
+    weights = as_numbers(values)
+    _check_values(weights, choice, where, lambda place: f"in {at(place[0])}")
+    return weights
+
+
+def _matrix(
+    rows: Int[np.ndarray, " E"],
+    columns: Int[np.ndarray, " E"],
+    weights: Float[np.ndarray, " E"],
+    size: int,
+    choice: GraphChoice,
+) -> Float[np.ndarray, "N N"]:
+    """Sums of weights by pair; of a pair with a missing one nothing is known."""
+    x = np.zeros((size, size))
+    np.add.at(x, (rows, columns), weights)
+    both = not choice.directed and not np.array_equal(x, x.T, equal_nan=True)
+    x = x + x.T if both else x
+    return x if choice.counts else np.minimum(x, 1.0)
+
+
+# --- matrices --------------------------------------------------------------------------------------------------------
+def _of_matrix(
+    found: Columns, choice: GraphChoice, where: str, notes: Notes
+) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
+    text = [name for name, values in found.items() if not_numbers(values).any()]
+    names = [name for name in found if name not in text]
+    if len(text) > 1 or not names or len(found[names[0]]) != len(names):
+        rows = len(next(iter(found.values()), ()))
+        got = f"{rows} rows of the columns {listed(found)}"
+        expected = f"an edge list, with the columns {choice.source!r} and {choice.target!r}, or a square matrix"
+        raise fail(where, expected, got, "name the columns of an edge list: data.source and data.target")
+    _check_size(len(names), where)
+    if text and [name_of(value) for value in found[text[0]].tolist()] != names:
+        got = f"{listed(found[text[0]], 3)} in the column {text[0]!r}"
+        raise fail(where, f"rows in the order of the columns, {listed(names, 3)}", got, "bring them in one order")
+    x = np.stack([as_numbers(found[name]) for name in names], axis=1)
+    off = np.where(np.eye(len(names), dtype=bool), 0.0, x)
+    _check_values(off, choice, where, lambda place: f"between {names[place[0]]!r} and {names[place[1]]!r}")
+    if not choice.directed and not np.array_equal(off, off.T, equal_nan=True):
+        i, j = np.argwhere(~((off == off.T) | (np.isnan(off) & np.isnan(off.T))))[0]
+        got = f"{x[i, j]:g} from {names[i]!r} to {names[j]!r} and {x[j, i]:g} back"
+        raise fail(where, "a symmetric matrix", got, "fill in both halves, or set model.directed = true")
+    return names, off
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+def _check_values(values: np.ndarray, choice: GraphChoice, where: str, place_of) -> None:
+    known = ~np.isnan(values)
+    whole = (values >= 0) & (values == np.round(values)) & np.isfinite(values)
+    bad = np.argwhere(known & ~(whole if choice.counts else np.isin(values, (0.0, 1.0))))
+    if len(bad):
+        got = f"{values[tuple(bad[0])]:g} {place_of(bad[0])} ({len(bad)} such)"
+        expected = "counts 0, 1, 2, ..." if choice.counts else "edges, 0 or 1"
+        remedy = "correct them" if choice.counts else 'of counts set model.edges = "poisson"'
+        raise fail(where, expected, got, remedy)
+
+
+def _check_size(number: int, where: str) -> None:
+    if not 2 <= number <= MOST_NODES:
+        remedy = "take a part of the graph" if number > 2 else "check the file"
+        raise fail(where, f"a graph of 2 to {MOST_NODES:,} nodes", f"{number:,}", remedy)
+
+
+def _check_names(names: Sequence[str], choice: GraphChoice, where: str) -> None:
+    if choice.nodes is not None and tuple(names) != choice.nodes:
+        other = [name for name in names if name not in choice.nodes] or list(names)
+        raise fail(where, f"the nodes of the run, {listed(choice.nodes, 3)}", listed(other, 3), "name them alike")
+
+
+# --- in two parts ----------------------------------------------------------------------------------------------------
+def split_graph(graph: Graph, held_out: float, seed: int) -> tuple[Graph, Graph]:
+    """All nodes in both parts, and some of the observed pairs, each drawn with probability `held_out`, in the second
+    alone.
+
+    Raises:
+      DataError: too few pairs to hold any out.
+    """
+    pairs = graph.pairs
+    out = pairs & (np.random.default_rng(seed).random(pairs.shape) < held_out)
+    if not 0 < out.sum() < pairs.sum():
+        raise _no_parts(held_out, int(out.sum()), int(pairs.sum()))
+    out = out if graph.directed else out | out.T
+    test = np.where(out, graph.x, np.nan)
+    return dataclasses.replace(graph, x=np.where(out, np.nan, graph.x)), dataclasses.replace(graph, x=test)
+
+
+def _no_parts(held_out: float, number: int, total: int) -> DataError:
+    expected, got = "a share that leaves some on either side", f"{held_out}, {number} of {total} pairs"
+    return fail("data.held_out", expected, got, "choose another share, or 0 to hold none out")

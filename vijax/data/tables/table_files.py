@@ -1,0 +1,192 @@
+"""Tables from files, from scikit-learn's bundled data sets and from synthetic generators: columns by name."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Container
+from pathlib import Path
+
+import numpy as np
+
+from vijax.data.reading.checks import fail, listed, nearest
+from vijax.data.reading.download import fetch, is_url
+from vijax.data.reading.guards import SHEETS, kind_of, naming, parsing
+from vijax.data.reading.notes import Notes
+from vijax.data.tables.arrays import load_arrays
+from vijax.data.tables.columns import MISSING, FileColumns, column_of, name_of, not_numbers
+from vijax.data.tables.delimited import read_delimited
+from vijax.data.tables.synthetic_tables import GENERATORS
+from vijax.data.tables.table import Choice, Columns, Table, table_of
+from vijax.extras import require_extra
+
+BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+"""Data sets that come with scikit-learn."""
+KNOWN = (
+    ".csv, .tsv, .parquet, .npy, .npz (the text ones also as .gz), an http(s) address of one, "
+    f"sklearn:NAME ({', '.join(BUNDLED)}) or synthetic:NAME ({', '.join(GENERATORS)})"
+)
+
+
+def read_table(
+    source: str,
+    choice: Choice | None = None,
+    *,
+    seed: int = 0,
+    num_rows: int | None = None,
+    encoding: str = "utf-8",
+    sha256: str | None = None,
+) -> Table:
+    """A table from a file, from scikit-learn's bundled data or from a synthetic generator; nothing else is downloaded
+    but what an http(s) address names.
+
+    Args:
+      source: see `KNOWN`. Text files have a header line; empty cells, NA, NaN and ? are missing values.
+      choice: which columns to use.
+      seed: of a synthetic generator.
+      num_rows: how many rows to generate; of others, how many to keep of the first.
+      encoding: of text files.
+      sha256: what the file at an address must hash to.
+
+    Raises:
+      ValueError: naming the file and line or column, what was expected, what came and what to do.
+
+    >>> read_table("sklearn:iris").x.shape
+    (150, 4)
+    """
+    choice, notes = choice or Choice(), Notes()
+    exact = () if choice.group is None else (choice.group,)
+    found = read_columns(source, seed, num_rows, encoding, sha256, exact, notes)
+    return table_of(found, choice, source, notes)
+
+
+def read_columns(
+    source: str,
+    seed: int = 0,
+    num_rows: int | None = None,
+    encoding: str = "utf-8",
+    sha256: str | None = None,
+    exact: Container[str] = (),
+    notes: Notes | None = None,
+) -> Columns:
+    """Every column of a source by name; see `read_table`.
+
+    Columns named in `exact` are names, such as those of groups, and stay as they are written: 007 is not 7, and no two
+    whole numbers merge.
+    """
+    kind, _, name = source.partition(":")
+    if kind == "synthetic":
+        if name not in GENERATORS:
+            raise fail(source, "a generator that there is", repr(name), nearest(name, GENERATORS))
+        generator = GENERATORS[name]
+        return FileColumns(generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows))
+    if kind == "sklearn":
+        found = _bundled(source, name)
+    else:
+        path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
+        with naming(path):
+            found = _reader(path)(path, encoding, exact, notes or Notes())
+    found = found if isinstance(found, FileColumns) else FileColumns(found)
+    return found.first(num_rows)
+
+
+def _reader(path: Path) -> Callable[[Path, str, Container[str], Notes], Columns]:
+    kind = kind_of(path)
+    if kind != "a file":
+        raise fail(path, "a file", kind, f"check the path; tables are {KNOWN}")
+    readers = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npy": _arrays, ".npz": _arrays}
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending not in readers:
+        remedy = "save the sheet as CSV" if ending in SHEETS else "convert the file, or rename it"
+        raise fail(path, KNOWN, f"the ending {ending!r}", remedy)
+    return readers[ending]
+
+
+def _bundled(source: str, name: str) -> Columns:
+    if name not in BUNDLED:
+        raise fail(source, "a data set that comes with scikit-learn", repr(name), nearest(name, BUNDLED))
+    bunch = getattr(require_extra("sklearn.datasets"), f"load_{name}")()
+    names = [str(name).removesuffix(" (cm)").replace(" ", "_") for name in bunch.feature_names]
+    columns = dict(zip(names, np.asarray(bunch.data, float).T, strict=True))
+    if "target_names" in bunch and name != "digits":
+        return columns | {"target": np.array([str(bunch.target_names[i]) for i in bunch.target], object)}
+    return columns | {"target": np.asarray(bunch.target, float)}
+
+
+def _csv(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+    header, rows = read_delimited(path, encoding)
+    _check_header(header, f"{path}:1", notes)
+    cells: list[list[str]] = []
+    lines: list[int] = []
+    for line, row in rows:
+        if len(row) < len(header):
+            raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", "correct the line")
+        cells.append([cell.strip() for cell in row])
+        lines.append(line)
+    columns = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
+    found = {name: np.array(c, object) if name in exact else column_of(c) for name, c in columns.items()}
+    return FileColumns(found, lines)
+
+
+def _check_header(header: list[str], where: str, notes: Notes) -> None:
+    """Without a header the first row would be lost to it, so names that are numbers are looked at twice."""
+    named = [name for name in header if name]
+    if len(named) < len(header):
+        places = ", ".join(str(place) for place, name in enumerate(header, 1) if not name)
+        notes.add(f"A column without a name (column {places}) is left out: give it one to have it read.")
+    bad = not_numbers(np.array(named, object))
+    numbers = [name for name, text in zip(named, bad, strict=True) if not text and name.lower() not in MISSING]
+    if 2 * len(numbers) < len(named):
+        return
+    counted = [str(place) for place in range(len(header) + 1)]
+    beside_others = len(numbers) < len(named) or numbers in (counted[:-1], counted[1:])
+    if beside_others and all(name.isdigit() for name in numbers):
+        notes.add(f"Line 1 was taken for the header: {listed(header)}. If it is a row, write names in a line above.")
+        return
+    remedy = "write the names of the columns in a line above; names that are numbers look like a row"
+    raise fail(where, "a header line of names", f"numbers: {listed(header)}", remedy)
+
+
+def _parquet(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+    reader = require_extra("pyarrow.parquet")
+    with parsing(path, "a whole Parquet file", "fetch or write the file again"):
+        table = reader.ParquetFile(path).read()
+        values = {name: table.column(place).to_pylist() for place, name in enumerate(table.column_names)}
+    if len(values) < len(table.column_names):
+        raise fail(path, "columns of distinct names", listed(table.column_names), "rename them")
+    return {name: _from_arrow(column, name in exact) for name, column in values.items()}
+
+
+def _from_arrow(values: list, exact: bool) -> np.ndarray:
+    numeric = all(value is None or isinstance(value, int | float | decimal.Decimal) for value in values)
+    if numeric and not exact:
+        return np.array([np.nan if value is None else float(value) for value in values], float)
+    text = ["" if value is None else name_of(value) for value in values]
+    return np.array(text, object) if exact else column_of(text)
+
+
+def _arrays(path: Path, encoding: str, exact: Container[str], notes: Notes) -> Columns:
+    return _split_columns(load_arrays(path), path)
+
+
+def _split_columns(arrays: dict[str, np.ndarray], path: Path) -> Columns:
+    """A vector is a column of its own name, a matrix as many, its name followed by 0, 1, ..."""
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if any(array.ndim not in (1, 2) for array in arrays.values()) or len({shape[0] for shape in shapes.values()}) != 1:
+        raise fail(
+            path, "vectors and matrices with one row an observation", str(shapes), "save no other arrays with them"
+        )
+    found: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        columns = {name: array} if array.ndim == 1 else {f"{name}{i}": column for i, column in enumerate(array.T)}
+        if twice := found.keys() & columns.keys():
+            got = f"{listed(sorted(twice))} twice, from an array of that name and from a matrix"
+            raise fail(path, "columns of distinct names", got, "save one of the arrays under another name")
+        found |= {name: _as_column(values) for name, values in columns.items()}
+    return found
+
+
+def _as_column(values: np.ndarray) -> np.ndarray:
+    """Whole numbers stay so, that no two of them merge."""
+    if values.dtype.kind in "US":
+        return column_of([value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()])
+    return values if values.dtype.kind in "iu" else values.astype(float)

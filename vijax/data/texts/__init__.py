@@ -1,0 +1,1 @@
+"""Text: files that hold it, tokens, stop words and vocabularies."""

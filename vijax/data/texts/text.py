@@ -1,0 +1,226 @@
+"""Text to bags of words: scikit-learn's tokeniser, and a choice of vocabulary that gives readable topics.
+
+The texts are read once. Their words are counted under provisional ids, in memory or in files; then the vocabulary is
+chosen from the counts, and the bags are written again with its ids. Memory holds the words seen, never the documents.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vijax.data.corpora.build import CorpusBuilder
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading.checks import fail
+from vijax.data.reading.notes import Notes
+from vijax.data.reading.temporary import working_folder
+from vijax.data.texts.stop_words import stop_words_of
+from vijax.data.texts.surrogates import whole_letters
+from vijax.data.texts.vocabulary import ids_in, relabel_into
+from vijax.extras import require_extra
+
+BLOCK_DOCUMENTS = 4096
+BLOCK_CHARACTERS = 1 << 20
+SNIPPET_CHARACTERS = 300
+MOST_WORDS = 5  # of a phrase
+SMALL_COLLECTION = 10  # a fractional max_df never drops a word of so few documents
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSettings:
+    """How text becomes words.
+
+    Attributes:
+      lowercase: whether to ignore case.
+      token_pattern: regular expression of a word; by default three letters or more, of any alphabet.
+      stop_words: "english" (scikit-learn's list and contractions), another language ("german"), a file with a word on
+        each line, your own words, or None to keep all.
+      ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of neighbours ("new york"),
+        stop words left out.
+      min_df: the documents a word must be in, as a number or a fraction; None means 5, or 1 % of the documents if
+        that is fewer.
+      max_df: the documents a word may be in, as a number or a fraction (which never drops a word of 10 or fewer).
+      max_vocabulary: the most frequent so many words are kept; None keeps all.
+    """
+
+    lowercase: bool = True
+    token_pattern: str = r"(?u)[^\W\d_]{3,}"
+    stop_words: str | Path | Sequence[str] | None = "english"
+    ngrams: int = 1
+    min_df: int | float | None = None
+    max_df: int | float = 0.5
+    max_vocabulary: int | None = 10_000
+
+
+DEFAULT_SETTINGS = TextSettings()
+
+
+def corpus_from_texts(
+    documents: Iterable[tuple[str, str]],
+    settings: TextSettings = DEFAULT_SETTINGS,
+    vocabulary: Sequence[str] | None = None,
+    folder: Path | None = None,
+    where: str = "texts",
+    notes: Notes | None = None,
+) -> Corpus:
+    """A corpus from (title, text) pairs, read once.
+
+    Args:
+      documents: may be a generator over files larger than memory.
+      settings: how text becomes words.
+      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Where it has phrases, these
+        are counted, whatever `settings.ngrams` is.
+      folder: where to write the corpus as memory-mapped files; None makes it in memory.
+      where: what errors call the documents.
+      notes: what is noticed while `documents` are read; the corpus gets them.
+
+    Raises:
+      ValueError: there are no documents, or no words are left, or a text is no string, or a setting is wrong.
+
+    >>> texts = [("a", "The cat sat."), ("b", "A dog, a cat!")]
+    >>> corpus = corpus_from_texts(texts)
+    >>> corpus.vocabulary, corpus.to_scipy().toarray().tolist()
+    (('cat', 'dog', 'sat'), [[1, 0, 1], [1, 1, 0]])
+    """
+    if vocabulary is not None:
+        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest_phrase(vocabulary)))
+    analyze = analyzer(settings)
+    corpus = CorpusBuilder(folder)
+    corpus.notes = notes or corpus.notes
+    with _scratch(folder) as scratch:
+        counting = CorpusBuilder(scratch)
+        words = _count(documents, analyze, counting, corpus, where)
+        raw = counting.finish(words)
+        if vocabulary is None:
+            vocabulary = choose_vocabulary(raw, words, settings)
+        return relabel_into(corpus, raw, ids_in(words, vocabulary)).finish(tuple(vocabulary))
+
+
+@contextlib.contextmanager
+def _scratch(folder: Path | None) -> Iterator[Path | None]:
+    """A folder inside `folder` that goes when done with; None (memory) for None."""
+    if folder is None:
+        yield None
+        return
+    with working_folder("counting-", folder) as scratch:
+        yield scratch
+
+
+def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
+    """The function from a text to its words (and phrases), stop words left out."""
+    check_ngrams(settings.ngrams)
+    text = require_extra("sklearn.feature_extraction.text")
+    try:
+        re.compile(settings.token_pattern)
+    except re.error as error:
+        got = f"{settings.token_pattern!r} ({error})"
+        raise fail("token_pattern", "a regular expression of a word", got, r"try '\w+'") from error
+    tokens = text.CountVectorizer(
+        lowercase=settings.lowercase, token_pattern=settings.token_pattern, stop_words=None
+    ).build_analyzer()
+    # Stop words go through the same tokeniser, so that "don't" stops the token "don".
+    stop = {token for word in stop_words_of(settings.stop_words) for token in tokens(word)}
+    words = lambda document: (token for token in tokens(document) if token not in stop)
+    return words if settings.ngrams == 1 else lambda document: phrases(list(words(document)), settings.ngrams)
+
+
+def phrases(words: Sequence[str], longest: int) -> Iterator[str]:
+    """Words, and neighbours joined, up to so many.
+
+    >>> list(phrases(["new", "york", "times"], 2))
+    ['new', 'york', 'times', 'new york', 'york times']
+    """
+    for size in range(1, longest + 1):
+        yield from map(" ".join, zip(*(words[i:] for i in range(size)), strict=False))
+
+
+def longest_phrase(vocabulary: Sequence[str]) -> int:
+    """In words."""
+    return 1 + max((word.count(" ") for word in vocabulary), default=0)
+
+
+def check_ngrams(ngrams: Any) -> None:
+    """Raises ValueError unless it is a small whole number."""
+    if not (isinstance(ngrams, int) and 1 <= ngrams <= MOST_WORDS):
+        raise fail("ngrams", f"a whole number from 1 to {MOST_WORDS}", repr(ngrams), "2 counts pairs of words too")
+
+
+def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, where: str) -> tuple[str, ...]:
+    """Counts every word under a provisional id; the words in the order of those ids."""
+    ids: collections.defaultdict[str, int] = collections.defaultdict()
+    ids.default_factory = ids.__len__
+    for block in _blocks(documents, where, corpus.notes):
+        titles, texts = zip(*block, strict=True)
+        bags = [collections.Counter(map(ids.__getitem__, analyze(text))) for text in texts]
+        words = np.fromiter(itertools.chain.from_iterable(bags), np.int64)
+        counts = np.fromiter(itertools.chain.from_iterable(bag.values() for bag in bags), np.int64)
+        counting.add(np.array([len(bag) for bag in bags]), words, counts)
+        corpus.add_strings("titles", titles)
+        corpus.add_strings("texts", map(snippet, texts))
+    return tuple(ids)
+
+
+def _blocks(documents: Iterable[tuple[str, str]], where: str, notes: Notes) -> Iterator[list[tuple[str, str]]]:
+    """The documents about a megabyte of text at a time, or one document if it is longer."""
+    block, size = [], 0
+    for title, text in documents:
+        if not isinstance(text, str):
+            got = f"{text!r} ({type(text).__name__})"
+            raise fail(f"{where}, {title}", "text", got, "drop the document, or make it the empty string")
+        block.append((whole_letters(title, notes, title), whole_letters(text, notes, title)))
+        size += len(text)
+        if size >= BLOCK_CHARACTERS or len(block) == BLOCK_DOCUMENTS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def snippet(text: str) -> str:
+    """The beginning of a text on one line, for reports.
+
+    >>> snippet("  One\\n line. ")
+    'One line.'
+    """
+    return " ".join(text[: 2 * SNIPPET_CHARACTERS].split())[:SNIPPET_CHARACTERS]
+
+
+def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings) -> tuple[str, ...]:
+    """The words of `raw`, whose ids are places in `words`, that the settings keep, in alphabetical order.
+
+    Raises:
+      ValueError: a setting is out of range, or no word is kept.
+    """
+    low, high = _document_limits(settings, raw.num_documents)
+    in_documents = np.zeros(raw.vocab_size, np.int64)
+    for _, indices, _ in raw.blocks():
+        in_documents += np.bincount(indices, minlength=raw.vocab_size)
+    kept = np.flatnonzero((in_documents >= low) & (in_documents <= high))
+    if len(kept) == 0:
+        expected = f"some word in {low:g} to {high:g} of the {raw.num_documents} documents"
+        got = f"none of {raw.vocab_size}, the most common being in {in_documents.max()}"
+        raise fail("min_df, max_df", expected, got, "lower min_df or raise max_df")
+    most_frequent_first = kept[np.argsort(-raw.word_counts()[kept], kind="stable")]
+    return tuple(sorted(words[word] for word in most_frequent_first[: settings.max_vocabulary].tolist()))
+
+
+def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float, float]:
+    """In how many documents a word must be at least, and may be at most."""
+    for name in ("min_df", "max_df", "max_vocabulary"):
+        value = getattr(settings, name)
+        whole = isinstance(value, int) and value >= 1
+        if not (whole or value is None or (isinstance(value, float) and name != "max_vocabulary" and 0 <= value <= 1)):
+            kinds = "a whole number of 1 or more" + ("" if name == "max_vocabulary" else ", or a fraction such as 0.5")
+            raise fail(name, kinds, repr(value), f"leave {name} out to get a default that suits most texts")
+    low = min(5, max(1, num_documents // 100)) if settings.min_df is None else settings.min_df
+    low = low * num_documents if isinstance(low, float) else low
+    high = num_documents if settings.max_df is None else settings.max_df
+    return low, max(high * num_documents, SMALL_COLLECTION) if isinstance(high, float) else high

@@ -1,0 +1,214 @@
+"""Figures of fitted topics, as Matplotlib `Figure`s outside its global state: save them, show them in a notebook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.evaluate.metrics import Curves, lowest_shown, over_a_pass, wide_enough
+from vijax.extras import require_extra
+from vijax.terminal import printable
+from vijax.topics.summary import Topic
+
+Figure = Any
+BLUE, INK, SOFT, LINE = "#2a6fdb", "#1b2330", "#5c6778", "#e3e7ed"
+
+
+def topic_words(topics: Sequence[Topic], num_words: int = 8, most: int = 24) -> Figure:
+    """Bars of the most probable words of each topic, `most` topics at the most.
+
+    >>> from vijax.topics.summary import summarise
+    >>> figure = topic_words(summarise(np.array([[3.0, 1.0], [1.0, 2.0]]), ["sun", "sea"]))
+    >>> [axes.get_title(loc="left") for axes in figure.axes]
+    ['topic 0 · 57.1 %', 'topic 1 · 42.9 %']
+    """
+    shown = _plain_words(topics[:most])
+    columns = min(4, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    figure = new_figure(3.1 * columns, 0.28 * (num_words + 2) * rows + 0.2)
+    axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
+    for topic, ax in zip(shown, axes, strict=False):
+        _word_bars(ax, topic, num_words)
+    for ax in axes[len(shown) :]:
+        figure.delaxes(ax)
+    return figure
+
+
+def _word_bars(ax: Any, topic: Topic, num_words: int) -> None:
+    places = np.arange(len(topic.words[:num_words]))
+    ax.barh(places, topic.probabilities[:num_words], color=BLUE, height=0.62)
+    ax.set_yticks(places, topic.words[:num_words], fontsize=9)
+    ax.invert_yaxis()
+    ax.set_xticks([])
+    ax.set_title(f"topic {topic.number} · {100 * topic.share:.1f} %", fontsize=9, loc="left", color=INK)
+    bare(ax, keep=())
+
+
+def curves(measured: Curves, per: str = "word", score_per: str | None = None) -> Figure:
+    """Held-out score with its standard error, and ELBO per word (or other datum), against passes over the data; the
+    score may be per something else."""
+    figure = new_figure(9.0, 3.4)
+    left, right = figure.subplots(1, 2)
+    left.errorbar(
+        measured.held_out_epoch, measured.held_out_score, measured.held_out_error,
+        color=BLUE, marker="o", markersize=4, capsize=2, linewidth=1.6,
+    )  # fmt: skip
+    smooth = over_a_pass(measured)
+    right.plot(measured.epoch, measured.elbo, color=BLUE, linewidth=0.6, alpha=0.3, label="of each batch")
+    right.plot(measured.epoch, smooth, color=BLUE, linewidth=1.6, label="over a pass")
+    finite = smooth[np.isfinite(smooth)]
+    if len(finite):
+        shown = wide_enough([lowest_shown(finite), float(finite.max())])
+        low, high = min(shown), max(shown)
+        margin = 0.05 * (high - low) or 0.05 * max(abs(high), 1.0)
+        right.set_ylim(low - margin, high + margin)
+    for ax, title in ((left, f"held-out score, nats per {score_per or per}"), (right, f"ELBO per {per}, nats")):
+        ax.set_title(plain(title), fontsize=10, loc="left", color=INK)
+        ax.set_xlabel("passes over the data", fontsize=9, color=SOFT)
+        ax.grid(axis="y", color=LINE)
+        bare(ax, keep=("bottom",))
+    right.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
+    """Share of all words that each topic accounts for, largest first."""
+    shown = _plain_words(topics[:most])
+    figure = new_figure(6.4, 0.9 + 0.19 * len(shown))
+    ax = figure.subplots()
+    places = np.arange(len(shown))
+    ax.barh(places, [100 * topic.share for topic in shown], color=BLUE, height=0.66)
+    ax.set_yticks(places, [topic.label for topic in shown], fontsize=8)
+    ax.invert_yaxis()
+    ax.margins(y=0.01)
+    ax.set_xlabel("% of all words", fontsize=9, color=SOFT)
+    ax.grid(axis="x", color=LINE)
+    bare(ax, keep=())
+    return figure
+
+
+def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
+    """Topics as discs: close where their words are alike, as large as their share."""
+    figure = new_figure(7.0, 7.0)
+    ax = figure.subplots()
+    x, y = np.array([topic.position for topic in topics]).T
+    shares = np.array([topic.share for topic in topics])
+    ax.scatter(x, y, s=2200 * shares / max(float(shares.max()), 1e-300) + 30, color=BLUE, alpha=0.3, edgecolors=BLUE)
+    for topic in _plain_words(topics[:num_labels]):
+        ax.annotate(" ".join(topic.words[:2]), topic.position, fontsize=8, ha="center", va="center", color=INK)
+    ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
+    bare(ax, keep=())
+    return figure
+
+
+def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequence[Topic]) -> Figure:
+    """Heat map of distances between topics (`vijax.topics.summary.topic_distances`), in the order of a hierarchical
+    clustering; the diagonal, where there is nothing to compare, is left blank."""
+    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+    from scipy.spatial.distance import squareform
+
+    numbers = [topic.number for topic in topics]
+    distances = np.nan_to_num(np.asarray(distances, np.float64)[np.ix_(numbers, numbers)], nan=1.0)
+    flat = squareform(distances, checks=False)
+    clusters = optimal_leaf_ordering(linkage(flat, "average"), flat) if len(numbers) > 2 else None
+    order = list(range(len(numbers))) if clusters is None else leaves_list(clusters).tolist()
+    side = max(4.5, 0.16 * len(numbers) + 2.4)
+    figure = new_figure(side, side + 0.8)
+    ax = figure.subplots()
+    nearest = float(np.min(flat, initial=1.0))  # topics differ by more than nothing: colours are spent on how much
+    shown = np.ma.masked_where(np.eye(len(order), dtype=bool), distances[np.ix_(order, order)])
+    image = ax.imshow(shown, cmap="Blues_r", vmin=min(nearest, 0.95), vmax=1.0)
+    labels = [topic.label for topic in _plain_words([topics[i] for i in order])]
+    ax.set_yticks(np.arange(len(order)), labels, fontsize=7)
+    ax.set_xticks(np.arange(len(order)), labels, fontsize=7, rotation=90)
+    bare(ax, keep=())
+    figure.colorbar(image, ax=ax, shrink=0.6, label="Jensen-Shannon distance")
+    return figure
+
+
+def predictive_check(check: Any) -> Figure:
+    """A `vijax.evaluate.PredictiveCheck`: the statistic of replicated data and that of the data; of statistics of many
+    entries intervals, of those that read the globals one against the other.
+
+    >>> from vijax.evaluate import PredictiveCheck
+    >>> drawn = np.arange(10.0)
+    >>> figure = predictive_check(PredictiveCheck(np.array(3.0), drawn, np.array(0.7), "mean"))
+    >>> figure.axes[0].get_title(loc="left")
+    'mean · p-value 0.700'
+    """
+    figure = new_figure(6.0, 3.4)
+    ax = figure.subplots()
+    drawn = np.asarray(check.replicated, np.float64)
+    if drawn.ndim > 1:
+        _entries(ax, check, drawn)
+    elif check.reads_globals:
+        _against(ax, check, drawn)
+    else:
+        ax.hist(drawn, bins=min(20, max(5, len(drawn) // 20)), color=BLUE, alpha=0.55, label="replicated data")
+        ax.axvline(float(check.observed), color=INK, linewidth=2, label="the data")
+        ax.set_xlabel(plain(check.name), fontsize=9, color=SOFT)
+        ax.set_yticks([])
+    found = "" if drawn.ndim > 1 else f" · p-value {float(check.p_value):.3f}"
+    ax.set_title(plain(check.name) + found, fontsize=10, loc="left", color=INK)
+    bare(ax, keep=("bottom",))
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _entries(ax: Any, check: Any, drawn: np.ndarray) -> None:
+    """Intervals of each entry, and where the data are."""
+    flat = drawn.reshape(len(drawn), -1)
+    low, middle, high = np.quantile(flat, [0.025, 0.5, 0.975], axis=0)
+    places = np.arange(flat.shape[1])
+    ax.vlines(places, low, high, color=BLUE, alpha=0.55, linewidth=3, label="replicated data, 95 %")
+    ax.scatter(places, middle, s=8, color=BLUE, zorder=3)
+    here = np.asarray(check.observed, np.float64)
+    here = here.mean(axis=0) if check.reads_globals else here
+    ax.scatter(places, here.ravel(), s=22, color=INK, marker="x", zorder=4, label="the data")
+    ax.set_xlabel("entry", fontsize=9, color=SOFT)
+    ax.grid(axis="y", color=LINE)
+
+
+def _against(ax: Any, check: Any, drawn: np.ndarray) -> None:
+    """Draw by draw: the p-value is the share of points above the diagonal."""
+    here = np.asarray(check.observed, np.float64)
+    ends = [min(here.min(), drawn.min()), max(here.max(), drawn.max())]
+    ax.plot(ends, ends, color=SOFT, linewidth=1)
+    ax.scatter(here, drawn, s=6, color=BLUE, alpha=0.5, label="one draw of the globals")
+    ax.set_xlabel("of the data", fontsize=9, color=SOFT)
+    ax.set_ylabel("of replicated data", fontsize=9, color=SOFT)
+
+
+def plain(text: str, most: int = 60) -> str:
+    r"""Text for Matplotlib, to which a pair of dollars means a formula, and which stops at half a surrogate pair; cut
+    to `most` letters, since a picture whose labels leave no room is not drawn.
+
+    >>> print(plain("$100 and $200"))
+    \$100 and \$200
+    """
+    shown = printable(text)
+    return (shown if len(shown) <= most else f"{shown[: most - 1]}…").replace("$", r"\$")
+
+
+def _plain_words(topics: Sequence[Topic]) -> list[Topic]:
+    return [topic._replace(words=tuple(plain(word, 20) for word in topic.words)) for topic in topics]
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    figure = require_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", dpi=120)
+    figure.set_facecolor("white")
+    return figure
+
+
+def bare(ax: Any, keep: tuple[str, ...]) -> None:
+    """Axes without ticks, and of the frame only the sides named."""
+    for name, spine in ax.spines.items():
+        spine.set_visible(name in keep)
+        spine.set_color(LINE)
+    ax.tick_params(length=0, colors=SOFT)
+    ax.set_axisbelow(True)

@@ -1,0 +1,1 @@
+"""Families of sequences: discrete Markov chains and linear-Gaussian ones."""

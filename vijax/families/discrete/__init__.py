@@ -1,0 +1,1 @@
+"""Families of categories and of probabilities: categorical, multinomial, Dirichlet and its stored forms."""

@@ -1,0 +1,287 @@
+"""Dirichlet rows stored so that a step which touches few of their columns costs those columns.
+
+    lambda_kv = eta_v + S a_vk,     Lambda_k = sum_v lambda_kv
+
+A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves the form as it is: S' = (1 - rho) S, and a
+changes only where the message m is not zero. Laws that involve few columns W need only these and one number for all
+others: by the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lambda_W, Lambda - sum_W lambda_W).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from vijax.families.base import Family
+from vijax.families.discrete.by_pair import DirichletOfPairs
+from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats
+from vijax.families.discrete.transposed_dirichlet import TransposedDirichlet
+from vijax.families.product import Product
+from vijax.tree import register
+
+FOLD_BELOW = 1e-12
+"""Of S: entries of a stay below 1e12 times those of lambda."""
+PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class DirichletByWord(Family):
+    """K Dirichlets over V words, as `vijax.compose(lazy=True)` keeps them. Whatever is asked of it is asked of
+    `dense()`, which computes all K x V concentrations; a step asks for `columns`.
+
+    Attributes:
+      entries: a, word by word, so that what is known of a word lies together.
+      scale: S.
+      base: eta, of all words alike or one of each.
+      totals: Lambda.
+
+    >>> q = DirichletByWord.of(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
+    >>> q.mean().round(3).tolist()
+    [[0.125, 0.625, 0.25]]
+    >>> q.columns(jnp.array([1, 3])).concentration.T.tolist()
+    [[2.5, 0.75, 0.75]]
+    """
+
+    entries: Float[Array, "v k"]
+    scale: Float[Array, ""]
+    base: Float[Array, ""] | Float[Array, " v"]
+    totals: Float[Array, " k"]
+
+    Stats: ClassVar[type[tuple]] = DirichletStats
+    event_ndims: ClassVar[tuple[int, ...]] = (1,)
+
+    @classmethod
+    def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
+        """The same law."""
+        entries = (q.concentration - base).T
+        return cls(
+            entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), jnp.sum(q.concentration, axis=1)
+        )
+
+    # --- what a step reads and writes -------------------------------------------------------------------------
+    def columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
+        """The law of the shares of some words, and of all others together.
+
+        Args:
+          words: ids, all different and increasing; those from V on are padding.
+
+        Returns:
+          Dirichlets over w + 1 components, or w = V of them. The padding and the last component stand for equal parts
+          of all other words together.
+        """
+        words = _and_one_more(words, len(self.entries))
+        known = words < len(self.entries)
+        lam = self.of_words(words)
+        # Where the words hold nearly all there is, the difference may cancel.
+        rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), _rest_of(self.base, words, len(self.entries)))
+        return TransposedDirichlet(_with_rest(lam, known, rest))
+
+    def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
+        """Their concentrations; 0 of padding."""
+        entries = self.entries.at[words].get(mode="clip", indices_are_sorted=True)
+        lam = _at(self.base, words)[:, None] + self.scale * entries
+        return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
+
+    def moved(
+        self, words: Int[Array, " w"], to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]
+    ) -> Self:
+        """After a step.
+
+        Args:
+          words: as in `columns`.
+          to: where it led.
+          kept: 1 - rho, by how much it shrank lambda - eta of the other words; 1 where it was not taken.
+          ok: whether it was.
+        """
+        entries, scale = self._shrunk(kept)
+        lam = to.concentration[: words.size]
+        new = (lam - _at(self.base, words)[:, None]) / scale
+        at = jnp.where(ok, words, words + len(self.entries))
+        entries = entries.at[at].set(new, mode="drop", **PROMISED)
+        return dataclasses.replace(self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=0))
+
+    def pairs(self, words: Int[Array, " w"], ids: Int[Array, " p"]) -> tuple[DirichletOfPairs, DirichletOfPairs]:
+        """The law of the shares of some pairs (word, topic), and of all other words of each topic together; and the
+        prior's.
+
+        Args:
+          words: as in `columns`.
+          ids: i K + k of the pair of `words[i]` and topic k; all different, those from w K on padding.
+        """
+        num_words, num_topics = self.entries.shape
+        word, topic, base = self._of_pairs(words, ids)
+        known = topic < num_topics
+        entries = self.entries.at[word, topic].get(mode="fill", fill_value=0.0)
+        seen = DirichletOfPairs(base + self.scale * entries, jnp.zeros(num_topics, base.dtype), topic)
+        if self.base.ndim == 0:
+            rest = self.base * (num_words - seen.with_naturals((known.astype(base.dtype), seen.rest)).totals())
+        else:
+            rest = jnp.sum(self.base) - seen.with_naturals((base, seen.rest)).totals()
+        # Where a topic's pairs are all words there is no rest: a share that is as good as none.
+        rest = jnp.maximum(rest, jnp.finfo(base.dtype).tiny ** 0.5)
+        left = jnp.maximum(self.totals - seen.totals(), rest)
+        return seen.with_naturals((seen.pairs, left)), seen.with_naturals((base, rest))
+
+    def moved_pairs(
+        self,
+        words: Int[Array, " w"],
+        ids: Int[Array, " p"],
+        to: DirichletOfPairs,
+        kept: Float[Array, ""],
+        ok: Bool[Array, ""],
+    ) -> Self:
+        """After a step of `pairs`; see `moved`."""
+        entries, scale = self._shrunk(kept)
+        word, topic, base = self._of_pairs(words, ids)
+        at = jnp.where(ok, word, len(entries))
+        entries = entries.at[at, topic].set((to.pairs - base) / scale, mode="drop")
+        return dataclasses.replace(self, entries=entries, scale=scale, totals=to.totals())
+
+    def _of_pairs(self, words: Array, ids: Array) -> tuple[Array, Array, Array]:
+        """Word, topic and eta of each; V, K and 1 of padding."""
+        num_words, num_topics = self.entries.shape
+        known = ids < words.size * num_topics
+        word = jnp.where(known, words.at[ids // num_topics].get(mode="clip"), num_words)
+        topic = jnp.where(known, ids % num_topics, num_topics)
+        base = self.base if self.base.ndim == 0 else self.base.at[word].get(mode="clip")
+        return word, topic, jnp.where(known, base, 1.0)
+
+    def _shrunk(self, kept: Float[Array, ""]) -> tuple[Array, Array]:
+        """a and S after a step."""
+        return jax.lax.while_loop(  # at most once; a loop, for its arrays stay where they are
+            lambda x: x[1] < FOLD_BELOW, lambda x: (x[0] * x[1], jnp.ones_like(x[1])), (self.entries, self.scale * kept)
+        )
+
+    def summed(self) -> Self:
+        """With totals that are summed anew over all words."""
+        base = _total(self.base, len(self.entries))
+        return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
+
+    # --- the law: that of `dense()` ---------------------------------------------------------------------------
+    def dense(self) -> Dirichlet:
+        """All concentrations."""
+        return Dirichlet(self.base + self.scale * self.entries.T)
+
+    @property
+    def concentration(self) -> Float[Array, "k v"]:
+        """lambda."""
+        return self.dense().concentration
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """(K,)."""
+        return self.totals.shape
+
+    def log_normalizer(self) -> Float[Array, " k"]:
+        """See `Dirichlet`, and so of all that follow."""
+        return self.dense().log_normalizer()
+
+    def stats(self, x: Any) -> DirichletStats:
+        """log x."""
+        return self.dense().stats(x)
+
+    def expected_stats(self) -> DirichletStats:
+        """psi(lambda) - psi(Lambda)."""
+        return self.dense().expected_stats()
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape k v"]:
+        """x ~ q."""
+        return self.dense().sample(key, shape)
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
+        """log x of a draw."""
+        return self.dense().sample_stats(key, shape)
+
+    def mean(self) -> Float[Array, "k v"]:
+        """lambda / Lambda."""
+        return self.dense().mean()
+
+    def marginal_laws(self) -> Any:
+        """Of `dense()`."""
+        return self.dense().marginal_laws()
+
+    def mode(self) -> Float[Array, "k v"]:
+        """See `Dirichlet.mode`."""
+        return self.dense().mode()
+
+    def entropy(self) -> Float[Array, " k"]:
+        """H[q]."""
+        return self.dense().entropy()
+
+    def kl(self, other: Any) -> Float[Array, " k"]:
+        """KL(self || other)."""
+        return self.dense().kl(other)
+
+    def log_prob(self, x: Float[Array, "k v"]) -> Float[Array, " k"]:
+        """log q(x)."""
+        return self.dense().log_prob(x)
+
+    def in_domain(self) -> Any:
+        """Of `dense()`."""
+        return self.dense().in_domain()
+
+    def flat(self) -> Any:
+        """Of `dense()`."""
+        return self.dense().flat()
+
+
+def prior_columns(
+    base: Float[Array, ""] | Float[Array, " v"], words: Int[Array, " w"], num_words: int, num_topics: int
+) -> TransposedDirichlet:
+    """Of the prior, what `DirichletByWord.columns` is of the posterior: eta of each component, the same in all topics.
+
+    >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3, 1).concentration.tolist()
+    [[0.5], [0.5], [0.5]]
+    """
+    words = _and_one_more(words, num_words)
+    known = words < num_words
+    here = jnp.where(known, _at(base, words), 0.0)[:, None]
+    columns = _with_rest(here, known, _rest_of(base, words, num_words))
+    return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
+
+
+def dense(posterior: Product) -> Product:
+    """With its Dirichlets by word as plain ones."""
+    found = {name: q.dense() for name, q in posterior.items() if isinstance(q, DirichletByWord)}
+    return posterior.replace(found) if found else posterior
+
+
+def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Product:
+    """With these of its Dirichlets by word."""
+    return posterior.replace({name: DirichletByWord.of(posterior[name], base) for name, base in bases.items()})  # type: ignore[arg-type]
+
+
+def _and_one_more(words: Array, num_words: int) -> Array:
+    """With one more that is padding, for the rest, where not all words are here; different and increasing as before."""
+    return words if len(words) == num_words else jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
+
+
+def _with_rest(lam: Array, known: Array, rest: Array) -> Array:
+    """Padding stands for equal parts of the rest."""
+    parts = jnp.maximum(jnp.sum(~known), 1)
+    return jnp.where(known[:, None], lam, rest / parts)
+
+
+def _at(base: Array, words: Array) -> Array:
+    """eta of some words, anything of padding."""
+    if base.ndim == 0:
+        return jnp.broadcast_to(base, words.shape)
+    return base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
+
+
+def _total(base: Array, num_words: int) -> Array:
+    return base * num_words if base.ndim == 0 else jnp.sum(base)
+
+
+def _rest_of(base: Array, words: Array, num_words: int) -> Array:
+    """eta summed over the words that are not here."""
+    known = words < num_words
+    if base.ndim == 0:
+        return base * (num_words - jnp.sum(known))
+    return jnp.maximum(jnp.sum(base) - jnp.sum(jnp.where(known, _at(base, words), 0.0)), 0.0)

@@ -1,0 +1,88 @@
+"""Stick-breaking weights as linear functions of the statistics of their sticks.
+
+    pi_k = v_k prod_{j<k} (1 - v_j),     log pi_k = log v_k + sum_{j<k} log(1 - v_j),     v_k ~ Beta
+
+The family of T sticks is a batch of `Beta`, its last axis the sticks. As log pi is linear in Beta's statistics,
+`log_weights` serves at a draw and at mean statistics alike, and its gradient in them is the counting of Blei and Jordan
+(2006, equations 18 and 19): component k is credited to log v_k, and to log(1 - v_j) of all sticks j before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vijax.checks import require
+from vijax.families.base import as_float
+from vijax.families.point import Point
+from vijax.families.scalar.beta import Beta, BetaStats
+
+
+def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
+    """log pi_1, ..., log pi_{T+1} from the statistics of T sticks.
+
+    The last is the log of all that is left of the stick, sum_{j<=T} log(1 - v_j). Which truncation it is depends on
+    what the model does with it (Pei 2019):
+
+    - Blei and Jordan: T + 1 components, v_{T+1} = 1. Take all of them: they sum to one.
+    - Kurihara et al.: infinitely many components, those after T under the prior. Component k > T has E[log pi_k] = the
+      last entry + E_p log v + (k - T - 1) E_p log(1 - v); `log_weight_of_the_rest` sums over them.
+
+    >>> log = jnp.log(jnp.array([0.5, 0.5]))
+    >>> print(jnp.exp(log_weights(BetaStats(log, log))).round(4))
+    [0.5  0.25 0.25]
+    """
+    left = jnp.cumsum(sticks.log1m, -1)
+    before = jnp.concatenate([jnp.zeros_like(left[..., :1]), left], -1)
+    return before + jnp.concatenate([sticks.log, jnp.zeros_like(left[..., :1])], -1)
+
+
+def log_weight_of_the_rest(left: Float[Array, "*batch"], stick: BetaStats) -> Float[Array, "*batch"]:
+    """log sum_{k>T} exp E[log pi_k], every component after T having the prior's mean stick statistics `stick`:
+
+    left + E_p log v - log(1 - exp E_p log(1 - v)), a geometric series (Kurihara et al., 2006; Pei 2019).
+
+    Args:
+      left: the last entry of `log_weights`.
+      stick: mean statistics of one stick under the prior, broadcast against `left`.
+    """
+    return left + stick.log - jnp.log(-jnp.expm1(stick.log1m))
+
+
+def weights(sticks: Float[Array, "*batch T"]) -> Float[Array, "*batch T1"]:
+    """pi_1, ..., pi_{T+1} at values of the sticks, the last the rest of the stick.
+
+    >>> print(weights(jnp.array([0.5, 1.0])))
+    [0.5 0.5 0. ]
+    """
+    left = jnp.cumprod(1.0 - sticks, -1)
+    ones = jnp.ones_like(sticks[..., :1])
+    return jnp.concatenate([sticks, ones], -1) * jnp.concatenate([ones, left], -1)
+
+
+def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
+    """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick; the sticks are independent, so that means multiply.
+    At a point, its weights.
+
+    >>> print(mean_weights(dirichlet_process(1.0, 2)))
+    [0.5  0.25 0.25]
+    """
+    if isinstance(sticks, Point):
+        return jnp.exp(log_weights(sticks.expected_stats()))
+    total = sticks.alpha + sticks.beta
+    return jnp.exp(log_weights(BetaStats(jnp.log(sticks.alpha / total), jnp.log(sticks.beta / total))))
+
+
+def dirichlet_process(concentration: Any, num_sticks: int) -> Beta:
+    """The prior of the first T sticks of a Dirichlet process: Beta(1, concentration), of shape (*batch, T).
+
+    Raises:
+      ValueError: the concentration is not positive and finite, or `num_sticks` < 1.
+    """
+    require(num_sticks >= 1, "num_sticks", "a positive integer", num_sticks)
+    alpha: Array = as_float(concentration)
+    require((alpha > 0) & jnp.isfinite(alpha), "concentration", "positive finite numbers", alpha)
+    shape = (*alpha.shape, num_sticks)
+    return Beta.from_alpha_beta(jnp.ones(shape, alpha.dtype), jnp.broadcast_to(alpha[..., None], shape))

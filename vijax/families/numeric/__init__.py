@@ -1,0 +1,1 @@
+"""Numerics that families share: special functions, pathwise derivatives, quasi-random points."""

@@ -1,0 +1,1 @@
+"""Families of single numbers: normal, gamma, beta, Poisson and their like."""

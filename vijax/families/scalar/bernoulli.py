@@ -1,0 +1,125 @@
+"""The Bernoulli distribution: q(x) = exp{logit x - log(1 + e^logit)} for x in {0, 1}."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.checks import require
+from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero
+from vijax.families.construction import constructor, on_host
+from vijax.families.discrete.categorical import relative_entropy_terms
+from vijax.families.univariate import BinomialLaw
+
+
+class BernoulliStats(NamedTuple):
+    """t(x) = x."""
+
+    value: Float[Array, "*batch"]
+
+
+@family
+class Bernoulli(Family):
+    """Bernoulli(p), natural parameter log p/(1-p).
+
+    log h(x) = 0;  t = (x,);  natural parameters (log(probs / (1 - probs)),).
+
+    >>> q = Bernoulli.from_probs(0.25)
+    >>> print(q.logit.round(4), q.probs, q.log_prob(0).round(4))
+    -1.0986 0.25 -0.2877
+    """
+
+    logit: Float[Array, "*batch"]
+
+    Stats: ClassVar = BernoulliStats
+    event_ndims: ClassVar = (0,)
+    discrete: ClassVar = True
+
+    @classmethod
+    @constructor
+    def from_logit(cls, logit: Any) -> Self:
+        """From the log odds, any finite number. Raises ValueError on others."""
+        logit = as_float(logit)
+        require(finite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs.")
+        return cls(logit)
+
+    @classmethod
+    @constructor
+    def from_probs(cls, probs: Any) -> Self:
+        """From P(x = 1) in [0, 1]; 0 and 1 become the nearest probabilities whose log odds are representable.
+        Raises ValueError outside of [0, 1]."""
+        xp, probs = on_host(as_float(probs))
+        require((probs >= 0) & (probs <= 1), "probs", "probabilities in [0, 1]", probs)
+        tiny = jnp.finfo(probs.dtype).tiny
+        return cls(xp.log(xp.maximum(probs, tiny)) - xp.log(xp.maximum(1 - probs, tiny)))
+
+    @property
+    def probs(self) -> Float[Array, "*batch"]:
+        """P(x = 1)."""
+        return jax.nn.sigmoid(self.logit)
+
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A = log(1 + e^logit)."""
+        return jax.nn.softplus(self.logit)
+
+    def stats(self, x: Any) -> BernoulliStats:
+        """x itself, as a float."""
+        return BernoulliStats(jnp.asarray(x).astype(jnp.result_type(self.logit)))
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
+        """Draws of 0 and 1, int32."""
+        return jax.random.bernoulli(key, self.probs, shape + self.batch_shape).astype(jnp.int32)
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """P(x = 1)."""
+        return self.probs
+
+    def marginal_laws(self) -> BinomialLaw:
+        """Itself."""
+        return BinomialLaw(jnp.ones_like(self.logit), self.probs, jax.nn.sigmoid(-self.logit))
+
+    def mode(self) -> Int[Array, "*batch"]:
+        """The likelier of 0 and 1; 0 when equally likely."""
+        return (self.logit > 0).astype(jnp.int32)
+
+    def in_domain(self) -> Self:
+        """Any finite log odds."""
+        return domain_mask(jnp.isfinite(self.logit), self)
+
+    def flat(self) -> Self:
+        """A fair coin."""
+        return type(self)(jnp.zeros_like(self.logit))
+
+    def expected_stats(self) -> BernoulliStats:
+        """P(x = 1)."""
+        return BernoulliStats(self.probs)
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(x), with no difference of large numbers; minus infinity where x is neither 0 nor 1."""
+        (x,) = self.stats(x)
+        log_prob = jnp.where(x == 1, jax.nn.log_sigmoid(self.logit), jax.nn.log_sigmoid(-self.logit))
+        return jnp.where((x == 0) | (x == 1), log_prob, -jnp.inf)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """-p log p - (1-p) log(1-p), in nats."""
+        return self.probs * jax.nn.softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * jax.nn.softplus(self.logit)
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """KL(self || other), as a sum of two terms that are not negative (`relative_entropy_terms`)."""
+        log_prob = jax.nn.log_sigmoid
+        terms = lambda sign: relative_entropy_terms(log_prob(sign * self.logit), log_prob(sign * other.logit))
+        return terms(1) + terms(-1)
+
+    def fisher_product(self, tangent: Self) -> BernoulliStats:
+        """p (1-p) v."""
+        return BernoulliStats(self._variance() * tangent.logit)
+
+    def fisher_solve(self, cotangent: BernoulliStats) -> Self:
+        """g / (p (1-p)); 0 where the variance underflows, and F with it."""
+        return type(self)(ratio_or_zero(cotangent.value, self._variance()))
+
+    def _variance(self) -> Float[Array, "*batch"]:
+        return self.probs * jax.nn.sigmoid(-self.logit)

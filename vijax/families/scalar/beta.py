@@ -1,0 +1,160 @@
+"""Beta distributions: q(x; a, b) = 1 / (x (1 - x))  exp{a log x + b log(1 - x) - A}.
+
+A beta is the first component of a Dirichlet of two, and most computations here are that Dirichlet's: the pair
+(x, 1 - x) is drawn as two log-gammas, so that neither logarithm is ever taken of a rounded 1 - x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.checks import require
+from vijax.families.base import Family, as_float, as_floats, family
+from vijax.families.construction import constructor, on_host
+from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
+from vijax.families.numeric import special
+from vijax.families.numeric.densities import log_gamma_kernel, total_log_density
+from vijax.families.numeric.excess import product_difference
+from vijax.families.univariate import BetaLaw
+
+
+class BetaStats(NamedTuple):
+    """t(x) = (log x, log(1 - x))."""
+
+    log: Float[Array, "*batch"]
+    log1m: Float[Array, "*batch"]
+
+
+@family
+class Beta(Family):
+    """A beta distribution over (0, 1), of mean alpha / (alpha + beta).
+
+    log h(x) = -log(x) - log(1 - x);  t = (log(x), log(1 - x));  natural parameters (alpha, beta).
+
+    >>> q = Beta.from_alpha_beta(3.0, 1.0)
+    >>> float(q.mean()), float(q.mode())
+    (0.75, 1.0)
+    """
+
+    alpha: Float[Array, "*batch"]
+    beta: Float[Array, "*batch"]
+
+    Stats: ClassVar[type[tuple]] = BetaStats
+    event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+
+    @classmethod
+    @constructor
+    def from_alpha_beta(cls, alpha: Any, beta: Any) -> Self:
+        """Validated and broadcast: ValueError unless both are positive and finite."""
+        xp, *values = on_host(*as_floats(alpha, beta))
+        a, b = xp.broadcast_arrays(*values)
+        require(positive_and_finite(a), "alpha", "positive finite numbers", a)
+        require(positive_and_finite(b), "beta", "positive finite numbers", b)
+        return cls(a, b)
+
+    def as_dirichlet(self) -> Dirichlet:
+        """The law of (x, 1 - x)."""
+        return Dirichlet(jnp.stack([self.alpha, self.beta], axis=-1))
+
+    # --- the law ----------------------------------------------------------------------------------------------
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A = log B(alpha, beta)."""
+        return self.as_dirichlet().log_normalizer()
+
+    def stats(self, x: Float[Array, "*batch"]) -> BetaStats:
+        """(log x, log(1 - x)), log 0 floored at the log of the dtype's smallest normal number (-87.3 in float32)."""
+        x = as_float(x)
+        return BetaStats(floored_log(x), jnp.where(x < 0.5, jnp.log1p(-x), floored_log(1.0 - x)))
+
+    def log_base_measure(self, stats: BetaStats) -> Float[Array, "*batch"]:
+        """log h(x) = -log x - log(1 - x)."""
+        return -stats.log - stats.log1m
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """alpha / (alpha + beta)."""
+        return self.alpha / (self.alpha + self.beta)
+
+    def marginal_laws(self) -> BetaLaw:
+        """Itself."""
+        return BetaLaw(self.alpha, self.beta)
+
+    def mode(self) -> Float[Array, "*batch"]:
+        """max(alpha - 1, 0) / (max(alpha - 1, 0) + max(beta - 1, 0)); 1/2 where neither parameter exceeds 1."""
+        return self.as_dirichlet().mode()[..., 0]
+
+    def in_domain(self) -> Self:
+        """alpha > 0 and beta > 0, both finite."""
+        return type(self)(positive_and_finite(self.alpha), positive_and_finite(self.beta))
+
+    def flat(self) -> Self:
+        """alpha = beta = 1."""
+        return type(self)(jnp.ones_like(self.alpha), jnp.ones_like(self.beta))
+
+    # --- closed forms -----------------------------------------------------------------------------------------
+    def expected_stats(self) -> BetaStats:
+        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)); right also where one is nearly zero."""
+        a, b = self.alpha, self.beta
+        total = special.log_minus_digamma(a + b)
+        return BetaStats(
+            total - special.log_minus_digamma(a) - jnp.log1p(b / a),
+            total - special.log_minus_digamma(b) - jnp.log1p(a / b),
+        )
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy with respect to dx."""
+        return self.as_dirichlet().entropy()
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """KL(self || other)."""
+        return self.as_dirichlet().kl(other.as_dirichlet())
+
+    def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """log q(x), right in float32 at all parameters; -inf outside of [0, 1], at its ends the limits."""
+        x, a, b = as_float(x), self.alpha, self.beta
+        y = 1.0 - x
+        lost = (1.0 - y) - x  # what rounding 1 - x has taken
+        gap = product_difference(x, b, y, a) - lost * a  # x (a + b) - a
+        n = a + b
+        kernels = jnp.stack([log_gamma_kernel(x, a, n, gap / a), log_gamma_kernel(y, b, n, -gap / b)], axis=-1)
+        gaps = special.stirling_gap(a) + special.stirling_gap(b) - special.stirling_gap(n)
+        return total_log_density(kernels) - gaps
+
+    def fisher_solve(self, cotangent: BetaStats) -> Self:
+        """F^-1 g."""
+        return self._from_dirichlet(self.as_dirichlet().fisher_solve(_stack(cotangent)))
+
+    # --- sampling ---------------------------------------------------------------------------------------------
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+        """x ~ q; rounds to 0 or 1 for small parameters, where `sample_stats` keeps both logarithms."""
+        return jnp.exp(self.sample_stats(key, shape).log)
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> BetaStats:
+        """(log x, log(1 - x)) of a draw, differentiable in the parameters."""
+        return _unstack(self.as_dirichlet().sample_stats(key, shape))
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BetaStats, Callable[[BetaStats], Self]]:
+        """t(x) of a draw, and V: eta -> F^-1 J^T eta, as the Dirichlet's."""
+        stats, v = self.as_dirichlet().pathwise_sample(key)
+        return _unstack(stats), lambda eta: self._from_dirichlet(v(_stack(eta)))
+
+    def _from_dirichlet(self, q: Dirichlet) -> Self:
+        return type(self)(q.concentration[..., 0], q.concentration[..., 1])
+
+
+def _stack(stats: BetaStats) -> DirichletStats:
+    return DirichletStats(jnp.stack([stats.log, stats.log1m], axis=-1))
+
+
+def _unstack(stats: DirichletStats) -> BetaStats:
+    """The two logarithms, the one nearer to zero taken from the other: log(1 - x) = log1p(-x)."""
+    log, log1m = stats.log[..., 0], stats.log[..., 1]
+    return BetaStats(_from_complement(log, log1m), _from_complement(log1m, log))
+
+
+def _from_complement(log: Float[Array, "*batch"], log1m: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    nearer = log1m < log
+    return jnp.where(nearer, jnp.log1p(-jnp.exp(jnp.where(nearer, log1m, -1.0))), log)

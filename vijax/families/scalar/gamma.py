@@ -1,0 +1,160 @@
+"""Gamma distributions: q(x; a, nu) = 1/x exp{a log x + nu x - A}, shape a > 0, negative rate nu = -b < 0.
+
+A = log Gamma(a) - a log b,   mu = (psi(a) - log b, a / b),   F = [[psi'(a), 1/b], [1/b, a/b^2]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.checks import require
+from vijax.families.base import Family, as_float, as_floats, family
+from vijax.families.construction import constructor, on_host
+from vijax.families.discrete.dirichlet import floored_log, positive_and_finite, scaled_derivative_minus_one
+from vijax.families.numeric import special
+from vijax.families.numeric.densities import log_gamma_kernel
+from vijax.families.numeric.elasticity import elasticity_minus_one
+from vijax.families.numeric.excess import log_excess, product_difference
+from vijax.families.numeric.pathwise import log_gamma_from_offset, sample_offset
+from vijax.families.univariate import GammaLaw
+
+
+class GammaStats(NamedTuple):
+    """t(x) = (log x, x)."""
+
+    log: Float[Array, "*batch"]
+    value: Float[Array, "*batch"]
+
+
+@family
+class Gamma(Family):
+    """A gamma distribution over positive numbers, of mean shape / rate.
+
+    log h(x) = -log(x);  t = (log(x), x);  natural parameters (shape, -rate).
+
+    >>> q = Gamma.from_shape_rate(3.0, 2.0)
+    >>> float(q.mean()), float(q.mode()), float(q.rate)
+    (1.5, 1.0, 2.0)
+    """
+
+    shape: Float[Array, "*batch"]
+    negative_rate: Float[Array, "*batch"]
+
+    Stats: ClassVar[type[tuple]] = GammaStats
+    event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+
+    @classmethod
+    @constructor
+    def from_shape_rate(cls, shape: Any, rate: Any) -> Self:
+        """Validated and broadcast: ValueError unless both are positive and finite."""
+        xp, *values = on_host(*as_floats(shape, rate))
+        a, b = xp.broadcast_arrays(*values)
+        require(positive_and_finite(a), "shape", "positive finite numbers", a)
+        remedy = "A scale parameter is 1 / rate."
+        require(positive_and_finite(b), "rate", "positive finite numbers", b, remedy)
+        return cls(a, -b)
+
+    @property
+    def rate(self) -> Float[Array, "*batch"]:
+        """b = -negative_rate."""
+        return -self.negative_rate
+
+    # --- the law ----------------------------------------------------------------------------------------------
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A = log Gamma(a) - a log b."""
+        return special.log_gamma(self.shape) - self.shape * jnp.log(self.rate)
+
+    def stats(self, x: Float[Array, "*batch"]) -> GammaStats:
+        """(log x, x), with log 0 floored at the log of the dtype's smallest normal number (-87.3 in float32)."""
+        return GammaStats(floored_log(x), as_float(x))
+
+    def log_base_measure(self, stats: GammaStats) -> Float[Array, "*batch"]:
+        """log h(x) = -log x."""
+        return -stats.log
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """a / b."""
+        return self.shape / self.rate
+
+    def marginal_laws(self) -> GammaLaw:
+        """Itself."""
+        return GammaLaw(self.shape, self.rate)
+
+    def mode(self) -> Float[Array, "*batch"]:
+        """(a - 1) / b, or 0 where a <= 1."""
+        return jnp.maximum(self.shape - 1.0, 0.0) / self.rate
+
+    def in_domain(self) -> Self:
+        """a > 0 and b > 0, both finite."""
+        return type(self)(positive_and_finite(self.shape), positive_and_finite(self.rate))
+
+    def flat(self) -> Self:
+        """a = 1, nu = 0."""
+        return type(self)(jnp.ones_like(self.shape), jnp.zeros_like(self.negative_rate))
+
+    # --- closed forms -----------------------------------------------------------------------------------------
+    def expected_stats(self) -> GammaStats:
+        """(psi(a) - log b, a / b)."""
+        return GammaStats(special.digamma(self.shape) - jnp.log(self.rate), self.mean())
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """g(a) + psi(a) - log b, where g is `special.legendre_gap`."""
+        return special.legendre_gap(self.shape) + special.digamma(self.shape) - jnp.log(self.rate)
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """a' (m - 1 - log m) + R(a, a'), m = (a / b) / (a' / b') the ratio of the means, R the Bregman divergence of
+        what Stirling's formula leaves of log Gamma (`special.stirling_divergence`). Neither is ever negative."""
+        a, b, a2, b2 = self.shape, self.rate, other.shape, other.rate
+        larger = a > a2  # of the two ways to write m - 1 the one whose terms are of the size of m
+        of_shapes, of_rates = (a - a2) / a2, (b2 - b) / b
+        excess = jnp.where(larger, of_shapes * (b2 / b) + of_rates, of_shapes + of_rates * (a / a2))
+        scale = log_excess(excess, jnp.log(a / a2) + jnp.log(b2 / b))
+        return a2 * scale + special.stirling_divergence(a, a2)
+
+    def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """log q(x), with no difference of large numbers: right in float32 at every shape. -inf where x is negative; at
+        0 the limit (infinite for a < 1, log b for a = 1)."""
+        x, a, b = as_float(x), self.shape, self.rate
+        excess = product_difference(b, x, a, jnp.ones_like(a)) / a
+        return log_gamma_kernel(x, a, b, excess) - special.stirling_gap(a)
+
+    def fisher_solve(self, cotangent: GammaStats) -> Self:
+        """F^-1 g in closed form: det F = r / (w b^2), with w = 1 / psi'(a) and r = a - w."""
+        w, r, b = special.inverse_trigamma(self.shape), special.trigamma_deficit(self.shape), self.rate
+        shape = (self.shape * cotangent.log - b * cotangent.value) * (w / r)
+        return type(self)(shape, (b * cotangent.value - w * cotangent.log) * (b / r))
+
+    # --- sampling ---------------------------------------------------------------------------------------------
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+        """x ~ q; underflows to 0 for small shapes, where `sample_stats` still gives log x."""
+        return self.sample_stats(key, shape).value
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> GammaStats:
+        """(log x, x) of a draw, differentiable in the parameters."""
+        return self._stats_of_offset(sample_offset(key, self.shape, shape))
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[GammaStats, Callable[[GammaStats], Self]]:
+        """t(x) of a draw, and V: eta -> F^-1 J^T eta in closed form (Hoffman and Blei 2015, eq. 8 and 22).
+
+        With c = eta_log + x eta_value, g = d log x / da, G = a g: J^T eta = (g c, c / b), and so
+        V eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c), neither factor a difference of large terms.
+        """
+        offset = lax.optimization_barrier(sample_offset(key, self.shape))
+        stats = self._stats_of_offset(offset)
+
+        def v(eta: GammaStats):
+            w, r = special.inverse_trigamma(self.shape), special.trigamma_deficit(self.shape)
+            c = (eta.log + stats.value * eta.value) / r
+            shape = w * elasticity_minus_one(self.shape, offset) * c
+            return type(self)(shape, -self.rate * scaled_derivative_minus_one(self.shape, offset) * c)
+
+        return stats, v
+
+    def _stats_of_offset(self, offset: Float[Array, "*shape"]) -> GammaStats:
+        log_x = log_gamma_from_offset(self.shape, offset) - jnp.log(self.rate)
+        return GammaStats(log_x, jnp.exp(log_x))

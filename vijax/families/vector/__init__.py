@@ -1,0 +1,1 @@
+"""Families of vectors and matrices: multivariate normals, Wisharts, and densities of free coordinates."""

@@ -1,0 +1,154 @@
+"""A flow of affine coupling layers (real NVP: Dinh, Sohl-Dickstein and Bengio 2017), of `flowjax`, as a density of free
+coordinates: no exponential family.
+
+    x = center + exp(log_sd) f(e),   e ~ N(0, I),   log q(x) = log N(e) - log |det f'(e)| - sum log_sd
+
+with f the layers, each of which moves half of the coordinates by a shift and a scale that a network reads off the
+others. The networks are of tanh, so that shifts and scales stay bounded and tails those of a normal: with activations
+that grow, draws far out grow from layer to layer. (Measured on the ten variables of eight schools: ELBO -31.35, and
+-39.2 with gelu.) Its networks' weights are its leaves; the rest of it is made anew from its sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.extras import require_extra
+from vijax.families.base import family, static_field
+from vijax.families.numeric import quasi
+from vijax.families.vector.by_draws import ByDraws
+from vijax.families.vector.by_optimiser import Value
+
+POINTS, MANY = 64, 1024
+"""That stand for it in its entropy, and in its moments."""
+
+
+class Sizes(NamedTuple):
+    """Of a flow: coordinates, layers, hidden units of a network, and its hidden layers."""
+
+    dim: int
+    layers: int
+    width: int
+    depth: int
+
+
+class Parts(NamedTuple):
+    """What a flow of some sizes consists of.
+
+    Attributes:
+      weights: at its start, NumPy arrays.
+      structure: of the tree of weights.
+      rest: what is no weight.
+    """
+
+    weights: tuple[np.ndarray, ...]
+    structure: Any
+    rest: Any
+
+
+@functools.lru_cache(maxsize=32)
+def parts(sizes: Sizes) -> Parts:
+    """Made once; the start, that of flowjax with a fixed key, is near the identity.
+
+    Raises:
+      ImportError: no flowjax.
+    """
+    with ThreadPoolExecutor(1) as elsewhere:  # where nothing is being traced: what is made is kept
+        return elsewhere.submit(_made, sizes).result()
+
+
+def _made(sizes: Sizes) -> Parts:
+    flows, distributions = (require_extra(f"flowjax.{name}", "flows") for name in ("flows", "distributions"))
+    equinox = require_extra("equinox", "flows")
+    layers = flows.coupling_flow(
+        jax.random.key(0),
+        base_dist=distributions.StandardNormal((sizes.dim,)),
+        flow_layers=sizes.layers,
+        nn_width=sizes.width,
+        nn_depth=sizes.depth,
+        nn_activation=jnp.tanh,
+        invert=False,
+    ).bijection
+    weights, rest = equinox.partition(layers, equinox.is_inexact_array)
+    leaves, structure = jax.tree.flatten(weights)
+    return Parts(tuple(np.asarray(leaf) for leaf in leaves), structure, rest)
+
+
+@family
+class CouplingFlow(ByDraws):
+    """See above; made by `vijax.guides.flow`."""
+
+    center: Float[Array, " D"]
+    log_sd: Float[Array, " D"]
+    weights: tuple[Array, ...]
+    sizes: Sizes = static_field()
+
+    closed_entropy: ClassVar[bool] = False
+
+    @property
+    def event_ndims(self) -> tuple[int, ...]:  # type: ignore[override]
+        """All axes of all leaves."""
+        return tuple(jnp.ndim(leaf) for leaf in (self.center, self.log_sd, *self.weights))
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
+        """Pathwise differentiable."""
+        noise = jax.random.normal(key, (math.prod(shape), self.center.size), self.center.dtype)
+        return jnp.reshape(jax.vmap(self.from_noise)(noise), (*shape, self.center.size))
+
+    @property
+    def noise_size(self) -> int:
+        """D."""
+        return self.center.size
+
+    def from_noise(self, noise: Float[Array, " D"]) -> Float[Array, " D"]:
+        """x of e."""
+        return self.center + jnp.exp(self.log_sd) * self._layers().transform(noise)
+
+    def log_prob(self, x: Any) -> Float[Array, "*shape"]:
+        """log q(x)."""
+        x = jnp.asarray(x)
+        flat = jnp.reshape((x - self.center) * jnp.exp(-self.log_sd), (-1, self.center.size))
+        noise, log_det = jax.vmap(self._layers().inverse_and_log_det)(flat)
+        normal = -0.5 * jnp.sum(noise**2, -1) - 0.5 * self.center.size * math.log(2 * math.pi)
+        return jnp.reshape(normal + log_det - jnp.sum(self.log_sd), x.shape[:-1])
+
+    def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
+        """Quasi-random draws."""
+        return self._points(POINTS), jnp.full(POINTS, 1 / POINTS, self.center.dtype)
+
+    def mean(self) -> Float[Array, " D"]:
+        """E_q[x], over quasi-random draws."""
+        return jnp.mean(self._points(MANY), 0)
+
+    def variance(self) -> Float[Array, " D"]:
+        """Of each coordinate, over quasi-random draws."""
+        return jnp.var(self._points(MANY), 0)
+
+    def expected_stats(self) -> Value:
+        """E_q[x]."""
+        return Value(self.mean())
+
+    def mode(self) -> Float[Array, " D"]:
+        """The draw at which q is highest of the quasi-random ones, which is near its mode."""
+        x = self._points(MANY)
+        return x[jnp.argmax(self.log_prob(x))]
+
+    def kl(self, other: Self) -> Float[Array, ""]:
+        """KL(self || other), over quasi-random draws."""
+        x, weights = self.represented()
+        return weights @ (self.log_prob(x) - other.log_prob(x))
+
+    def _points(self, count: int) -> Float[Array, "count D"]:
+        return jax.vmap(self.from_noise)(quasi.fixed_normals(count, self.center.size, self.center.dtype))
+
+    def _layers(self) -> Any:
+        known = parts(self.sizes)
+        return require_extra("equinox", "flows").combine(jax.tree.unflatten(known.structure, self.weights), known.rest)

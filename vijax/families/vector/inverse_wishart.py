@@ -1,0 +1,174 @@
+"""Inverse Wishart distributions, the law of X = Y^-1 where Y is Wishart with the inverse scale:
+
+q(X) = |X|^{-(D+1)/2} exp{<-scale / 2, X^-1> - degrees / 2 log|X| - A}
+
+Right in float32 where the Wishart is (vijax/families/vector/wishart.py says where), and densities where, with scale =
+F F', the condition number of F^-1 X F'^-1 times that of the scale's correlations is up to 3e3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.families.base import Family, as_float, domain_mask, family
+from vijax.families.construction import constructor
+from vijax.families.vector.matrices import inverse, solve, symmetric, transpose
+from vijax.families.vector.wishart import Wishart, WishartStats, checked_degrees, floored_log_det, gram
+
+
+class InverseWishartStats(NamedTuple):
+    """t(X) = (X^-1, log|X|)."""
+
+    inverse: Float[Array, "*batch D D"]
+    log_det: Float[Array, "*batch"]
+
+
+@family
+class InverseWishart(Family):
+    """An inverse Wishart distribution: the conjugate prior of a covariance matrix.
+
+    log h(x) = -(dim + 1) / 2 * logdet(x);  t = (inv(x), logdet(x));  natural parameters (-scale / 2, -degrees / 2).
+
+    A normal-inverse-Wishart over (mean, covariance) is the `NormalWishart` over (mean, precision) under another name:
+    one has the statistics of the other.
+
+    >>> q = InverseWishart.from_degrees_scale(6.0, [[3.0, 0.0], [0.0, 6.0]])
+    >>> print(q.mean().round(3).tolist())
+    [[1.0, 0.0], [0.0, 2.0]]
+    """
+
+    negative_half_scale: Float[Array, "*batch D D"]
+    negative_half_degrees: Float[Array, "*batch"]
+
+    Stats: ClassVar[type[tuple]] = InverseWishartStats
+    event_ndims: ClassVar[tuple[int, ...]] = (2, 0)
+
+    @classmethod
+    @constructor
+    def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
+        """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
+
+        Raises:
+          ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.
+        """
+        degrees, scale = checked_degrees(degrees, scale, "scale")
+        return cls(-0.5 * scale, -0.5 * degrees)
+
+    @property
+    def degrees(self) -> Float[Array, "*batch"]:
+        """Degrees of freedom."""
+        return -2.0 * self.negative_half_degrees
+
+    @property
+    def scale(self) -> Float[Array, "*batch D D"]:
+        """The scale matrix."""
+        return -2.0 * symmetric(self.negative_half_scale)
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.negative_half_scale.shape[-1]
+
+    def as_wishart(self) -> Wishart:
+        """The law of X^-1."""
+        return Wishart(self.negative_half_scale, -self.negative_half_degrees)
+
+    # --- the law ----------------------------------------------------------------------------------------------
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """The Wishart's."""
+        return self.as_wishart().log_normalizer()
+
+    def stats(self, x: Any) -> InverseWishartStats:
+        """(X^-1, log|X|) of a positive definite matrix; NaN for others."""
+        x = as_float(x)
+        return InverseWishartStats(inverse(jnp.linalg.cholesky(x)), floored_log_det(x))
+
+    def log_base_measure(self, stats: InverseWishartStats) -> Float[Array, "*batch"]:
+        """log h(X) = -(D + 1) / 2 log|X|."""
+        return -0.5 * (self.dim + 1) * stats.log_det
+
+    def mean(self) -> Float[Array, "*batch D D"]:
+        """scale / (degrees - D - 1); infinite, with the signs of the scale, where degrees <= D + 1."""
+        excess = jnp.maximum(self.degrees - (self.dim + 1), 0.0)[..., None, None]
+        return jnp.where(self.scale == 0, 0.0, self.scale / excess)
+
+    def variance(self) -> Float[Array, "*batch D D"]:
+        """((f + 1) s_ij^2 + (f - 1) s_ii s_jj) / (f (f - 1)^2 (f - 3)) with f = degrees - D; infinite for f <= 3."""
+        f, s = (self.degrees - self.dim)[..., None, None], self.scale
+        diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
+        known = f > 3.0
+        g = jnp.where(known, f, 4.0)
+        squares = (g + 1) * s**2 + (g - 1) * diagonal[..., :, None] * diagonal[..., None, :]
+        return jnp.where(known, squares / (g * (g - 1) ** 2 * (g - 3)), jnp.inf)
+
+    def mode(self) -> Float[Array, "*batch D D"]:
+        """scale / (degrees + D + 1)."""
+        return self.scale / (self.degrees + self.dim + 1)[..., None, None]
+
+    def in_domain(self) -> Self:
+        """The scale is positive definite, and degrees > D - 1 is finite."""
+        return domain_mask(self.as_wishart().in_domain().half_degrees, self)
+
+    def flat(self) -> Self:
+        """degrees = -(D + 1), scale 0."""
+        degrees = jnp.full_like(self.negative_half_degrees, 0.5 * (self.dim + 1))
+        return type(self)(jnp.zeros_like(self.negative_half_scale), degrees)
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite, or is singular to the
+        last digit."""
+        factor = jnp.linalg.cholesky(0.5 * self.scale)
+        ratio = symmetric(solve(factor, transpose(solve(factor, symmetric(as_float(x))))))  # X as the scale sees it
+        definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(ratio))), (-2, -1))
+        safe = jnp.where(definite[..., None, None], ratio, jnp.eye(self.dim, dtype=ratio.dtype))
+        density = self.as_wishart().log_density(inverse(jnp.linalg.cholesky(safe)), 0.5 * (self.dim + 1))
+        return jnp.where(definite, density, -jnp.inf)
+
+    # --- the Wishart's closed forms ---------------------------------------------------------------------------
+    def expected_stats(self) -> InverseWishartStats:
+        """(degrees scale^-1, -E log|X^-1|)."""
+        return _inverted(self.as_wishart().expected_stats())
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """The entropy of Y = X^-1, and E[log |dX / dY|] = -(D + 1) E[log|Y|]."""
+        q = self.as_wishart()
+        return q.entropy() - (self.dim + 1) * q.expected_stats().log_det
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """That of the Wisharts."""
+        return self.as_wishart().kl(other.as_wishart())
+
+    def fisher_solve(self, cotangent: InverseWishartStats) -> Self:
+        """F^-1 g."""
+        return self._from_wishart(self.as_wishart().fisher_solve(_of_wishart(cotangent)))
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D D"]:
+        """X ~ q, by the inverse of the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1 C')."""
+        draw = self.as_wishart().bartlett(key, shape)
+        return gram(transpose(solve(draw.triangle, transpose(draw.factor))))
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> InverseWishartStats:
+        """(X^-1, log|X|) of a draw, with nothing inverted; differentiable in the parameters."""
+        return _inverted(self.as_wishart().sample_stats(key, shape))
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseWishartStats, Callable[[InverseWishartStats], Self]]:
+        """t(X) of a draw, and V: eta -> F^-1 J^T eta, the Wishart's."""
+        stats, v = self.as_wishart().pathwise_sample(key)
+        return _inverted(stats), lambda eta: self._from_wishart(v(_of_wishart(eta)))
+
+    def _from_wishart(self, q: Wishart) -> Self:
+        return type(self)(q.negative_rate, -q.half_degrees)
+
+
+def _inverted(stats: WishartStats) -> InverseWishartStats:
+    """The statistics of Y^-1 from those of Y."""
+    return InverseWishartStats(stats.value, -stats.log_det)
+
+
+def _of_wishart(stats: InverseWishartStats) -> WishartStats:
+    return WishartStats(stats.inverse, -stats.log_det)

@@ -1,0 +1,118 @@
+"""Small matrices in batches: triangular factors, symmetric parts, checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array
+
+from vijax.checks import require
+from vijax.families.base import finite
+from vijax.families.construction import on_host
+from vijax.families.numeric.special import excess_over_log
+from vijax.xla.compiler import quick_jit
+
+
+def positive_definite(matrix: Array, name: str) -> Array:
+    """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric within rounding and
+    positive definite."""
+    require(finite(matrix), name, "finite numbers", matrix)
+    xp, matrix = on_host(matrix)
+    gap = xp.max(xp.abs(matrix - transpose(matrix)), initial=0.0)
+    close = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
+    require(close, name, "a symmetric matrix", f"entries that differ by {gap}", "Average it with its transpose.")
+    matrix = symmetric(matrix)
+    require(is_definite(matrix), name, "a positive definite matrix", matrix, "Add jitter to its diagonal.")
+    return matrix
+
+
+def is_definite(matrix: Any) -> Any:
+    """Whether Cholesky's factor of a symmetric matrix exists; of a traced one, booleans that all say so."""
+    if isinstance(matrix, jax.core.Tracer):
+        return jnp.isfinite(jnp.linalg.cholesky(matrix))
+    try:
+        return np.isfinite(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return False
+
+
+def transpose(x: Array) -> Array:
+    """Matrices turned over their last two axes."""
+    return x.swapaxes(-1, -2)
+
+
+def symmetric(x: Array) -> Array:
+    """(x + x') / 2."""
+    return 0.5 * (x + transpose(x))
+
+
+def matvec(matrix: Array, x: Array) -> Array:
+    """Matrix times vector; of NumPy's arrays one of NumPy's."""
+    xp: Any = np if isinstance(matrix, np.ndarray) and isinstance(x, np.ndarray) else jnp
+    return xp.einsum("...ij,...j->...i", matrix, x)
+
+
+def outer(x: Array, y: Array) -> Array:
+    """x y'; `outer_statistic` where a gradient will be taken."""
+    return x[..., :, None] * y[..., None, :]
+
+
+def outer_statistic(x: Array, y: Array) -> Array:
+    """x y', safe to differentiate in reverse.
+
+    Not `x[..., :, None] * y[..., None, :]`: the gradient of that is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler
+    (jaxlib 0.10.2) gets wrong in float32 where y has more axes than g, by `vmap`, and the last axis is small. The
+    gradient of an einsum is a matrix product, which it gets right.
+    """
+    return jnp.einsum("...i,...j->...ij", x, y)
+
+
+def half_log_det(factor: Array) -> Array:
+    """log |L|, half the log-determinant of L L'."""
+    return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), -1)
+
+
+def excess_of_ratio(factor: Array, other: Array) -> Array:
+    """tr S - D - log|S| for S = P' P^-1, from the factors of P and P': what two normals of one mean diverge by, twice.
+    A sum of terms none of which is negative."""
+    return excess_of_triangle(solve(factor, other))
+
+
+def excess_of_triangle(root: Array) -> Array:
+    """tr S - D - log|S| for S = R R', R triangular."""
+    diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
+    rest = root * (1.0 - jnp.eye(root.shape[-1], dtype=root.dtype))
+    return jnp.sum(excess_over_log(diagonal**2), -1) + jnp.sum(rest**2, (-2, -1))
+
+
+def inverse(factor: Array) -> Array:
+    """(L L')^-1, exactly symmetric."""
+    root = solve(factor, jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape))
+    return transpose(root) @ root
+
+
+@quick_jit
+def inverse_of(matrix: Array) -> Array:
+    """The inverse of a positive definite matrix, exactly symmetric: one program, for what constructors are given."""
+    return inverse(jnp.linalg.cholesky(matrix))
+
+
+def solve_lower(factor: Array, x: Array) -> Array:
+    """L^-1 x for vectors x."""
+    return solve(factor, x[..., None])[..., 0]
+
+
+def solve_upper(factor: Array, x: Array) -> Array:
+    """L'^-1 x for vectors x."""
+    return solve(factor, x[..., None], trans=1)[..., 0]
+
+
+def solve(factor: Array, x: Array, trans: int = 0) -> Array:
+    """L^-1 x, or L'^-1 x, for the columns of x; batch axes broadcast."""
+    batch = jnp.broadcast_shapes(factor.shape[:-2], x.shape[:-2])
+    factor, x = (jnp.broadcast_to(a, batch + a.shape[-2:]) for a in (factor, x))
+    return solve_triangular(factor, x, lower=True, trans=trans)

@@ -1,0 +1,156 @@
+"""A mixture of normals, as a density of free coordinates: no exponential family.
+
+Its draws are differentiable in all parameters, weights included, by implicit reparameterisation (Figurnov, Mohamed and
+Mnih 2018, section 3.3). With e_k = L_k^-1 (x - m_k), of which entry d needs x_1, ..., x_d alone,
+
+    F_d(x) = P(X_d <= x_d | x_1, ..., x_(d-1)) = sum_k w_kd Phi(e_kd),    w_kd ~ w_k prod_(j<d) phi(e_kj) / L_kjj
+
+stays fixed as the parameters move, so that dx = -(dF / dx)^-1 dF, with a lower triangle to solve.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.families.base import family
+from vijax.families.numeric import quasi
+from vijax.families.numeric.implicit import moving
+from vijax.families.univariate import NormalMixtureLaw
+from vijax.families.vector.by_draws import ByDraws
+from vijax.families.vector.by_optimiser import Value
+from vijax.families.vector.triangular_normal import TriangularNormal
+
+POINTS = 64
+"""Of each component, that stand for it."""
+
+
+@family
+class NormalMixture(ByDraws):
+    """sum_k w_k N(center_k, L_k L_k'), w the softmax of `logits`, L_k as of `TriangularNormal`.
+
+    >>> q = NormalMixture(jnp.zeros(2), jnp.array([[-3.0], [3.0]]), jnp.zeros((2, 1, 1)))
+    >>> print(q.mean(), q.variance(), round(float(q.entropy()), 1))  # ln 2 more than a standard normal, but for overlap
+    [0.] [10.] 2.1
+    """
+
+    logits: Float[Array, " K"]
+    center: Float[Array, "K D"]
+    triangle: Float[Array, "K D D"]
+
+    event_ndims: ClassVar = (1, 2, 3)
+
+    @property
+    def weights(self) -> Float[Array, " K"]:
+        """w."""
+        return jax.nn.softmax(self.logits)
+
+    @property
+    def components(self) -> TriangularNormal:
+        """With a leading axis of components."""
+        return TriangularNormal(self.center, self.triangle)
+
+    @property
+    def cov(self) -> Float[Array, "D D"]:
+        """Cov_q[x]."""
+        own = jnp.tensordot(self.weights, jax.vmap(lambda q: q.cov)(self.components), 1)
+        gap = self.center - self.mean()
+        return own + (gap * self.weights[:, None]).T @ gap
+
+    def mean(self) -> Float[Array, " D"]:
+        """E_q[x]."""
+        return self.weights @ self.center
+
+    def expected_stats(self) -> Value:
+        """E_q[x]."""
+        return Value(self.mean())
+
+    def mode(self) -> Float[Array, " D"]:
+        """The centre at which q is highest, which is near its mode."""
+        return self.center[jnp.argmax(self.log_prob(self.center))]
+
+    def variance(self) -> Float[Array, " D"]:
+        """Of each coordinate."""
+        own = jax.vmap(lambda q: q.variance())(self.components)
+        return self.weights @ (own + (self.center - self.mean()) ** 2)
+
+    def marginal_laws(self) -> NormalMixtureLaw:
+        """Mixtures of normals."""
+        scales = jnp.sqrt(jax.vmap(lambda q: q.variance())(self.components))
+        weights = jnp.broadcast_to(self.weights, scales.T.shape)
+        return NormalMixtureLaw(weights, self.center.T, scales.T)
+
+    def log_prob(self, x: Any) -> Float[Array, "*shape"]:
+        """log q(x)."""
+        return jax.nn.logsumexp(self._joint(jnp.asarray(x)), 0)
+
+    def responsibilities(self, x: Any) -> Array:
+        """Probabilities of the components, given x."""
+        return jax.nn.softmax(self._joint(jnp.asarray(x)), 0)
+
+    def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
+        """As many points of each component, weighted as it is."""
+        noise = quasi.fixed_normals(POINTS, self.center.shape[1], self.center.dtype)
+        x = jax.vmap(lambda q: q.center + noise @ q.factor.T)(self.components)
+        return jnp.reshape(x, (-1, x.shape[-1])), jnp.repeat(self.weights / POINTS, POINTS)
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
+        """Pathwise differentiable."""
+        still = jax.lax.stop_gradient(self)
+        which, own = jax.random.split(key)
+        k = jax.random.categorical(which, still.logits, shape=shape)
+        noise = jax.random.normal(own, (*shape, self.center.shape[1]), self.center.dtype)
+        factors = jax.vmap(lambda q: q.factor)(still.components)
+        x = still.center[k] + jnp.einsum("...ij,...j->...i", factors[k], noise)
+        if not shape:
+            return moving(x, self, _velocity)
+        flat = jnp.reshape(x, (math.prod(shape), -1))
+        return jnp.reshape(jax.vmap(lambda x: moving(x, self, _velocity))(flat), x.shape)
+
+    @property
+    def noise_size(self) -> int:
+        """One for the component, and one a coordinate."""
+        return 1 + self.center.shape[1]
+
+    def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
+        """The component at the quantile of the first number, with the others as its noise."""
+        still = jax.lax.stop_gradient(self)
+        k = jnp.searchsorted(jnp.cumsum(still.weights)[:-1], ndtr(noise[0]))
+        part = jax.tree.map(lambda x: x[k], still.components)
+        return moving(part.from_noise(noise[1:]), self, _velocity)
+
+    def kl(self, other: NormalMixture) -> Float[Array, ""]:
+        """An upper bound on KL(self || other), that of the components and what is drawn of them; exact of one
+        component. (The divergence itself has no closed form. `vijax.update.within` holds this to its radius.)"""
+        apart = jax.vmap(lambda p, q: p.kl(q))(self.components, other.components)
+        return self.weights @ (jax.nn.log_softmax(self.logits) - jax.nn.log_softmax(other.logits) + apart)
+
+    def _joint(self, x: Float[Array, "*shape D"]) -> Array:
+        """log w_k + log N_k(x)."""
+        of_each = jax.vmap(lambda q: q.log_prob(x))(self.components)
+        return jax.nn.log_softmax(self.logits).reshape((-1,) + (1,) * (x.ndim - 1)) + of_each
+
+    def _quantiles(self, x: Float[Array, " D"], upper: Any) -> Float[Array, " D"]:
+        """F(x), of the entries that are `upper` less one, in which no digits are lost there."""
+        factors = jax.vmap(lambda q: q.factor)(self.components)
+        noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(factors, x - self.center)
+        log_scale = jnp.diagonal(self.triangle, axis1=1, axis2=2)
+        seen = jnp.cumsum(-0.5 * noise**2 - log_scale, 1)
+        before = jnp.concatenate([jnp.zeros_like(seen[:, :1]), seen[:, :-1]], 1)
+        weights = jax.nn.softmax(self.logits[:, None] + before, 0)
+        sign = jnp.where(upper, -1.0, 1.0).astype(x.dtype)
+        return jnp.sum(weights * sign * ndtr(sign * noise), 0)
+
+
+def _velocity(x: Array, q: NormalMixture, change: NormalMixture) -> Array:
+    """dx as the parameters change, the quantiles fixed."""
+    upper = jax.lax.stop_gradient(q._quantiles(x, False)) > 0.5
+    moved = jax.jvp(lambda q: q._quantiles(x, upper), (q,), (change,))[1]
+    slopes = jax.jacfwd(lambda x: q._quantiles(x, upper))(x)
+    return -solve_triangular(slopes, moved, lower=True)

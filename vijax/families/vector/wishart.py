@@ -1,0 +1,296 @@
+"""Wishart distributions over positive definite D x D matrices, as the matrix gamma of shape n and rate P:
+
+    q(X) = |X|^{-(D+1)/2} exp{<-P, X> + n log|X| - A},     A = sum_i log Gamma(n - i/2) + D(D-1)/4 log(pi) - n log|P|,
+
+i = 0..D-1; n = degrees / 2 > (D-1)/2 and P = scale^-1 / 2. With D = 1 it is Gamma(n, P). As in the multivariate
+normal, the matrix parameter is read through its symmetric part, on whose complement F is zero. In float32 P holds the
+scale to 3e-8 times the condition number of its correlations; divergences, entropies and densities are right to 1e-3
+where that number times sqrt(degrees) is below 3e3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.checks import require
+from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
+from vijax.families.construction import constructor, on_host
+from vijax.families.held import RESCALE, lost_spread, require_held
+from vijax.families.numeric import special
+from vijax.families.numeric.elasticity import elasticity_minus_one
+from vijax.families.numeric.pathwise import log_gamma_from_offset, sample_offset
+from vijax.families.scalar.gamma import Gamma
+from vijax.families.vector.matrices import (
+    half_log_det,
+    inverse,
+    inverse_of,
+    positive_definite,
+    solve,
+    symmetric,
+    transpose,
+)
+
+
+class WishartStats(NamedTuple):
+    """t(X) = (X, log|X|)."""
+
+    value: Float[Array, "*batch D D"]
+    log_det: Float[Array, "*batch"]
+
+
+class BartlettDraw(NamedTuple):
+    """A draw X = B B': B = M T, M = C'^-1, P = C C', T lower triangular with T_ii^2 ~ Gamma(n - i/2), T_ij ~ N(0, 1/2).
+
+    Attributes:
+      root: B.
+      triangle: T.
+      factor: C.
+      whitener: M.
+      offset: of the gammas, as `sample_offset` gives it.
+      log_det: log|X|.
+    """
+
+    root: Float[Array, "*shape D D"]
+    triangle: Float[Array, "*shape D D"]
+    factor: Float[Array, "*batch D D"]
+    whitener: Float[Array, "*batch D D"]
+    offset: Float[Array, "*shape D"]
+    log_det: Float[Array, "*shape"]
+
+
+@family
+class Wishart(Family):
+    """A Wishart distribution, of mean degrees * scale: the conjugate prior of a precision matrix.
+
+    log h(x) = -(dim + 1) / 2 * logdet(x);  t = (x, logdet(x));  natural parameters (-inv(scale) / 2, degrees / 2).
+
+    >>> q = Wishart.from_degrees_scale(4.0, [[0.5, 0.0], [0.0, 1.0]])
+    >>> print(q.mean().round(3).tolist(), q.half_degrees)
+    [[2.0, 0.0], [0.0, 4.0]] 2.0
+    """
+
+    negative_rate: Float[Array, "*batch D D"]
+    half_degrees: Float[Array, "*batch"]
+
+    Stats: ClassVar[type[tuple]] = WishartStats
+    event_ndims: ClassVar[tuple[int, ...]] = (2, 0)
+
+    @classmethod
+    @constructor
+    def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
+        """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
+
+        Raises:
+          ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one whose
+            inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
+        """
+        degrees, scale = checked_degrees(degrees, scale, "scale")
+        double_rate = inverse_of(scale)
+        require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)
+        return cls(-0.5 * double_rate, 0.5 * degrees)
+
+    @property
+    def rate(self) -> Float[Array, "*batch D D"]:
+        """P = scale^-1 / 2."""
+        return -symmetric(self.negative_rate)
+
+    @property
+    def degrees(self) -> Float[Array, "*batch"]:
+        """2 n."""
+        return 2.0 * self.half_degrees
+
+    @property
+    def scale(self) -> Float[Array, "*batch D D"]:
+        """P^-1 / 2."""
+        return 0.5 * inverse(self._cholesky())
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.negative_rate.shape[-1]
+
+    # --- the law ----------------------------------------------------------------------------------------------
+    def log_normalizer(self) -> Float[Array, "*batch"]:
+        """A = log Gamma_D(n) - n log|P|."""
+        constant = 0.25 * self.dim * (self.dim - 1) * math.log(math.pi)
+        log_gammas = jnp.sum(special.log_gamma(self._shapes()), -1)
+        return constant + log_gammas - self.half_degrees * self._log_det_rate()
+
+    def stats(self, x: Any) -> WishartStats:
+        """(X, log|X|), the latter not below D times the log of the smallest normal number (-87.3 in float32)."""
+        x = as_float(x)
+        return WishartStats(x, floored_log_det(x))
+
+    def log_base_measure(self, stats: WishartStats) -> Float[Array, "*batch"]:
+        """log h(X) = -(D + 1) / 2 log|X|."""
+        return -0.5 * (self.dim + 1) * stats.log_det
+
+    def mean(self) -> Float[Array, "*batch D D"]:
+        """n P^-1 = degrees * scale."""
+        return self.degrees[..., None, None] * self.scale
+
+    def variance(self) -> Float[Array, "*batch D D"]:
+        """degrees (s_ij^2 + s_ii s_jj)."""
+        s = self.scale
+        diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
+        return self.degrees[..., None, None] * (s**2 + diagonal[..., :, None] * diagonal[..., None, :])
+
+    def mode(self) -> Float[Array, "*batch D D"]:
+        """(n - (D + 1) / 2) P^-1, or 0 where n is below (D + 1) / 2."""
+        excess = jnp.maximum(self.half_degrees - 0.5 * (self.dim + 1), 0.0)
+        return 2.0 * excess[..., None, None] * self.scale
+
+    def in_domain(self) -> Self:
+        """The Cholesky factor of P exists, and n > (D - 1) / 2 is finite."""
+        ok = jnp.all(jnp.isfinite(self._cholesky()), (-2, -1)) & jnp.isfinite(self.half_degrees)
+        return domain_mask(ok & (self.half_degrees > 0.5 * (self.dim - 1)), self)
+
+    def flat(self) -> Self:
+        """n = (D + 1) / 2, P = 0."""
+        return type(self)(jnp.zeros_like(self.negative_rate), jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1)))
+
+    # --- closed forms -----------------------------------------------------------------------------------------
+    def expected_stats(self) -> WishartStats:
+        """(n P^-1, sum_i psi(n - i/2) - log|P|)."""
+        return WishartStats(self.mean(), jnp.sum(special.digamma(self._shapes()), -1) - self._log_det_rate())
+
+    def log_prob(self, x: Any) -> Float[Array, "*batch"]:
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite, or is singular to the
+        last digit."""
+        factor = self._cholesky()
+        return self.log_density(symmetric(transpose(factor) @ as_float(x) @ factor), -0.5 * (self.dim + 1))
+
+    def log_density(self, whitened: Array, power: float) -> Float[Array, "*batch"]:
+        """log q(X) + (power + (D + 1) / 2) log|X|, from C' X C = T T', P = C C': the squares of T's diagonal are gammas
+        of shape x_i = n - i/2, and the rest is normal of variance 1/2 (Bartlett, 1933)."""
+        definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(whitened))), (-2, -1))
+        eye = jnp.eye(self.dim, dtype=whitened.dtype)
+        triangle = jnp.linalg.cholesky(jnp.where(definite[..., None, None], whitened, eye))
+        squares = jnp.diagonal(triangle, axis1=-2, axis2=-1) ** 2
+        shapes = self._shapes()
+        of_diagonal = Gamma(shapes, -jnp.ones_like(shapes)).log_prob(squares)
+        each = of_diagonal + (1.0 + 0.5 * self._index() + power) * jnp.log(squares)
+        constant = -0.25 * self.dim * (self.dim - 1) * math.log(math.pi) - power * self._log_det_rate()
+        below = jnp.sum(jnp.tril(triangle, -1) ** 2, (-2, -1))
+        return jnp.where(definite, jnp.sum(each, -1) - below + constant, -jnp.inf)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """sum_i [g(x_i) + (D + 1 - i) psi(x_i) / 2 + i / 2] + D(D-1)/4 log(pi) - (D + 1) / 2 log|P|, x_i = n - i/2 and
+        g = `special.legendre_gap`."""
+        d, i, x = self.dim, self._index(), self._shapes()
+        each = special.legendre_gap(x) + 0.5 * (d + 1 - i) * special.digamma(x) + 0.5 * i
+        return jnp.sum(each, -1) + 0.25 * d * (d - 1) * math.log(math.pi) - 0.5 * (d + 1) * self._log_det_rate()
+
+    def kl(self, other: Self) -> Float[Array, "*batch"]:
+        """With C and F the factors of P and P', R = C^-1 F: the divergences of gammas of shapes x_i, x'_i and rates 1,
+        R_ii^2, sum_i i (R_ii^2 - 1 - log R_ii^2) / 2, and n sum_{i>j} R_ij^2. No term is negative."""
+        x, ratio = self._shapes(), solve(self._cholesky(), other._cholesky())
+        squares = jnp.diagonal(ratio, axis1=-2, axis2=-1) ** 2
+        each = Gamma(x, -jnp.ones_like(x)).kl(Gamma(other._shapes(), -squares))
+        each = each + 0.5 * self._index() * special.excess_over_log(squares)
+        return jnp.sum(each, -1) + self.half_degrees * jnp.sum(jnp.tril(ratio, -1) ** 2, (-2, -1))
+
+    def fisher_solve(self, cotangent: WishartStats) -> Self:
+        """F^-1 g: dn c = g_2 - tr(P g_1) / n with c = sum_i psi'(x_i) - D / n, and d(-P) = (P g_1 P - dn P) / n."""
+        g, p = symmetric(cotangent.value), self.rate
+        trace = jnp.sum(p * g, (-2, -1))
+        return self._solution((cotangent.log_det - trace / self.half_degrees), p @ g @ p)
+
+    # --- sampling (Bartlett, 1933) ----------------------------------------------------------------------------
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D D"]:
+        """X ~ q."""
+        return self.sample_stats(key, shape).value
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> WishartStats:
+        """(X, log|X|) of a draw, the latter from the logarithms of gammas; differentiable in the parameters."""
+        draw = self.bartlett(key, shape)
+        return WishartStats(gram(draw.root), draw.log_det)
+
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[WishartStats, Callable[[WishartStats], Self]]:
+        """t(X) of a draw, and V: eta -> F^-1 J^T eta in closed form, as `bartlett_v` says."""
+        draw = lax.optimization_barrier(self.bartlett(key))
+        return WishartStats(gram(draw.root), draw.log_det), lambda eta: self.bartlett_v(draw, eta)
+
+    def bartlett(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> BartlettDraw:
+        """A draw by its triangular factor."""
+        key_gamma, key_normal = jax.random.split(key)
+        shapes, factor = self._shapes(), self._cholesky()
+        offset = sample_offset(key_gamma, shapes, shape)
+        log_gammas = log_gamma_from_offset(shapes, offset)
+        noise = jax.random.normal(key_normal, (*shape, *self.negative_rate.shape), self.negative_rate.dtype)
+        eye = jnp.eye(self.dim, dtype=noise.dtype)
+        triangle = math.sqrt(0.5) * jnp.tril(noise, -1) + eye * jnp.exp(0.5 * log_gammas)[..., None]
+        whitener = solve(factor, jnp.broadcast_to(eye, factor.shape), trans=1)
+        log_det = jnp.sum(log_gammas, -1) - 2.0 * half_log_det(factor)
+        return BartlettDraw(whitener @ triangle, triangle, factor, whitener, offset, log_det)
+
+    def bartlett_v(self, draw: BartlettDraw, eta: WishartStats) -> Any:
+        """V eta at a draw X = B B'.
+
+        P moves X by dX = -(P^-1 dP X + X dP P^-1) / 2 (a square root of P^-1 that is not the Cholesky factor, and needs
+        no derivative of one); n moves the gammas. With H = sym(eta_1), Q = M' H M, c_i = (T' Q)_ii T_ii, d_i = d log
+        gamma_i / dn, the right-hand side g_2 - tr(P g_1) / n of `fisher_solve` is
+
+            sum_i (c_i + eta_2) (d_i - 1 / n) - tr(T' Q S) / n,    S the strictly lower part of T,
+
+        whose terms are all of order n^-1/2: those of order 1 have cancelled.
+        """
+        h, n, x, t = symmetric(eta.value), self.half_degrees, self._shapes(), draw.triangle
+        half = transpose(t) @ (transpose(draw.whitener) @ h @ draw.whitener)
+        c = jnp.diagonal(half, axis1=-2, axis2=-1) * jnp.diagonal(t, axis1=-2, axis2=-1)
+        slope = (elasticity_minus_one(x, draw.offset) + 0.5 * self._index() / n[..., None]) / x
+        off_diagonal = jnp.sum(transpose(half) * jnp.tril(t, -1), (-2, -1))
+        drive = jnp.sum((c + eta.log_det[..., None]) * slope, -1) - off_diagonal / n
+        moved = symmetric(self.rate @ gram(draw.root) @ h) + eta.log_det[..., None, None] * self.rate
+        return self._solution(drive, moved)
+
+    # --- plumbing ---------------------------------------------------------------------------------------------
+    def _solution(self, drive: Array, moved: Array) -> Self:
+        n, x = self.half_degrees, self._shapes()
+        curvature = jnp.sum((special.trigamma_excess(x) + 0.5 * self._index() / n[..., None]) / x, -1)
+        dn = drive / curvature
+        return type(self)(symmetric(moved - dn[..., None, None] * self.rate) / n[..., None, None], dn)
+
+    def _index(self) -> Array:
+        return jnp.arange(self.dim, dtype=self.half_degrees.dtype)
+
+    def _shapes(self) -> Float[Array, "*batch D"]:
+        """x_i = n - i/2."""
+        return self.half_degrees[..., None] - 0.5 * self._index()
+
+    def _cholesky(self) -> Float[Array, "*batch D D"]:
+        return jnp.linalg.cholesky(self.rate)
+
+    def _log_det_rate(self) -> Float[Array, "*batch"]:
+        return 2.0 * half_log_det(self._cholesky())
+
+
+# --- shared with the inverse Wishart and the normal-Wishart -----------------------------------------------------------
+def checked_degrees(degrees: Any, matrix: Any, name: str) -> tuple[Array, Array]:
+    """Degrees and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
+    xp, degrees, matrix = on_host(*as_floats(degrees, matrix))
+    square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2]
+    require(square, name, "a matrix (..., D, D)", f"shape {matrix.shape}")
+    matrix = positive_definite(matrix, name)
+    enough = (degrees > matrix.shape[-1] - 1) & finite(degrees)
+    require(enough, "degrees", f"finite numbers above D - 1 = {matrix.shape[-1] - 1}", degrees)
+    batch = jnp.broadcast_shapes(degrees.shape, matrix.shape[:-2])
+    return xp.broadcast_to(degrees, batch), xp.broadcast_to(matrix, batch + matrix.shape[-2:])
+
+
+def gram(root: Array) -> Array:
+    """B B', exactly symmetric."""
+    return symmetric(root @ transpose(root))
+
+
+def floored_log_det(x: Array) -> Array:
+    """log|X|, not below D times the log of the smallest normal number."""
+    lowest = x.shape[-1] * math.log(float(jnp.finfo(x.dtype).tiny))
+    return jnp.maximum(jnp.linalg.slogdet(x)[1], lowest)

@@ -1,0 +1,405 @@
+"""The fitting loop: chunks of compiled steps; progress, held-out scores, stopping and callbacks between them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax.fitting.fit_arguments import (
+    check_batches,
+    check_hyper,
+    check_key,
+    check_not_forked,
+    check_restarts,
+    check_whole,
+    num_steps_of,
+    usual_words,
+)
+from vijax.fitting.interrupt import interrupt_flag
+from vijax.fitting.judge import Judge
+from vijax.fitting.loader import Loader, as_loader
+from vijax.fitting.loop import run_chunk, runs_of_one_shape, stacked
+from vijax.fitting.restarts import Many, best, in_runs, many, of_run
+from vijax.fitting.result import Fit
+from vijax.fitting.resumed import begun, gone_on
+from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
+from vijax.fitting.told import Told
+from vijax.inference.compose import Algorithm, State
+from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
+from vijax.xla import keys
+
+
+class Progress(NamedTuple):
+    """What a callback sees between chunks.
+
+    Attributes:
+      step: steps done, since the state was made.
+      num_steps: steps there will be.
+      steps_per_epoch: steps in one pass over the data.
+      state: as it stands (of several restarts, the best one's); *donated* to the next chunk, so copy what you keep.
+      trace: named arrays, one entry for each step since the last call.
+      num_groups_seen: groups read by this call of `fit`.
+      num_words_seen: words read by it, or None.
+      elapsed_s: seconds since its first step.
+      num_groups: groups in the whole data set.
+      num_words: words in it, or None.
+      alg: the algorithm.
+      stopping: this is the last call: the run ends here, for whatever reason.
+      whole: what `vijax.fit(..., state=)` goes on from: `state`, or the states of all restarts.
+      gain: what the objective may still gain, relative to itself, as it is compared with `tol`; infinite where that
+        has not been judged yet, None without `tol`.
+    """
+
+    step: int
+    num_steps: int
+    steps_per_epoch: int
+    state: State
+    trace: dict[str, np.ndarray]
+    num_groups_seen: float
+    num_words_seen: float | None
+    elapsed_s: float
+    num_groups: int
+    num_words: int | None
+    alg: Algorithm
+    stopping: bool
+    whole: Any
+    gain: float | None = None
+
+    @property
+    def num_skipped(self) -> int:
+        """Steps skipped since step 0, because their value or gradient was not finite."""
+        return int(self.state.num_skipped)
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+def fit(
+    alg: Algorithm,
+    data: Any = None,
+    *,
+    key: PRNGKeyArray,
+    num_epochs: float | None = None,
+    num_steps: int | None = None,
+    batch_size: int | None = None,
+    state: State | None = None,
+    hyper: Mapping[str, Any] | None = None,
+    restarts: int = 1,
+    callbacks: Sequence[Callback] = (),
+    steps_per_chunk: int | None = None,
+    tol: float | None = None,
+    max_bad_steps: int = 10,
+    throw: bool = True,
+) -> Fit:
+    """Runs an algorithm over data.
+
+    Args:
+      alg: what `vijax.svi` and its relatives return.
+      data: a corpus, or anything `vijax.data.read` reads, for models of documents; else a pytree of arrays with one
+        leading axis of groups; or a `Loader` of your own. None for a density that reads none.
+      key: the run's randomness: where the state starts, the order of the batches, every draw.
+      num_epochs: passes over the data (give this or `num_steps`).
+      num_steps: steps, counted from the first of the run, also when it goes on from `state`.
+      batch_size: groups a step at most; None takes the whole data set at every step, but of documents 256 under rows
+        of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short ones under `svi`: 65,536 words, or half of the
+        documents (`vijax.fitting.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that
+        differ by one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
+      state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
+        and arguments, a run in two parts equals a run in one, bit for bit. With other data its posterior is gone on
+        from, and what it remembers of the others is begun anew (`docs/how-to/resume.md`).
+      hyper: values of some of the model's points (`Model.hyper`) in the place of its own, of the same shapes: a program
+        that was compiled once serves them all.
+      restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
+        returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
+        shape (steps, restarts). It takes so many times the memory.
+      callbacks: called between chunks with a `Progress`; one that returns true stops the run.
+      steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the posterior. (The
+        reported objective it may change in its last digit, for another number is another program.)
+      tol: stop when what the objective still gains is below this, relative to the objective; a run that has converged
+        takes no step more, also where it goes on from `state`. On full data without draws: the objective's last change
+        over 50 steps, and what is left if later changes shrink as it did, at steps 50, 100, 150, .... A change of the
+        last digit counts as none, so in float32 any `tol` below 1.2e-7 is that; one below 1e-6 may never be met, for
+        sums of many terms round. On minibatches, or with draws: at 95 % what as many steps more as the last half of the
+        run would bring, by averages over passes, after 16, 24, 32, 48, ... of them (`vijax.inference.stopping`, which
+        says how often it errs; passes of fewer than 10 steps count together, longer ones than 200 in parts). Where the
+        noise of these averages is far above `tol` it runs on to its last step. 1e-3 suits most minibatches.
+      max_bad_steps: stop after this many skipped steps in a row.
+      throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
+        is seen to grow without limit; otherwise `fit.status` and `fit.verdict` tell. Whether to trust a fit that has
+        finished is `fit.verdict`.
+
+    Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
+
+    Returns:
+      A `Fit`.
+
+    Raises:
+      ValueError: an argument that makes no sense; data that are not finite; minibatches under steps of size one.
+      DivergedError: see `throw`.
+      RuntimeError: the process was forked from one that had fitted something, where XLA would hang.
+
+    Warns:
+      SkippedStepsWarning: some steps were skipped.
+      ForgottenWarning: messages, locals or kernels that `state` remembers are not of these data.
+
+    >>> import vijax as vi
+    >>> coin = vi.model(
+    ...     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
+    ...     local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    ... )
+    >>> run = vi.fit(vi.cavi(coin), jnp.array([1.0, 1.0, 0.0, 1.0]), key=jax.random.key(0), num_steps=2)
+    >>> float(run.posterior["bias"].mean()), run.status.name
+    (0.6666666865348816, 'FINISHED')
+    """
+    if not isinstance(alg, Algorithm):
+        raise ValueError(
+            f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: vijax.fit(vijax.svi(model), ...)."
+        )
+    check_not_forked()
+    check_key(key)
+    key_init, key_run, seed = keys.of_run(key)
+    spec = alg.spec
+    loader = as_loader(data, spec.model, batch_size, int(seed), spec.num_parts, spec.lazy, usual_words(spec))
+    total = num_steps_of(num_epochs, num_steps, loader)
+    check_whole(spec)
+    check_restarts(restarts, state)
+    check_hyper(hyper, spec.model, state)
+    check_batches(alg, loader, total)
+    runs = alg if restarts == 1 else many(alg, restarts)
+    state = begun(runs, loader, key_init, hyper) if state is None else gone_on(runs, loader, key_init, state)
+    is_noisy = loader.steps_per_epoch > 1 or spec.draws
+    window = window_of(loader.steps_per_epoch) if is_noisy else 0
+    state = _watching(state, window) if window and tol is not None else state
+    usual = 50 if loader.steps_per_epoch == 1 else 10  # not fewer for a short run: it shares the long one's program
+    length = min(steps_per_chunk or usual, max(total, usual))
+    rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
+    chunks = _Chunks(runs, loader, key_run, length, total, rule)
+    status, traces = _run(chunks, state, callbacks, max_bad_steps)
+    alone, trace = _view(chunks.state, _joined(traces))
+    judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free else None
+    result = _judged(Fit(alg, alone, trace, _after_skips(status, alone), judge=judge), loader, key_run)
+    if throw and result.status in FAILED:
+        raise DivergedError(result)
+    _warn_of_skips(result)
+    return result
+
+
+def _after_skips(status: Status, state: State) -> Status:
+    """A run that skipped more steps than it took has not finished, however short it was."""
+    whole = status in (Status.FINISHED, Status.CONVERGED)
+    return Status.MOSTLY_SKIPPED if whole and 2 * int(state.num_skipped) > int(state.step) else status
+
+
+def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
+    """As it is, unless its bound grows without limit."""
+    endless, state, spec = fit.alg.spec.model.endless, fit.state, fit.alg.spec
+    stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
+    if endless is None or stopped or all(map(spec.is_point, state.posterior)):
+        return fit
+    report = endless(state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
+    return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
+
+
+def _warn_of_skips(fit: Fit) -> None:
+    if fit.num_skipped:
+        text = skipped_text(fit.num_skipped, int(fit.state.step), fit.skipped_of)
+        where = "fit.trace['result'] and fit.trace['non_finite'] say which"
+        warnings.warn(f"{text}; {where}.", SkippedStepsWarning, stacklevel=3)
+
+
+def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
+    """One run's state and trace: the best one's of several."""
+    if not isinstance(state, Many):
+        return state, trace
+    alone, trace_alone = of_run(best(state), state, trace)
+    return alone, {**trace_alone, "restart_elbo": trace["elbo"]} if trace else {}
+
+
+# --- convergence --------------------------------------------------------------------------------------------------
+class _Rule(NamedTuple):
+    """When a run has converged, by what its state holds, so that a resumed run ends where the unbroken one does."""
+
+    tol: float
+    window: int
+    """Of a noisy objective; of others 0."""
+    begun: int
+    """The step at which the watch began."""
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether it is judged by the state's watch."""
+        return self.window > 0
+
+    def next(self, done: int) -> int:
+        """The step at which it is judged next."""
+        if self.is_noisy:
+            return self.begun + next_look(done - self.begun, self.window)
+        return done + CHECK_EVERY - done % CHECK_EVERY
+
+    def gain(self, state: State | Many) -> float:
+        """What the objective still gains, relatively: that of the restart that gains most."""
+        gains = np.asarray(state.watch.gain) if self.is_noisy else left_of(np.asarray(state.checked))
+        return float(np.max(np.where(np.isnan(gains), np.inf, gains)))
+
+    def is_met(self, state: State | Many) -> bool:
+        """Whether it has converged; without noise that is judged by the last check alone."""
+        due = self.is_noisy or int(state.step) % CHECK_EVERY == 0
+        least = 0.0 if self.is_noisy else float(np.finfo(np.asarray(state.checked).dtype).eps)
+        return due and self.gain(state) <= max(self.tol, least)
+
+
+def _watching(state: State | Many, window: int) -> Any:
+    """A state whose watch has windows of this length; begun anew where it had others."""
+    if np.all(np.asarray(state.watch.window) == window):
+        return state
+    fresh, runs = watch(window, state.watch.gain.dtype), np.shape(state.watch.gain)
+    own = lambda x: jnp.array(jnp.broadcast_to(x, (*runs, *x.shape)), copy=True)  # no two leaves share a buffer
+    return in_runs(state, lambda state: state._replace(watch=jax.tree.map(own, fresh)))
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------
+class _Chunks:
+    """Runs chunks one after the other; holds the one live state (each chunk consumes its predecessor's)."""
+
+    def __init__(
+        self, alg: Algorithm, loader: Loader, key: PRNGKeyArray, length: int, total: int, rule: _Rule | None = None
+    ):
+        self.alg, self.loader, self.key, self.length, self.total = alg, loader, key, length, total
+        self.rule = rule  # a chunk ends where convergence is judged
+        self.is_watched = rule is not None and rule.window > 0
+        self.state: Any  # State or Many
+        self.groups_seen = self.words_seen = 0.0
+
+    def run(self, state: State) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+        """Yields each chunk's trace and the step it ended at."""
+        self.state, done = state, int(state.step)
+        inputs, is_fixed = self._inputs(done), self.loader.steps_per_epoch == 1
+        source = inputs if is_fixed else _prefetched(inputs)  # nothing to fetch, and a thread for it costs
+        with contextlib.closing(source):
+            for batches, count in source:
+                self.state, told = run_chunk(
+                    self.alg.step, self.length, self.key, self.state, batches, np.int32(count), self.is_watched
+                )
+                done += count
+                trace = self._trace(told, done, count)
+                self._record(trace["elbo"], done)
+                yield trace, done
+
+    def _record(self, elbo: np.ndarray, done: int) -> None:
+        checked = recorded(self.state.checked, elbo, done)
+        self.state = in_runs(self.state, lambda runs: runs._replace(checked=checked))
+
+    def _inputs(self, start: int) -> Generator[tuple[Any, int]]:
+        """Stacked batches of each chunk; full data are put on the device once."""
+        if self.loader.steps_per_epoch == 1:
+            fixed = jax.device_put(stacked(self.loader.batches(0, 1), 1, 1))
+            for count in self._counts(start):
+                yield fixed, count
+            return
+        batches = self.loader.batches(start, self.total)
+        for count in self._counts(start):
+            for alike in runs_of_one_shape(itertools.islice(batches, count)):
+                yield jax.device_put(stacked(iter(alike), self.length, len(alike))), len(alike)
+
+    def _counts(self, first: int) -> Iterator[int]:
+        """How many steps each chunk has."""
+        while first < self.total:
+            count = min(self.length, self.total - first)
+            count = count if self.rule is None else min(count, self.rule.next(first) - first)
+            yield count
+            first += count
+
+    def _trace(self, told: Told, done: int, count: int) -> dict[str, np.ndarray]:
+        infos = jax.device_get(told).infos()._asdict()
+        # Copies: a view would keep the device's buffers of every chunk alive.
+        trace = {name: np.array(x[:count]) for name, x in infos.items() if x is not None}
+        share = 1 / trace["num_groups"][0].size  # restarts read the same groups
+        self.groups_seen += share * float(trace["num_groups"].sum())
+        self.words_seen += share * float(trace["num_words"].sum()) if "num_words" in trace else 0.0
+        return {"step": np.arange(done - count, done), **trace}
+
+
+def _prefetched(inputs: Iterator) -> Generator:
+    from vijax.data import prefetch
+
+    return prefetch(_in_precision(inputs, jnp.result_type(float) == np.float64), size=1)
+
+
+def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
+    """`with jax.enable_x64()` holds in one thread only, and the data are put on the device in another. It is left
+    before each item is handed on: a generator that is closed early would leave it in the thread that closes it."""
+    while True:
+        with jax.enable_x64(x64):
+            item = next(inputs, None)
+        if item is None:
+            return
+        yield item
+
+
+def _run(
+    chunks: _Chunks, state: State, callbacks: Sequence[Callback], max_bad_steps: int
+) -> tuple[Status, list[dict[str, np.ndarray]]]:
+    traces: list[dict[str, np.ndarray]] = []
+    started = time.perf_counter()
+    chunks.state = state
+    rule = chunks.rule
+    status = Status.CONVERGED if rule is not None and rule.is_met(state) else Status.FINISHED
+    if status is Status.CONVERGED:  # it goes on from its end
+        return status, traces
+    with interrupt_flag() as interrupted:
+        for trace, done in chunks.run(state):
+            traces.append(trace)
+            status = _verdict(chunks.state, rule, max_bad_steps, interrupted.is_set())
+            stopping = status is not Status.FINISHED or done >= chunks.total
+            seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)
+            asked = [callback(seen) for callback in callbacks]
+            if stopping:
+                break
+            if any(asked):
+                status = Status.STOPPED
+                break
+    return status, traces
+
+
+def _verdict(state: State | Many, rule: _Rule | None, max_bad_steps: int, interrupted: bool) -> Status:
+    if int(state.bad_steps) >= max_bad_steps:
+        return Status.DIVERGED
+    if interrupted:
+        return Status.INTERRUPTED
+    if rule is not None and rule.is_met(state):
+        return Status.CONVERGED
+    return Status.FINISHED
+
+
+def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
+    loader = chunks.loader
+    state, trace = _view(chunks.state, trace)
+    return Progress(
+        done,
+        chunks.total,
+        loader.steps_per_epoch,
+        state,
+        trace,
+        chunks.groups_seen,
+        chunks.words_seen or None,
+        elapsed,
+        loader.num_groups,
+        loader.num_words,
+        chunks.alg,
+        stopping,
+        chunks.state,
+        None if chunks.rule is None else chunks.rule.gain(chunks.state),
+    )
+
+
+def _joined(traces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([t[name] for t in traces]) for name in traces[0]} if traces else {}

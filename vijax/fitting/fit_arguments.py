@@ -1,0 +1,126 @@
+"""The arguments of `vijax.fit`, checked before anything is compiled."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vijax.checks import require, require_integers
+from vijax.contract.model import Model
+from vijax.fitting.loader import USUAL_WORDS, Loader
+from vijax.fitting.restarts import Many
+from vijax.inference.compose import Algorithm
+from vijax.inference.estimator import mean_field
+from vijax.inference.spec import Spec
+from vijax.inference.step_size import backtracking, by_share
+
+_process: int | None = None  # that of the first fit
+
+
+def check_not_forked() -> None:
+    """Raises RuntimeError in a child forked from a process that has fitted something: it has none of the threads that
+    XLA started there, and would wait for them for ever."""
+    global _process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise RuntimeError(
+            "vijax.fit: this process was forked from one that had fitted something. XLA may wait there for ever. "
+            "Start processes by multiprocessing.get_context('spawn'), or fork before the first fit."
+        )
+
+
+def check_key(key: Any) -> None:
+    """Raises ValueError unless it is a random key, typed or raw."""
+    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
+    require(typed or raw, "key", "a random key such as jax.random.key(0)", key)
+
+
+def usual_words(spec: Spec) -> int | None:
+    """Words that a step wants to see of documents, of an algorithm of many small steps: not all data at once, and
+    steps that decrease. None of the others; 0 of those that draw, which want no more than some documents."""
+    if spec.full_data or spec.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
+        return None
+    if spec.step_size(np.asarray(1_000_000, np.int32)) >= 1:  # type: ignore[arg-type]
+        return None
+    return USUAL_WORDS if all(isinstance(e, mean_field) for e in spec.estimator.choices()) else 0
+
+
+def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
+    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
+    spec = alg.spec
+    if (num_parts := spec.num_parts) is not None:
+        _check_parts(num_parts, loader)
+        return
+    if loader.steps_per_epoch == 1 or isinstance(spec.step_size, backtracking | by_share):
+        return
+    if all(update.size != "rho" for update in spec.update.choices()):
+        return
+    last = np.asarray(max(total - 1, 1), np.int32)  # not the first: every schedule may begin with 1
+    if spec.step_size(last) >= 1:  # type: ignore[arg-type]
+        raise ValueError(
+            f"batch_size: expected the whole data set at every step, got {loader.steps_per_epoch} batches a pass. "
+            "Steps of size one, as of cavi, em and map, forget every batch but the last. For minibatches use "
+            "vijax.svi(model), or decreasing steps: em(model, step_size=vijax.step_size.robbins_monro()) is online EM."
+        )
+
+
+def _check_parts(num_parts: int, loader: Loader) -> None:
+    """Raises ValueError where a loader's batches are not the parts whose messages are remembered."""
+    fixed = getattr(loader, "is_fixed", False) and loader.steps_per_epoch == num_parts
+    expected = f"a loader with is_fixed=True of {num_parts} batches a pass, whose Minibatch.part says which each is"
+    remedy = "Give the data themselves, which vijax.fit cuts into parts."
+    require(fixed, "data", expected, f"{type(loader).__name__} of {loader.steps_per_epoch}", remedy)
+
+
+def check_whole(spec: Spec) -> None:
+    """Raises ValueError at an algorithm whose steps are for batches in parts: a fit hands them whole ones."""
+    remedy = "Leave axis out, or call its step inside jax.shard_map in a loop of your own."
+    require(spec.axis.name is None, "alg", "an algorithm without axis", f"axis={spec.axis.name!r}", remedy)
+
+
+def check_restarts(restarts: int, state: Any) -> None:
+    """Raises ValueError where their number is not that of the state that a run goes on from."""
+    require_integers(restarts=restarts)
+    if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
+        return
+    if isinstance(state, Many):
+        raise ValueError(f"restarts: expected {len(state.recent)}, as in `state`, got {restarts}.")
+    raise ValueError(
+        f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out, or give the "
+        "`whole` of a callback's last Progress."
+    )
+
+
+def check_hyper(hyper: Any, model: Model, state: Any) -> None:
+    """Raises ValueError on what is no point of the model, or of another shape; and where a state has its own."""
+    if hyper is None:
+        return
+    remedy = "They are in state.hyper."
+    require(state is None, "hyper", "none where a run goes on from `state`", sorted(hyper), remedy)
+    strange = sorted(set(hyper) - set(model.hyper))
+    require(not strange, "hyper", f"names among {sorted(model.hyper)}", strange)
+    for name, value in hyper.items():
+        own, given = (jax.tree.map(jnp.shape, x) for x in (model.hyper[name], value))
+        require(own == given, f"hyper[{name!r}]", f"what is of the shapes {own}", given)
+
+
+def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:
+    """Steps of a run, by passes or by number. Raises ValueError unless one of the two is given and makes sense."""
+    if (num_epochs is None) == (num_steps is None):
+        raise ValueError("num_epochs, num_steps: expected exactly one of the two.")
+    if num_steps is not None:
+        require_integers(num_steps=num_steps)
+        total = int(num_steps)
+    else:
+        real = isinstance(num_epochs, int | float | np.number) and math.isfinite(num_epochs)
+        require(real, "num_epochs", "a positive number of passes", num_epochs)
+        total = round(float(num_epochs) * loader.steps_per_epoch)  # type: ignore[arg-type]
+    most = int(np.iinfo(np.int32).max)
+    require(1 <= total <= most, "num_epochs, num_steps", f"1 to {most} steps", total, "Steps are counted in 32 bits.")
+    return total

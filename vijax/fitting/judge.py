@@ -1,0 +1,200 @@
+"""Whether to trust a fit: what `vijax.Fit` says of that, and what it keeps to be judged when it is asked
+(`vijax.automatic.judged` judges)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax.checks import require
+from vijax.contract.model import Model
+from vijax.fitting.loader import Loader
+from vijax.fitting.status import FAILED
+from vijax.inference.estep import EStep
+from vijax.inference.guides import Z
+from vijax.inference.spec import Spec
+
+AT_A_GLANCE = 1 << 20
+"""Rows times coordinates up to which `repr` judges too."""
+
+
+@dataclasses.dataclass
+class Judge:
+    """What a fit by steps is judged on, kept with it; and the judgement, once it was asked for. A pickle has only that,
+    not the data.
+
+    Attributes:
+      loader: of the data that were fitted; None out of a pickle.
+      seed: of the draws.
+      x64: whether the fit was in float64.
+    """
+
+    loader: Loader | None
+    seed: int
+    x64: bool
+    _known: Any = dataclasses.field(default=None, repr=False)
+    _of: tuple[Any, Any] = dataclasses.field(default=(None, None), repr=False)
+
+    def of(self, fit: Any) -> Any:
+        """The judgement of this fit; None where data are so large that the number of draws has to be said. Computed at
+        the first call, and anew where its state or trace is another."""
+        if not self.knows(fit):
+            self._known, self._of = self.on_draws(fit), (fit.state, fit.trace)
+        return self._known
+
+    def on_draws(self, fit: Any, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
+        """As `of`, by another key or on another number of draws."""
+        from vijax.automatic import judged
+
+        with jax.enable_x64(self.x64):
+            own = jax.random.fold_in(jax.random.key(self.seed), 7)
+            assert self.loader is not None  # callers have asked
+            return judged.judged(fit, self.loader, own if key is None else key, num_draws)
+
+    def is_quick(self, fit: Any) -> bool:
+        """Whether it is known, or had at a glance."""
+        if self.loader is None or self.knows(fit):
+            return True
+        return num_rows(fit.alg.spec.model, self.loader) * int(np.size(fit.posterior[Z].mean())) <= AT_A_GLANCE
+
+    def knows(self, fit: Any) -> bool:
+        """Whether the judgement is of this fit."""
+        return self._of[0] is fit.state and self._of[1] is fit.trace
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "loader": None}
+
+
+def num_rows(model: Model, loader: Loader) -> int:
+    """Groups of the data; of one whose density is a whole, rows of the largest array."""
+    if not model.one_group:
+        return max(1, loader.num_groups)
+    batch = next(iter(loader.batches(0, 1)))
+    return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
+
+
+def not_judged(spec: Spec) -> str:
+    """Why a fit of this algorithm cannot be judged on draws; empty where it can."""
+    if not spec.model.free:
+        return "it has no free variables (vijax.density)"
+    if isinstance(spec.estep, EStep) and spec.estep.draws:
+        return "its E-step draws, so that its bound is known but for noise"
+    return ""
+
+
+def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
+    """See `vijax.Fit.judged`."""
+    why = not_judged(fit.alg.spec)
+    require(not why, "fit", "one that can be judged on draws", f"another: {why}", "fit.verdict says what to do.")
+    is_own = key is None and num_draws is None
+    if data is None and _has_data(fit, is_own):
+        found = fit.judge.of(fit) if is_own else fit.judge.on_draws(fit, key, num_draws)
+    else:
+        found = _on_given(fit, data, key, num_draws)
+    require(found is not None, "num_draws", "a number of draws", "none, for data that are large", TOO_LARGE)
+    return found
+
+
+def _has_data(fit: Any, is_own: bool = True) -> bool:
+    """Whether it can be judged without being given any, by its own key or another."""
+    return fit.judge is not None and (fit.judge.loader is not None or (is_own and fit.judge.knows(fit)))
+
+
+def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
+    """On data that are given, or none."""
+    from vijax.automatic import judged
+
+    reads = getattr(fit.alg.spec.model, "log_lik", True) is not None
+    remedy = "This fit has none with it: it was not made by vijax.fit, or was read from a file."
+    require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
+    require(key is not None, "key", "a random key such as jax.random.key(0)", "none")
+    assert key is not None
+    return judged.of_data(fit, data, key, num_draws)
+
+
+TOO_LARGE = "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all groups."
+
+
+# --- what a fit says -------------------------------------------------------------------------------------------------
+def verdict_of(fit: Any) -> str:
+    """See `vijax.Fit.verdict`."""
+    spec, outcome = fit.alg.spec, fit.outcome
+    if fit.report is not None:
+        return fit.report.verdict
+    if fit.status in FAILED:
+        return " ".join([f"{outcome}.", *_of_start(spec.model)]) if spec.model.free else outcome
+    if spec.model.free:
+        return _of_free(fit)
+    return f"{outcome}. Not checked: {_unchecked(spec, list(fit.posterior))}"
+
+
+def is_usable(fit: Any) -> bool:
+    """See `vijax.Fit.usable`."""
+    if fit.report is not None:
+        return fit.report.usable
+    said = _judgement(fit)
+    return said is None or said.usable
+
+
+def khat_of(fit: Any) -> float:
+    """See `vijax.Fit.khat`."""
+    said = fit.report if fit.report is not None else _judgement(fit)
+    return float("nan") if said is None else said.khat
+
+
+def _judgement(fit: Any) -> Any:
+    """Of a fit that can be judged without being told more; else None."""
+    if not _has_data(fit) or fit.status in FAILED or not_judged(fit.alg.spec):
+        return None
+    return fit.judge.of(fit)
+
+
+def _of_free(fit: Any) -> str:
+    """Of a fit by steps."""
+    said = _judgement(fit)
+    if said is not None:
+        return said.verdict
+    if why := not_judged(fit.alg.spec):
+        return f"{fit.outcome}. Not checked: how near q is to the posterior, for {why}. {SCORES}"
+    if not _has_data(fit):
+        return f"{fit.outcome}. Not checked: how near q is to the posterior. fit.judged(data, key=key) checks it."
+    return f"{fit.outcome}. Not checked: how near q is to the posterior, for the data are large. {TOO_LARGE}"
+
+
+SCORES = "Compare held-out scores, or data drawn from the fit with the data: vijax.evaluate.predictive_check."
+STARTS = "whether another start ends higher (restarts=, or other keys)"
+
+
+def _unchecked(spec: Spec, names: list[str]) -> str:
+    """What nobody has looked at in a fit without free variables, and how to."""
+    if spec.model.documents is not None:
+        return f"{STARTS}. Compare held-out scores: fit.score(documents, key=key)."
+    if names and all(map(spec.is_point, names)):
+        return f"{STARTS}; and a point says nothing of how uncertain it is: vijax.cavi or vijax.svi do."
+    if not names or spec.learn:
+        return f"{STARTS}, and whether new data are described as well. {SCORES}"
+    sampled = "vijax.reference.short_chains(fit, data, key=key)" if spec.model.energy else "vijax.reference.nuts"
+    return (
+        f"{STARTS}, and how far q is from the posterior. Its sds are too small where variables depend on each other: "
+        f"{sampled} would tell."
+    )
+
+
+def _of_start(model: Any) -> list[str]:
+    """Where free variables start, how to start nearer, and what chooses by itself."""
+    from vijax.models.energies.density import Density
+
+    if not isinstance(model, Density):
+        return ["Free variables start near zero in free coordinates: shift and scale them so that zero is plausible."]
+    auto = "vijax.auto(model, data, key=key) searches for a start itself."
+    if model.is_framed:
+        return [f"It started at the place and scale of another fit. {auto}"]
+    return [
+        f"q starts with means within {model.start:g} of zero and sds of {model.start_sd:g} in free coordinates "
+        "(logarithms of positive variables), where the density may not be finite. Start nearer, as in "
+        f"vijax.density(..., start={model.start / 10:g}), with variables for which zero is plausible; or {auto}"
+    ]

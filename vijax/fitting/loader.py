@@ -1,0 +1,334 @@
+"""Where a fit's minibatches come from: batch t is a function of (seed, t) alone, so a run can go on at any step."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from vijax.contract import intake
+from vijax.contract.arrays import check_finite, check_lengths, check_numbers
+from vijax.contract.batch import Minibatch, one_group
+from vijax.contract.model import Model
+from vijax.inference.lazy import renumbered
+
+
+class Loader(Protocol):
+    """Fixed-shape minibatches of a data set.
+
+    One of your own may also have `contents()`: arrays that tell its data, and the parts that they are cut into, from
+    others, whatever the order of the batches. A fit that goes on from a state knows by them whether it reads what that
+    was fitted to. Of a loader without it the first batches are compared; of one with fixed parts all of them.
+    """
+
+    @property
+    def num_groups(self) -> int:
+        """N."""
+
+    @property
+    def num_words(self) -> int | None:
+        """Tokens in the whole set, where that means anything, else None."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Minibatches in one pass."""
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """Batches of steps start, ..., stop - 1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayLoader:
+    """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of them.
+
+    A pass is cut evenly: its batches differ by one group at most, and those that have one less are padded. A short last
+    one, scaled by N / S like the others, would count like them, and be many times as noisy.
+    """
+
+    data: PyTree
+    batch_size: int
+    seed: int
+    num_words: None = None
+    is_fixed: bool = False  # the same batches in every pass, in another order
+    kinds: tuple[intake.Kind, ...] | None = None  # what the arrays become; None: they stay as they are
+
+    @property
+    def num_groups(self) -> int:
+        """N, the length of the leading axis."""
+        return int(np.shape(jax.tree.leaves(self.data)[0])[0])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """ceil(N / S)."""
+        return -(-self.num_groups // self.batch_size)
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """See `Loader`."""
+        for epoch in range(start // self.steps_per_epoch, -(-stop // self.steps_per_epoch)):
+            order = self._order(0 if self.is_fixed else epoch)
+            parts = order_of_parts(self.seed, epoch, self.steps_per_epoch) if self.is_fixed else None
+            first = epoch * self.steps_per_epoch
+            for step in range(max(start, first), min(stop, first + self.steps_per_epoch)):
+                place = step - first
+                if parts is None:
+                    yield self._batch(order, place)
+                else:
+                    yield self._batch(order, parts[place])._replace(part=parts[place])
+
+    def contents(self) -> Iterator[Any]:
+        """What tells these data, and the parts they are cut into, from others."""
+        yield from jax.tree.leaves(self.data)
+        if self.is_fixed:
+            yield self._order(0)
+
+    def _order(self, epoch: int) -> np.ndarray:
+        if self.batch_size >= self.num_groups:
+            return np.arange(self.num_groups)
+        # Parts are a matter of the data alone, so that a fit can go on with another key.
+        seed = [self.num_groups, self.steps_per_epoch] if self.is_fixed else [self.seed, epoch]
+        return np.random.default_rng(seed).permutation(self.num_groups)
+
+    def _batch(self, order: np.ndarray, i: int) -> Minibatch:
+        least, more = divmod(self.num_groups, self.steps_per_epoch)  # so many of the batches have one group more
+        first = i * least + min(i, more)
+        rows = order[first : first + least + (i < more)]
+        slots = self.batch_size if self.steps_per_epoch == 1 else least + (more > 0)
+        weights = (np.arange(slots) < len(rows)).astype(np.float32)
+        data = jax.tree.map(lambda x: np.asarray(x)[np.pad(rows, (0, slots - len(rows)))], self.data)
+        data = data if self.kinds is None else intake.cast(self.kinds, data)
+        rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups).astype(np.int32)
+        return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusLoader:
+    """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
+
+    corpus: Any
+    batch_size: float  # N / S need be no integer where there are to be so many parts
+    seed: int
+    is_fixed: bool = False  # the same batches in every pass, in another order
+    by_word: int | None = None  # V, where the ids of a batch are to count its own words
+
+    @property
+    def num_groups(self) -> int:
+        """N, the number of documents."""
+        return self.corpus.num_documents
+
+    @property
+    def num_words(self) -> int:
+        """Tokens in the corpus."""
+        return int(self.corpus.num_tokens)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in one pass: N / S, rounded."""
+        return max(1, round(self.num_groups / self.batch_size))
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """See `Loader`."""
+        from vijax.data import minibatches
+
+        if self.is_fixed:
+            stream, hands = self._parts()
+            return (self._part(stream, hands, step) for step in range(start, stop))
+        stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
+        return iter(stream) if self.by_word is None else self._by_word(stream, self.by_word)
+
+    def contents(self) -> Iterator[Any]:
+        """What tells these documents, and the parts they are cut into, from others."""
+        yield from (self.corpus.indptr, self.corpus.indices, self.corpus.counts)
+        if self.is_fixed:
+            yield from self._parts()[1]
+
+    def _parts(self) -> tuple[Any, list[np.ndarray]]:
+        """A stream of minibatches, and which documents each part has: a matter of the corpus alone, so that a fit can
+        go on with another key."""
+        from vijax.data import minibatches
+
+        stream = minibatches(self.corpus, self.batch_size, 0)
+        return stream, stream.deal(0)
+
+    def _by_word(self, stream: Any, vocab_size: int) -> Iterator[Minibatch]:
+        """Batches with ids of their own, padded to one number of words wherever they have no more than that. It is a
+        matter of corpus, batch size and seed alone, so that a run may go on anywhere."""
+        size = min(vocab_size, -(-int(1.03 * max(self.words_of_batches())) // 16) * 16)
+        return (renumbered(batch, vocab_size, size) for batch in stream)
+
+    def words_of_batches(self) -> list[int]:
+        """How many different words there are in each of some batches of the first pass."""
+        from vijax.data import minibatches
+
+        stream, vocab_size = minibatches(self.corpus, self.batch_size, self.seed), self.corpus.vocab_size
+        hands = stream.deal(0)
+        some = range(0, stream.per_epoch, -(-stream.per_epoch // LOOKED_AT))
+        batches = (renumbered(stream.gather([hand[i] for hand in hands]), vocab_size) for i in some)
+        return [int(np.sum(np.asarray(batch.words) < vocab_size)) for batch in batches]
+
+    def _part(self, stream: Any, hands: list[np.ndarray], step: int) -> Minibatch:
+        epoch, place = divmod(step, self.steps_per_epoch)
+        part = order_of_parts(self.seed, epoch, self.steps_per_epoch)[place]
+        return stream.gather([hand[part] for hand in hands])._replace(part=part)
+
+
+USUAL = 256
+"""Documents a step of stochastic algorithms where nothing is said: see benchmarks/README.md."""
+USUAL_WORDS = 65_536
+"""Words that a step of svi sees at least, where nothing is said and half of the documents have them. Steps that see few
+words of each topic come to a worse end, which more passes do not make good: of documents of 10 words, 256 a step are .4
+nats a word behind (the same page). Draws of topics, as of ssvi_a, do not want it."""
+LOOKED_AT = 8
+"""Batches by whose numbers of words the others are padded."""
+
+
+def usual_size(corpus: Any, num_words: int = 0) -> int:
+    """Documents of a corpus that a stochastic algorithm takes at a step where nothing is said.
+
+    Args:
+      corpus: with `num_documents` and `num_tokens`.
+      num_words: that they are to have in all, if half of the documents do.
+
+    >>> from vijax.data import Corpus
+    >>> titles = Corpus.from_counts(np.ones((3000, 5), int))
+    >>> usual_size(titles), usual_size(titles, 5000), usual_size(titles, 50_000)
+    (256, 1000, 1500)
+    """
+    wanted = int(num_words * corpus.num_documents / max(1, corpus.num_tokens))
+    return min(max(USUAL, min(wanted, corpus.num_documents // 2)), corpus.num_documents)
+
+
+def order_of_parts(seed: int, epoch: int, num_parts: int) -> np.ndarray:
+    """In which order a pass visits the parts of a data set."""
+    return np.random.default_rng([seed, epoch, num_parts]).permutation(num_parts).astype(np.int32)
+
+
+def as_loader(
+    data: Any,
+    model: Model,
+    batch_size: int | None,
+    seed: int,
+    num_parts: int | None = None,
+    by_word: bool = False,
+    usual_words: int | None = None,
+) -> Loader:
+    """A loader of anything the model can read.
+
+    Args:
+      data: a `Loader`, whose batches are not looked at; a corpus or what `vijax.data.read` makes one of, for models of
+        documents; else a pytree of arrays with one leading axis of groups, of a model of one group any arrays or None.
+      model: whose data it is.
+      batch_size: groups a step; None takes the whole set, or of documents `usual_size(data, usual_words)` where
+        `usual_words` are given.
+      seed: of the order of the batches.
+      num_parts: cut the data into so many batches once for all; None deals them anew in every pass.
+      usual_words: of an algorithm of many small steps.
+      by_word: of models of documents, the word ids of each batch count its own words (`Minibatch.words`).
+
+    Raises:
+      ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
+        a `check_data` of their own decide that by it), numbers that do not fit into the types that the model reads
+        (`vijax.contract.intake`), a batch larger than the set, or more words than the model has.
+
+    Warns where documents have fewer words than the model.
+    """
+    if hasattr(data, "batches"):
+        return data
+    if model.documents is not None:
+        from vijax.data import read
+
+        corpus = read(data)
+        _check_batch_size(batch_size, corpus.num_documents)
+        _check_words(corpus.vocab_size, model.documents.vocab_size)
+        size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
+        size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
+        own = model.documents.vocab_size if by_word else None
+        usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
+        return CorpusLoader(corpus, size or usual, seed, num_parts is not None, own)
+    if model.one_group:
+        data = one_group(data)
+    check_numbers(data)
+    (model.check_data or check_finite)(data)
+    kinds = intake.kinds_of(model, data)
+    intake.check(kinds, data)
+    total = check_lengths(data)
+    _check_entries(data, total, model)
+    _check_batch_size(batch_size, total)
+    size = _size_of_parts(total, num_parts, batch_size)
+    # Locals that are carried from step to step have a row for each of the batch, and no padding.
+    whole = total if model.keeps_local else padded_size(total)
+    return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
+
+
+def all_groups(data: Any, model: Model) -> PyTree:
+    """All data of a model as one batch, without padding. Raises as `as_loader` does."""
+    loader = as_loader(data, model, None, 0)
+    (batch,) = loader.batches(0, 1)
+    return jax.tree.map(lambda x: np.asarray(x)[: loader.num_groups], batch.data)
+
+
+def padded_size(total: int) -> int:
+    """Rows of a batch of all the data, some of them padding, so that sets of nearly one size share a program: at most
+    a sixteenth more, and none below 32.
+
+    >>> [padded_size(total) for total in (31, 33, 1000, 1001, 100_000)]
+    [31, 34, 1024, 1024, 102400]
+    """
+    grain = 1 << max(0, total.bit_length() - 5)
+    return -(-total // grain) * grain
+
+
+def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) -> int | None:
+    """Groups in a part. Raises ValueError where there are not that many parts, or their size is given too."""
+    if num_parts is None:
+        return batch_size
+    if batch_size is not None:
+        raise ValueError(
+            f"batch_size: expected none, got {batch_size}: vijax.memoized(model, num_parts={num_parts}) says how many "
+            "parts the data have."
+        )
+    size = -(-total // num_parts)
+    if -(-total // size) != num_parts:
+        raise ValueError(
+            f"num_parts: expected a number of parts that {total} groups can be cut into evenly, got {num_parts}. "
+            f"Parts of {size} are {-(-total // size)}."
+        )
+    return size
+
+
+def _check_entries(data: PyTree, total: int, model: Model) -> None:
+    """Of a model made for given data, all of them must be there, and the entries that they name."""
+    if model.num_groups not in (None, total):
+        raise ValueError(
+            f"data: expected all {model.num_groups} groups that the model was made for, as model.data is, got {total}. "
+            "For some of them at a step, give batch_size."
+        )
+    if model.reads is not None:
+        model.reads(Minibatch(data, None))
+
+
+def _check_words(got: int, vocab_size: int) -> None:
+    """Ids beyond the model's topics would be looked up all the same, and give numbers that mean nothing."""
+    if got > vocab_size:
+        raise ValueError(
+            f"data: expected word ids below the model's vocab_size={vocab_size}, got a corpus over {got} words. "
+            f"Make the model with vocab_size={got}."
+        )
+    if got < vocab_size:
+        warnings.warn(
+            f"data: a corpus over {got} words for a model of vocab_size={vocab_size}: {vocab_size - got} of the "
+            f"model's words never occur, and take a share of every topic. If that is not meant: vocab_size={got}.",
+            stacklevel=4,
+        )
+
+
+def _check_batch_size(batch_size: int | None, total: int) -> None:
+    if batch_size is not None and not (isinstance(batch_size, int | np.integer) and 1 <= batch_size <= total):
+        raise ValueError(
+            f"batch_size: expected an integer from 1 to the {total} groups of the data, got {batch_size}. "
+            "Leave it out to take all the data at every step."
+        )

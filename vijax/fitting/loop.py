@@ -1,0 +1,112 @@
+"""The inner loop: a chunk of steps in one compiled call, with no host round trip between steps."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from vijax.contract.batch import Minibatch
+from vijax.contract.intake import check_fits
+from vijax.fitting.restarts import in_runs
+from vijax.fitting.told import Told
+from vijax.inference.compose import Info, State
+from vijax.inference.stopping import observed
+from vijax.xla.compiler import kept, step_jit
+from vijax.xla.generator import in_one_piece
+
+
+def run_chunk(
+    step: Callable,
+    length: int,
+    key: PRNGKeyArray,
+    state: State,
+    batches: Minibatch,
+    num_steps: Int[Array, ""] | np.int32,
+    is_watched: bool = False,
+) -> tuple[State, Told]:
+    """`num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
+
+    The trip count is dynamic, so chunks of any number of steps share one executable: nothing recompiles at the end of a
+    run, and where a run is stopped and goes on cannot change its numbers.
+
+    Args:
+      step: an `Algorithm.step`: one algorithm, one executable, which lives as long as that function does.
+      length: capacity of the chunk.
+      key: of the run.
+      state: donated.
+      batches: stacked along a leading axis of `length`; or of 1, when every step reads the same data.
+      num_steps: how many to run.
+      is_watched: the state's `watch` is shown the objective of every step.
+
+    Returns:
+      The state after them, and what they told, valid up to `num_steps`; without the groups' own bounds.
+    """
+    program = kept(step, "chunk", lambda step: step_jit(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2))
+    return program(length, key, state, batches, num_steps, is_watched)
+
+
+def _chunk(
+    step_of: weakref.ref[Callable],
+    length: int,
+    key: PRNGKeyArray,
+    state: State,
+    batches: Minibatch,
+    num_steps: Int[Array, ""],
+    is_watched: bool,
+) -> tuple[State, Told]:
+    step: Any = step_of()
+
+    @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
+    def one(state: State, i: Array) -> tuple[State, Info]:
+        batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
+        state, info = step(jax.random.fold_in(in_one_piece(key), state.step), state, batch)
+        return state, info._replace(per_group=None)  # as large as the data, and nobody's
+
+    def body(i: Array, carry: tuple[State, Told]) -> tuple[State, Told]:
+        state, told = carry
+        state, info = one(state, i.astype(jnp.int32))  # a loop's number is weakly typed, and would be another trace
+        return state, told.with_row(i, info)
+
+    told = Told.empty(length, jax.eval_shape(one, state, jnp.int32(0))[1])
+    state, told = jax.lax.fori_loop(0, num_steps, body, (state, told))
+    return _watched(state, told.infos().elbo, num_steps) if is_watched else state, told
+
+
+def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:
+    """With the objectives seen. (Not by the step: a second use of the objective inside it would compile to another
+    rounding of the one that is reported.)"""
+    see = observed if elbo.ndim == 1 else jax.vmap(observed)
+
+    def change(runs: State) -> State:
+        return runs._replace(watch=jax.lax.fori_loop(0, num_steps, lambda i, seen: see(seen, elbo[i]), runs.watch))
+
+    return in_runs(state, change)
+
+
+def runs_of_one_shape(batches: Iterable[Minibatch]) -> Iterator[list[Minibatch]]:
+    """Batches in their order, those that follow each other and are of one shape together."""
+    for _, alike in itertools.groupby(batches, lambda batch: [np.shape(leaf) for leaf in jax.tree.leaves(batch)]):
+        yield list(alike)
+
+
+def stacked(batches: Iterator[Minibatch], length: int, count: int) -> PyTree:
+    """`count` batches stacked along a leading axis of `length`, the rest zeros that no step reads."""
+    parts = [next(batches) for _ in range(count)]
+
+    def stack(*xs: Any) -> np.ndarray:
+        first = np.asarray(xs[0])
+        out = np.zeros((length, *first.shape), first.dtype)
+        for i, x in enumerate(xs):
+            out[i] = x
+        check_fits(out)
+        return out
+
+    return jax.tree.map(stack, *parts)

@@ -1,0 +1,101 @@
+"""Several runs of one algorithm from different starts, side by side in one program; the best by its objective is kept.
+
+The objective of a mixture has many optima (Blei, Kucukelbir and McAuliffe 2017, section 2.5); restarts are the
+customary remedy.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.inference.compose import Algorithm, Info, State
+from vijax.inference.stopping import Watch
+from vijax.xla.compiler import kept
+
+WINDOW = 10
+"""The objective, an estimate where batches are parts of the data, is averaged over the last so many steps."""
+
+
+class Many(NamedTuple):
+    """States of several runs, stacked along a leading axis, the step they are all at, and the objective of each at the
+    last steps, latest last: what the best is chosen by, also by a run that goes on from here."""
+
+    states: State
+    step: Int[Array, ""]
+    recent: Float[Array, "restarts window"]
+
+    @property
+    def bad_steps(self) -> Int[Array, ""]:
+        """Steps skipped in a row by the run that fares best."""
+        return jnp.min(self.states.bad_steps)
+
+    @property
+    def checked(self) -> Float[Array, "restarts 3"]:
+        """The objectives by which convergence is judged: that of every run."""
+        return self.states.checked
+
+    @property
+    def watch(self) -> Watch:
+        """Where they are noisy, their averages."""
+        return self.states.watch
+
+
+def in_runs(state: Any, change: Callable[[State], State]) -> Any:
+    """A state with a change made to it, or to the stacked states of its runs."""
+    return state._replace(states=change(state.states)) if isinstance(state, Many) else change(state)
+
+
+def many(alg: Algorithm, restarts: int) -> Algorithm:
+    """`restarts` copies of an algorithm, on the same batches, each with randomness of its own. Its state is a `Many`,
+    and what it reports has a trailing axis of restarts. For one algorithm they are made once, so that they are
+    compiled once; they refer to it weakly, so hold it while they are used."""
+    init = kept(alg.init, ("restarts", restarts), lambda init: _inits(init, restarts))
+    step = kept(alg.step, ("restarts", restarts), lambda step: _steps(step, restarts))
+    return Algorithm(init, step, alg.spec)
+
+
+def _inits(one: weakref.ref[Callable], restarts: int) -> Callable[..., Many]:
+    def init(key: PRNGKeyArray, batch: Any = None, hyper: Any = None) -> Many:
+        alone: Any = one()
+        states = jax.vmap(lambda k: alone(k, batch, hyper))(jax.random.split(key, restarts))
+        return Many(states, jnp.zeros((), jnp.int32), jnp.full((restarts, WINDOW), jnp.nan))
+
+    return init
+
+
+def _steps(one: weakref.ref[Callable], restarts: int) -> Callable[..., tuple[Many, Info]]:
+    def step(key: PRNGKeyArray, state: Many, batch: Any) -> tuple[Many, Info]:
+        alone: Any = one()
+        keys = jax.random.split(key, restarts)
+        states, info = jax.vmap(alone, in_axes=(0, 0, None))(keys, state.states, batch)
+        recent = jnp.concatenate([state.recent[:, 1:], info.elbo[:, None].astype(state.recent.dtype)], axis=1)
+        return Many(states, state.step + 1, recent), info
+
+    return step
+
+
+def best(state: Many) -> int:
+    """The run whose objective has been highest of late, over the steps at which it was finite."""
+    recent = np.asarray(state.recent)
+    finite = np.isfinite(recent)  # a step that was skipped, or is yet to come, says nothing
+    count = finite.sum(axis=1)
+    ends = np.where(finite, recent, 0.0).sum(axis=1, dtype=recent.dtype) / np.maximum(count, 1)
+    return int(np.argmax(np.where(count > 0, ends, -np.inf)))
+
+
+def best_state(state: State | Many) -> State:
+    """The best run's state, or a lone run's own."""
+    return jax.tree.map(lambda x: x[best(state)], state.states) if isinstance(state, Many) else state
+
+
+def of_run(i: int, state: Many, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
+    """State and trace of one run, as if it had been alone."""
+    alone = {name: x if name == "step" else x[:, i] for name, x in trace.items()}
+    return jax.tree.map(lambda x: x[i], state.states), alone

@@ -1,0 +1,414 @@
+"""What a fit returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_integers
+from vijax.contract import describe
+from vijax.contract.batch import Minibatch
+from vijax.contract.intake import for_score, taken
+from vijax.families import Family, Point, Product
+from vijax.families.discrete.by_word import dense
+from vijax.fitting import judge
+from vijax.fitting.status import skipped_text
+from vijax.inference.bad import named
+from vijax.inference.compose import Algorithm
+from vijax.inference.state import State
+from vijax.predict import draws as draws_of
+from vijax.predict.inferred import inferred, locals_of, shares_of
+from vijax.xla import keys
+
+
+class Fit(NamedTuple):
+    """A finished (or stopped) run; `fit.outcome` says how it ended.
+
+    Attributes:
+      alg: the algorithm.
+      state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
+      trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`, `retractions`, ...
+      status: why it stopped.
+      report: how far to trust it, of fits by `vijax.auto` and `vijax.dadvi`; else None.
+      judge: what a fit of free variables by steps is judged on (`judged`); None of others.
+    """
+
+    alg: Algorithm
+    state: State
+    trace: dict[str, np.ndarray]
+    status: Any
+    report: Any = None
+    judge: Any = None
+
+    def __repr__(self) -> str:
+        return describe.of_fit(self)
+
+    @property
+    def posterior(self) -> Product:
+        """q of the globals, by variable name."""
+        return dense(self.state.posterior)
+
+    @property
+    def num_skipped(self) -> int:
+        """Steps skipped since step 0, because their value or gradient was not finite."""
+        return int(self.state.num_skipped)
+
+    @property
+    def outcome(self) -> str:
+        """The status, and how many steps were skipped, if any were; of `vijax.auto` and `vijax.dadvi` how it ended."""
+        if self.report is not None:
+            return self.report.ended
+        skipped = skipped_text(self.num_skipped, int(self.state.step), self.skipped_of)
+        return f"{self.status} ({skipped})" if skipped else str(self.status)
+
+    @property
+    def skipped_of(self) -> list[str]:
+        """Globals whose gradient was not finite where steps were skipped."""
+        return named(self.trace["bad_variable"], list(self.posterior)) if "bad_variable" in self.trace else []
+
+    @property
+    def average(self) -> Product:
+        """The mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters.
+
+        Raises:
+          ValueError: no average was asked for.
+        """
+        if self.state.average is None:
+            raise ValueError("average: none was kept. Give average_after= to the algorithm.")
+        return self.posterior.with_naturals(self.state.average)
+
+    @property
+    def verdict(self) -> str:
+        """Whether to trust it, in plain words. Fits that have a `report` bring it. One of free variables by steps is
+        judged when this is asked for first, on draws of q (`judged`, which says at what cost). Of other fits it says
+        how they ended, what was not checked, and how to check it."""
+        return judge.verdict_of(self)
+
+    @property
+    def usable(self) -> bool:
+        """False where the verdict says "Do not use this fit"."""
+        return judge.is_usable(self)
+
+    @property
+    def elbo(self) -> Any:
+        """The bound with its standard error, of fits that have a `report`; of others the objective at the last step."""
+        return float(self.trace["elbo"][-1]) if self.report is None else self.report.elbo
+
+    @property
+    def khat(self) -> float:
+        """Shape of the tail of the importance ratios p / q: above 0.7 q misses tails of the posterior. A fit of free
+        variables by steps is judged for it (`judged`). NaN where it is not known."""
+        return judge.khat_of(self)
+
+    def judged(self, data: Any = None, *, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
+        """Judges a fit of free variables by steps (`vijax.advi`, `ngvi`, `bam`, `bbvi`, `compose`, ...) on draws of q.
+
+        It costs one evaluation of the log density, without its gradient, for each draw: 512 of them, or down to 128
+        where draws times groups are more than 2^26. Beyond 2 million groups it is not done unless `num_draws` is given.
+        The programs are compiled once for equal models. What was found without arguments is kept with the fit:
+        `fit.verdict`, `fit.khat` and `repr(fit)` show it.
+
+        Args:
+          data: to judge it on, as `vijax.fit` takes them; None are those of the fit.
+          key: of the draws; None is one of the run's own. Needed where a fit was read from a file.
+          num_draws: how many.
+
+        Returns:
+          A `vijax.automatic.judged.Judgement`: `elbo` with its standard error, `gap` (a lower bound on KL(q || p)),
+          `khat`, `shift` (how far means begin to move towards the posterior, in sds of q), `drift` of the last steps,
+          `verdict`, `usable`. Other modes are not looked for.
+
+        Raises:
+          ValueError: a fit without free variables, or whose E-step draws; data or key missing; data so large that the
+            number of draws has to be said.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
+        >>> fit = vi.fit(vi.ngvi(model), num_steps=20, key=jax.random.key(0))  # too few
+        >>> fit.judged().usable, fit.verdict[:46]
+        (False, 'Do not use this fit: q is not at the posterior')
+        """
+        return judge.judged(self, data, key, num_draws)
+
+    @property
+    def modes(self) -> Sequence[Any]:
+        """The modes that the starts of `vijax.auto` or `vijax.dadvi` found, best first."""
+        return () if self.report is None else self.report.modes
+
+    @property
+    def estimates(self) -> dict[str, Family | Point]:
+        """What was found of the globals, by name: q, or a `Point` where the algorithm finds no more (`em`, `map`,
+        `points`). `fit.estimates[name].mean()` is what to report in either case.
+        """
+        is_point = self.alg.spec.is_point
+        return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
+
+    def sample(self, key: PRNGKeyArray, num_draws: int, *, locals_of: Any = None) -> dict[str, Any]:
+        """Independent draws from what was fitted.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          locals_of: data, as `fit.locals` takes them, whose local variables are to be drawn too.
+
+        Returns:
+          Values by name, in their support: arrays of leading axis `num_draws`, of locals followed by the groups. Of
+          globals of which only a point was found, that point each time.
+
+        Raises:
+          ValueError: no draw is asked for, or `locals_of` of a model whose locals are no families.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), jnp.array([[-3.0], [3.0]]), num_steps=5, key=jax.random.key(0))
+        >>> {name: x.shape for name, x in fit.sample(jax.random.key(1), 100).items()}
+        {'components': (100, 2, 1), 'weights': (100, 2)}
+        """
+        require_integers(num_draws=num_draws)
+        key_globals, key_found, key_locals = jax.random.split(key, 3)
+        draws = draws_of.of_globals(self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws)
+        if locals_of is None:
+            return draws
+        return draws | draws_of.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
+
+    def predictive(
+        self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"
+    ) -> PyTree:
+        """Data drawn from what was fitted: the posterior predictive distribution. For each draw, globals are drawn from
+        their posterior (of points, the point), then locals, then observations.
+
+        Args:
+          key: of the draws.
+          num_draws: how many data sets.
+          like: what to draw. Data as `vijax.fit` takes them, whose inputs, lengths and sizes are kept; or sizes alone:
+            a number of rows (mixtures, factor analysis, NMF, autoencoders), a list of lengths (documents, sequences) or
+            of numbers of nodes (graphs). Of Gaussian processes and GLMs inputs, a pair (inputs, y), or `model.data`.
+          groups: "new", of groups not seen, whose locals are drawn from their prior given the globals; or "same", the
+            groups of `like` once more, whose locals are drawn from q given `like`: replicated data, as posterior
+            predictive checks compare with the data.
+
+        Returns:
+          What is random of the data, draws leading: of rows (num_draws, N, D), of regressions the responses, of
+          sequences (num_draws, N, T, D), of groups (num_draws, J, n), NaN where padding says that there is nothing; of
+          documents tables of counts, (num_draws, documents, words), of graphs (num_draws, graphs, N, N); of models of
+          your own what `sample` returns. Missing entries are drawn too. What follows sequences: `forecast`.
+
+        Raises:
+          ValueError: no draw is asked for; `like` that is neither data nor sizes; draws that do not fit in memory; a
+            model that does not say how data are drawn.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), jnp.array([[-3.0], [3.0]]), num_steps=5, key=jax.random.key(0))
+        >>> fit.predictive(jax.random.key(1), 100, like=7).shape
+        (100, 7, 1)
+        """
+        from vijax.predict.predictive import drawn
+
+        return drawn(self, key, num_draws, like, groups)
+
+    def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
+        """Draws of what follows sequences: the predictive distribution of the next observations of each.
+
+        For each draw, globals are drawn from their posterior (of points, the point), the state at the end of a sequence
+        from q given the sequence, then state after state and observation after observation.
+
+        Args:
+          key: of the draws.
+          num_draws: how many.
+          data: sequences (y, mask), as `vijax.fit` takes them; seen in training or not. One of no steps is begun anew.
+          num_steps: how many observations of each.
+
+        Returns:
+          (num_draws, N, num_steps, D). Means, quantiles and shares of them are forecasts with their uncertainty:
+          `jnp.quantile(draws, jnp.array([0.05, 0.95]), axis=0)`. Counts with totals (`emission.categorical`) have the
+          total of the last step.
+
+        Raises:
+          ValueError: a model that is not of sequences; `data` that are none; draws that do not fit in memory.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> y = jnp.tile(jnp.array([[0.0], [9.0]]), (20, 1))  # it alternates, and ends at 9
+        >>> data = vi.models.pad([y])
+        >>> model = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), data, num_steps=20, key=jax.random.key(0))
+        >>> draws = fit.forecast(jax.random.key(1), 100, data, num_steps=3)
+        >>> draws.shape, jnp.median(draws, axis=0).round(-1).ravel().tolist()
+        ((100, 1, 3, 1), [0.0, 10.0, 0.0])
+        """
+        from vijax.predict.predictive import forecast
+
+        return forecast(self, key, num_draws, data, num_steps)
+
+    def predictive_interval(
+        self,
+        key: PRNGKeyArray,
+        like: Any,
+        *,
+        level: float = 0.9,
+        num_draws: int = 1000,
+        groups: Literal["new", "same"] = "new",
+    ) -> tuple[PyTree, PyTree]:
+        """Central intervals of each observation, from draws of `predictive`.
+
+        Args:
+          key: of the draws.
+          like: see `predictive`.
+          level: probability of the intervals.
+          num_draws: how many. The ends are quantiles of them: of 1,000, those of a 90 % interval miss 5 % by 0.7.
+          groups: see `predictive`.
+
+        Returns:
+          Low and high ends, each as one draw.
+
+        Raises:
+          ValueError: see `predictive`; a level that is no probability.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(1, dim=1))
+        >>> fit = vi.fit(vi.cavi(model), jnp.zeros((1000, 1)), num_steps=5, key=jax.random.key(0))
+        >>> low, high = fit.predictive_interval(jax.random.key(1), like=1, level=0.95, num_draws=20_000)
+        >>> print(low.round(), high.round())
+        [[-2.]] [[2.]]
+        """
+        require(0 < level < 1, "level", "a probability between 0 and 1", level)
+        draws = self.predictive(key, num_draws, like, groups=groups)
+        ends = lambda x: jnp.quantile(x, jnp.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]), axis=0)
+        both = jax.tree.map(ends, draws)
+        return jax.tree.map(lambda x: x[0], both), jax.tree.map(lambda x: x[1], both)
+
+    def to_arviz(self, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
+        """Independent draws from what was fitted, for ArviZ: plots, summaries, files (Kumar et al. 2019).
+
+        They are draws of q, so that diagnostics of Markov chains (R-hat, effective sample sizes) are always good, and
+        say nothing of q.
+
+        Args:
+          key: of the draws.
+          num_draws: how many, as one chain.
+          data: that a density was fitted to, where it reads any: without them its `lp` is not known.
+          predictive_of: data to replicate (`predictive` with groups="same"): there are then the groups
+            `posterior_predictive`, as many draws of data, and `observed_data`, for ArviZ's posterior predictive checks.
+
+        Returns:
+          `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
+          (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. Of a density there is a
+          group `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's
+          `lp__`). Attributes name version and algorithm, and of fits that have a `report` bound, gap, k-hat
+          and verdict.
+
+        Raises:
+          ValueError: no draw is asked for; data for a model that is no density.
+          ImportError: ArviZ is not installed.
+
+        >>> import jax, jax.numpy as jnp, pytest, vijax as vi
+        >>> arviz = pytest.importorskip("arviz")
+        >>> fit = vi.auto(vi.density({"x": vi.free(3)}, lambda v: -jnp.sum(v["x"] ** 2)), key=jax.random.key(0))
+        >>> tree = fit.to_arviz(jax.random.key(1), 100)
+        >>> tree["posterior"]["x"].shape, tree["sample_stats"]["lp"].shape
+        ((1, 100, 3), (1, 100))
+        """
+        from vijax.adapters.to_arviz import to_arviz
+
+        return to_arviz(self, key, num_draws, data=data, predictive_of=predictive_of)
+
+    def topics(self, vocabulary: Sequence[str], num_words: int = 10) -> list[list[str]]:
+        """The most probable words of each topic, best first.
+
+        Raises:
+          ValueError: the model has no topics, or the vocabulary is not of their length.
+        """
+        probabilities = np.asarray(self._topics().mean())
+        if len(vocabulary) != probabilities.shape[1]:
+            raise ValueError(f"vocabulary: expected {probabilities.shape[1]} words, got {len(vocabulary)}.")
+        best = np.argsort(-probabilities, axis=1)[:, :num_words]
+        return [[vocabulary[v] for v in row] for row in best]
+
+    def transform(
+        self,
+        documents: Any,
+        *,
+        key: PRNGKeyArray,
+        batch_size: int = 1024,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Float[np.ndarray, "docs K"]:
+        """Expected topic proportions of documents, in their order, at the posterior.
+
+        Args:
+          documents: anything `vijax.data.read` reads, over the training vocabulary.
+          key: of the E-step's draws, where it samples.
+          batch_size: documents at a time.
+          progress: is called after each batch with the number of documents that are done.
+
+        Raises:
+          ValueError: the model has no topics, or the documents are over another vocabulary.
+        """
+        from vijax.data import document_batches, in_order, read
+
+        expected, spec = self._topics().concentration.shape[1], self.alg.spec
+        corpus = read(documents)
+        if corpus.vocab_size != expected:
+            raise ValueError(
+                f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
+                "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
+            )
+        documents = spec.model.documents
+        if documents is None or documents.shares is None:
+            raise ValueError("transform: this model has no topic shares; its locals are fit.locals(data, key=key).")
+        shares, rows = [], []
+        for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):
+            key_i = keys.fold_in(key, i)
+            found = inferred(shares_of, spec, self.state.hyper, self.posterior, batch, key_i)
+            shares.append(np.concatenate([np.asarray(x) for x in found]))
+            rows.append(order)
+            if progress is not None:
+                progress(sum(int((part >= 0).sum()) for part in rows))
+        return in_order(np.concatenate(shares), np.concatenate(rows))
+
+    def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
+        """The optimised locals of data at the posterior: for models made by `energy_model` their factors by name, one
+        for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's responsibilities). Under a Gibbs E-step of
+        locals that depend on each other they are the conditionals of its last sweep, not marginals.
+
+        Args:
+          data: as `vijax.fit` takes it (arrays with one leading axis of groups).
+          key: of the E-step's draws, where it samples.
+
+        Raises:
+          ValueError: the model has no locals: the predictors of a GP or GLM are its globals.
+        """
+        spec = self.alg.spec
+        if spec.model.reads is not None:
+            raise ValueError(
+                "locals: a model of Gaussian predictors has none; its posterior is fit.posterior['z'], of all sites "
+                "together. For new inputs use model.predict(fit.posterior, inputs) and "
+                "model.predictive(fit.posterior, inputs, y)."
+            )
+        batch = Minibatch(taken(spec.model, data), None)
+        return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
+
+    def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
+        """Held-out score with its standard error, by the measure the model's field uses: document completion for LDA.
+
+        Raises:
+          ValueError: the model has no such measure.
+        """
+        model = self.alg.spec.model
+        if model.score is None:
+            raise ValueError("score: this model defines no held-out score; read the bound, fit.trace['elbo'].")
+        as_is = model.documents is not None or model.reads is not None
+        data = documents if as_is else for_score(model, documents)
+        return model.score(self.state.hyper, self.estimates, data, key)
+
+    def _topics(self) -> Any:
+        if "topics" not in self.posterior:
+            raise ValueError(
+                f"topics: expected a model with topics, got a posterior over {sorted(self.posterior)}. "
+                "What was found of each row is fit.locals(data, key=key)."
+            )
+        return self.posterior["topics"]

@@ -1,0 +1,203 @@
+"""The state that a fit goes on from. What it remembers of other data is begun anew; its posterior stays.
+
+A state may remember messages of the parts of the data (`vijax.memoized`), locals of their rows (`Model.keeps_local`,
+warm starts), where the sites of Gaussian predictors are, and how far the objective has converged. All of that is wrong,
+and much of it for good, once the data are others, or are cut otherwise.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax import tree
+from vijax.checks import require
+from vijax.contract.model import Model
+from vijax.fitting.fingerprint import UNKNOWN, fingerprint
+from vijax.fitting.loader import Loader
+from vijax.fitting.restarts import Many, in_runs
+from vijax.fitting.start import copied, start
+from vijax.fitting.status import ForgottenWarning
+from vijax.inference.bound import in_context
+from vijax.inference.compose import Algorithm, State
+from vijax.inference.spec import Spec
+from vijax.inference.visit import looks_ahead
+from vijax.inference.warm import Visited
+from vijax.xla.compiler import kept, quick_jit
+
+ROUNDING = 1e-4
+"""By how much, relative to its size, a kernel may differ from the same kernel out of another program."""
+
+
+HYPER = operator.attrgetter("hyper")
+
+
+def begun(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any) -> Any:
+    """The state of step 0, which says which data it is fitted to."""
+    state = start(alg, loader, key, hyper)
+    return _marked(state, fingerprint(loader, alg.spec, _first(state, HYPER)))
+
+
+def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, state: Any) -> Any:
+    """A state to go on from, to be consumed; the caller's stays as it is.
+
+    Raises:
+      ValueError: it has sites of another number of observations.
+
+    Warns:
+      ForgottenWarning: messages, locals or a kernel that it remembers are not of these data.
+    """
+    spec, own = alg.spec, _in_context(alg.spec.model, copied(state))
+    mark, alone = fingerprint(loader, spec, _first(own, HYPER)), _first(own)
+    is_same = alone.data is not None and np.array_equal(alone.data, mark)
+    if not is_same:
+        own = _unjudged(own)
+    if not (is_same and _is_of_this(spec, loader, alone)) and _remembers(spec, loader, alone):
+        _warn(spec, alone, is_same)
+        fresh = _runs(start(alg, loader, key, None))
+        own = in_runs(own, lambda runs: runs._replace(parts=fresh.parts, local=fresh.local))
+    return _marked(own, mark)
+
+
+def _runs(state: Any) -> State:
+    """A lone run's state, or those of several, stacked."""
+    return state.states if isinstance(state, Many) else state
+
+
+def _first(state: Any, of: Callable[[State], Any] = lambda run: run) -> Any:
+    """Something of a lone run's state, or of that of the first of several."""
+    mine = of(_runs(state))
+    return jax.tree.map(lambda x: np.asarray(x)[0], mine) if isinstance(state, Many) else mine
+
+
+def _marked(state: Any, mark: np.ndarray) -> Any:
+    runs = np.shape(_runs(state).step)
+    return in_runs(state, lambda states: states._replace(data=jnp.array(np.broadcast_to(mark, (*runs, *mark.shape)))))
+
+
+def _unjudged(state: Any) -> Any:
+    """Without objectives of other data: how far they have converged, and which of several runs is the best."""
+    state = state._replace(recent=jnp.full_like(state.recent, jnp.nan)) if isinstance(state, Many) else state
+    none = lambda runs: runs.watch._replace(window=jnp.zeros_like(runs.watch.window))  # which begins it anew
+    return in_runs(state, lambda r: r._replace(checked=jnp.full_like(r.checked, jnp.nan), watch=none(r)))
+
+
+# --- messages of parts, locals of rows ----------------------------------------------------------------------------
+def _keeps_locals(spec: Spec, loader: Loader) -> bool:
+    """Whether coordinate ascent carries all locals from step to step."""
+    model = spec.model
+    return spec.full_data and model.keeps_local and model.init_local is not None and loader.steps_per_epoch == 1
+
+
+def _remembers(spec: Spec, loader: Loader, state: State) -> bool:
+    """Whether there is, or is to be, anything of single parts or rows."""
+    has = state.parts is not None or state.local is not None
+    return has or spec.num_parts is not None or spec.warm_starts or _keeps_locals(spec, loader)
+
+
+def _is_of_this(spec: Spec, loader: Loader, state: State) -> bool:
+    """Whether what a state remembers is of the kind that the algorithm does."""
+    parts = state.parts
+    if (parts is None) != (spec.num_parts is None):
+        return False
+    if parts is not None and (len(parts.constant), parts.visited_at is not None) != (spec.num_parts, looks_ahead(spec)):
+        return False
+    if isinstance(state.local, Visited) or spec.warm_starts:
+        return isinstance(state.local, Visited) and spec.warm_starts
+    return (state.local is not None) == _keeps_locals(spec, loader)
+
+
+def _warn(spec: Spec, state: State, is_same: bool) -> None:
+    """Says what is forgotten, if the algorithm would have gone by it."""
+    parts, local = state.parts, state.local
+    if spec.num_parts is not None and parts is not None and np.any(np.asarray(parts.groups) > 0):
+        lost = f"messages of {len(parts.constant)} parts of the data"
+    elif not is_same and isinstance(local, Visited) and spec.warm_starts and np.any(np.asarray(local.seen)):
+        lost = "locals of the groups that were seen"
+    elif not is_same and local is not None and spec.full_data and spec.model.keeps_local and int(state.step) > 0:
+        lost = "locals of all groups"
+    else:
+        return
+    warnings.warn(
+        f"state: expected one that goes with this fit, got {lost}, {_why(spec, state)}. They are begun anew, and the "
+        "fit goes on from the posterior. If that is not meant, give the data and settings that the state was fitted "
+        "with.",
+        ForgottenWarning,
+        stacklevel=4,
+    )
+
+
+def _why(spec: Spec, state: State) -> str:
+    if state.data is None or np.array_equal(state.data, UNKNOWN):
+        return "which does not say of which data (vijax.fit notes it)"
+    if spec.num_parts is not None and state.parts is not None and len(state.parts.constant) != spec.num_parts:
+        return f"which are now cut into {spec.num_parts}"
+    fixed = " or hyperparameters" if spec.num_parts is not None else ""
+    return f"of other data, or by another E-step{fixed}"
+
+
+# --- sites of Gaussian predictors ---------------------------------------------------------------------------------
+def _in_context(model: Model, state: Any) -> Any:
+    """With the kernels that belong to this model and to the state's hyperparameters.
+
+    Raises:
+      ValueError: it has another number of sites.
+    """
+    if model.context is None:
+        return state
+    alone = _first(state)
+    for name, q in jax.eval_shape(model.prior, alone.hyper).items():
+        own, given = ([jnp.shape(x) for x in tree.parameters(p)] for p in (q, alone.posterior[name]))
+        remedy = "It belongs to its own observations: leave state out, or make the model of those."
+        require(own == given, "state", f"{name!r} of shapes {own}, as of this model", f"shapes {given}", remedy)
+    anew = kept(model, ("context", isinstance(state, Many)), lambda of: quick_jit(_bind(of, isinstance(state, Many))))
+    fresh = anew(_runs(state))
+    if _is_near(_contexts(fresh), _contexts(_runs(state).posterior)):
+        return state  # to the last digit, so that a run in two parts is a run in one
+    warnings.warn(
+        "state: expected one that goes with this fit, got kernels or features of other inputs or hyperparameters than "
+        "those of the model. They are computed anew, and the fit goes on from the sites. If that is not meant, give "
+        "the model that the state was fitted with.",
+        ForgottenWarning,
+        stacklevel=4,
+    )
+    return in_runs(state, lambda runs: runs._replace(posterior=fresh))
+
+
+def _bind(of: weakref.ref[Model], many: bool) -> Callable[[State], Any]:
+    def anew(states: State) -> Any:
+        model: Any = of()
+        one = lambda state: in_context(model, state.hyper, state.posterior)
+        return (jax.vmap(one) if many else one)(states)
+
+    return anew
+
+
+def _contexts(posterior: Any) -> list[Any]:
+    flat = jax.tree.leaves(posterior, is_leaf=tree.is_context)
+    return jax.tree.leaves([x.value for x in flat if tree.is_context(x)])
+
+
+def _is_near(first: list[Any], second: list[Any]) -> bool:
+    """Matrices by what they make of a vector, times their transposes: the triangle of a kernel that is nearly singular
+    is far less certain than the kernel."""
+
+    def seen(x: Any) -> np.ndarray:
+        x = np.asarray(x, float)
+        if x.ndim < 2:
+            return x
+        vector = np.cos(np.arange(x.shape[-2]))
+        return np.einsum("...nd,...d->...n", x, np.einsum("...nd,n->...d", x, vector))
+
+    def near(a: np.ndarray, b: np.ndarray) -> bool:
+        return a.shape == b.shape and bool(np.max(np.abs(a - b), initial=0) <= ROUNDING * np.max(np.abs(a), initial=0))
+
+    return len(first) == len(second) and all(near(seen(a), seen(b)) for a, b in zip(first, second, strict=True))

@@ -1,0 +1,58 @@
+"""The state that a run begins with, made by one program, which is compiled quickly for it runs once."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from vijax.contract.batch import Minibatch, is_whole
+from vijax.fitting.loader import Loader
+from vijax.inference.compose import Algorithm
+from vijax.xla.compiler import LARGE, kept, numbers_in, quick_jit, step_jit
+
+READS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What JAX raises at Python that asks a traced array for its values."""
+
+
+@quick_jit
+def copied(state: Any) -> Any:
+    """A state that chunks may consume: the caller keeps his, and no two leaves share a buffer."""
+    return jax.tree.map(jnp.copy, state)
+
+
+def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) -> Any:
+    """The state of step 0, to be consumed; the first batch is there for models whose start depends on the data, values
+    in `hyper` stand in the place of the model's own."""
+    batch = next(iter(loader.batches(0, 1)))
+    known = None
+    if isinstance(batch, Minibatch) and alg.spec.warm_starts:
+        known, batch = float(batch.num_groups or loader.num_groups), batch._replace(num_groups=None)  # a shape
+    elif isinstance(batch, Minibatch) and is_whole(batch):
+        batch = batch._replace(num_groups=None)  # which says that it is, also where it is traced
+    compiled = step_jit if numbers_in(batch) >= LARGE else quick_jit
+    program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
+    try:
+        return program(key, batch, hyper)
+    except READS_VALUES:  # a start of the user's own may compute in NumPy
+        return copied(alg.init(key, batch if known is None else batch._replace(num_groups=known), hyper))
+
+
+def _bind(of: weakref.ref[Callable], num_groups: float | None) -> Callable[..., Any]:
+    """With N as a constant, where shapes depend on it."""
+
+    def begin(key: PRNGKeyArray, batch: Any, hyper: Any) -> Any:
+        init: Any = of()
+        batch = batch if num_groups is None else batch._replace(num_groups=num_groups)
+        return jax.tree.map(jnp.copy, init(key, batch, hyper))
+
+    return begin

@@ -1,0 +1,225 @@
+"""What `compose` refuses: things that are no model or E-step, and models that an estimand leaves undetermined."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import jax
+
+from vijax import tree
+from vijax.checks import require, require_integers
+from vijax.contract.model import Model
+from vijax.contract.per_variable import PerVariable
+from vijax.families.domain import is_proper
+from vijax.inference.estep import CVB0, Amortised, Gibbs, MeanField, ProximalGradient, Structured
+from vijax.inference.estimand import Estimand, free_form
+from vijax.inference.estimator import (
+    batch_and_match,
+    least_squares,
+    mean_field,
+    reparameterised,
+    score_function,
+    weighted,
+)
+from vijax.inference.step_size import backtracking
+from vijax.inference.update import Update, descend, kl, within
+
+
+def check_model(model: Any) -> None:
+    """Raises ValueError where it is no `vijax.Model`."""
+    require(isinstance(model, Model), "model", "a vijax.Model", type(model).__name__)
+
+
+def check_no_sites(**given: Any) -> None:
+    """Raises ValueError at arguments of `pg_svi` that only models of Gaussian predictors have a use for."""
+    for name, (value, unset) in given.items():
+        require(value == unset, name, "it left out for a model that has no sites", value)
+
+
+def check_sites(update: Any, memory: bool, inner_steps: int, mean: str) -> None:
+    """Raises ValueError at arguments of `pg_svi` that do not go together."""
+    require(mean in ("current", "exact"), "mean", "'current' or 'exact'", mean)
+    require(not (memory and mean == "exact"), "mean", "'current' where memory=True", mean)
+    require_integers(inner_steps=inner_steps)
+    given = list(update.values()) if isinstance(update, Mapping) else [] if update is None else [update]
+    proximal = all(isinstance(one, Update) and one.size != "none" for one in given)
+    require(proximal, "update", "a proximal step of vijax.update", repr(update))
+    plain = update is None or update == kl()
+    require(mean == "current" or plain, "update", "kl(), or none, where mean='exact'", repr(update))
+    require(inner_steps == 1 or (memory and plain), "inner_steps", "1, unless memory=True and update=kl()", inner_steps)
+
+
+def sites_of(model: Model) -> tuple[list[str], list[str]]:
+    """Names of the globals of which batches read some entries, and of the others."""
+    if model.context is None:
+        return [], []
+    names = list(jax.eval_shape(model.context, dict(model.hyper)))
+    return names, [name for name in jax.eval_shape(model.prior, dict(model.hyper)) if name not in names]
+
+
+def check_memory(memory: bool, estimator: Any, step_size: Any, others: list[str]) -> None:
+    """Raises ValueError where `pg_svi(memory=True)` cannot be, or would not converge."""
+    require(not memory or estimator is None, "estimator", "none beside memory=True, which is one", repr(estimator))
+    remedy = "Give a decreasing step_size, such as vijax.step_size.robbins_monro(), or leave memory out."
+    settled = not memory or step_size is not None or not others
+    require(settled, "step_size", f"one, for the messages of {others} are not remembered", "none", remedy)
+
+
+def check_of_sites(model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any]) -> None:
+    """Raises ValueError where a point is sought of the predictors of a GP or GLM, or their message by draws."""
+    remedy = "Their marginals are known: use vijax.pg_svi, or leave it out for 'z'."
+    for name in sites_of(model)[0]:
+        point = estimands.of(name).is_point
+        require(not point, "estimand", f"a distribution of {name!r}, Gaussian predictors", estimands.of(name), remedy)
+        plain = isinstance(estimators.of(name), mean_field)
+        require(plain, "estimator", f"mean_field() for {name!r}, Gaussian predictors", estimators.of(name), remedy)
+
+
+def of_free(
+    model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any], updates: PerVariable[Any]
+) -> tuple[PerVariable[Estimand], PerVariable[Any], PerVariable[Update]]:
+    """The choices, with something where nothing was said: of free variables a distribution of any form, least squares
+    of scores and steps of at most one nat, or pathwise gradients and an optimiser where their guide has no natural
+    parameters; of others mean field and natural gradients.
+
+    Raises:
+      ValueError: of free variables a point is sought, or an estimator or update given that cannot serve them.
+    """
+    families = jax.eval_shape(model.prior, dict(model.hyper)) if model.free else {}
+    for name in model.free:
+        sought, q = estimands.of(name), families[name]
+        remedy = "Free variables have no conjugate prior: vijax.auto, vijax.ngvi and vijax.advi find a distribution."
+        require(not sought.is_point, "estimand", f"a distribution of {name!r}, free variables", repr(sought), remedy)
+        estimands = estimands.replaced(name, free_form())
+        if estimators.of(name) is None:
+            own = least_squares() if q.exponential else reparameterised(sticking=not q.closed_entropy)
+            estimators = estimators.replaced(name, own)
+        if updates.of(name) is None:
+            updates = updates.replaced(name, within(1.0) if q.exponential else descend())
+        _check_of_free(name, q, estimators.of(name), updates.of(name), set(families) - set(model.free))
+    return estimands, _filled(estimators, mean_field()), _filled(updates, kl())
+
+
+def _filled(chosen: PerVariable[Any], usual: Any) -> PerVariable[Any]:
+    return PerVariable(usual, chosen.named) if chosen.default is None else chosen
+
+
+def _check_of_free(name: str, q: Any, estimator: Any, update: Any, others: Collection[str]) -> None:
+    """Raises ValueError at an estimator of free variables that reads mean statistics; and, where their guide has no
+    natural parameters, at all but pathwise gradients and an optimiser."""
+    expected = f"one that draws {name!r}, such as vijax.estimator.least_squares()"
+    remedy = f"It may serve the others, {sorted(others)}: give it for these by name." if others else ""
+    require(isinstance(estimator, SERVE_FREE), "estimator", expected, repr(estimator), remedy)
+    if q.exponential:
+        return
+    remedy = f"A {type(q).__name__} is no exponential family: vijax.advi fits it, by pathwise gradients."
+    expected = f"vijax.estimator.reparameterised() or weighted() for {name!r}"
+    require(isinstance(estimator, reparameterised | weighted), "estimator", expected, repr(estimator), remedy)
+    through = q.closed_entropy or isinstance(estimator, weighted) or estimator.sticking
+    entropy = f"The entropy of a {type(q).__name__} has no closed form, but is in the gradients of its draws."
+    require(through, "estimator", f"sticking=True for {name!r}", repr(estimator), entropy)
+    moves = update.update if isinstance(update, within) else update
+    expected = f"vijax.update.descend(optimizer) for {name!r}"
+    require(isinstance(moves, descend), "update", expected, repr(update), remedy)
+
+
+SERVE_FREE = (batch_and_match, least_squares, reparameterised, score_function, weighted)
+"""Estimators that evaluate a bound at draws and assume nothing of it."""
+
+
+def check_weighted(model: Model, estimators: PerVariable[Any]) -> None:
+    """Raises ValueError where draws of what is no free variable are to be weighted: its prior is not in the bound."""
+    names = [name for name, choice in estimators.named if isinstance(choice, weighted) and name not in model.free]
+    every = isinstance(estimators.default, weighted) and set(jax.eval_shape(model.prior, dict(model.hyper))) - set(
+        model.free
+    )
+    remedy = "Give it by name, for the free variables alone: estimator={'free': vijax.estimator.weighted()}."
+    require(not names and not every, "estimator", "weighted() for free variables", names or sorted(every or ()), remedy)
+
+
+def check_estep(model: Model, estep: Any) -> None:
+    """Raises ValueError where it is not of the kind that the model reads."""
+    if estep is None:
+        return
+    if model.reads is not None:
+        require(callable(estep), "estep", "an expectation such as vijax.expectation.exact()", repr(estep))
+        return
+    ours = "vijax.estep.mean_field() or vijax.estep.gibbs()"
+    remedy = "Call it: it makes the E-step." if callable(estep) else ""
+    known = not isinstance(estep, str) and not callable(estep)
+    require(known, "estep", f"an E-step such as {ours}", repr(estep), remedy)
+    if model.solved_by is not None:
+        serving = [name for name, kind in ESTEPS.items() if issubclass(kind, model.solved_by)]
+        expected = " or ".join(f"vijax.estep.{name}()" for name in serving)
+        require(isinstance(estep, model.solved_by), "estep", f"one for this model's locals, {expected}", repr(estep))
+
+
+ESTEPS = {
+    "amortised": Amortised,
+    "mean_field": MeanField,
+    "cvb0": CVB0,
+    "gibbs": Gibbs,
+    "proximal_gradient": ProximalGradient,
+    "structured": Structured,
+}
+"""By the functions that make them."""
+
+
+def check_names(given: Iterable[str], known: Collection[str]) -> None:
+    """Raises TypeError at an argument that no algorithm has, with the nearest that there is."""
+    for name in given:
+        nearest = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise TypeError(f"{name}: an algorithm takes no such argument.{hint} It takes: {', '.join(sorted(known))}.")
+
+
+def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
+    """Raises ValueError where priors would be forgotten without which the model has no one answer."""
+    forgetful = any(choice.forgets_prior for choice in estimands.choices())
+    hierarchical = forgetful and model.global_elbo is not None
+    remedy = "Without their priors the upper globals have no data: use map."
+    require(not hierarchical, "estimand", "one that keeps the priors of a hierarchical model", estimands, remedy)
+    if not (model.needs_prior and forgetful):
+        return
+    priors = model.prior(tree.as_arrays(model.hyper))
+    lost = [name for name in model.needs_prior if not is_proper(estimands.of(name).prior(priors[name]))]
+    remedy = "The likelihood has no one maximum in them: use map."
+    require(not lost, "estimand", f"one that keeps the priors of {list(model.needs_prior)}", estimands, remedy)
+
+
+def check_axis(spec: Any) -> None:
+    """Raises ValueError where a batch cannot be had in parts: names that are none, data that are one group, updates
+    that look at the data again."""
+    if (name := spec.axis.name) is None:
+        return
+    require(isinstance(name, str), "axis", "the name of a mesh axis", repr(name))
+    remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave axis out."
+    require(not spec.model.one_group, "axis", "a model whose data are groups", "one whose data are one group", remedy)
+    again = [choice for choice in spec.update.choices() if choice.asks_again]
+    remedy = "Leave out inner_steps, or axis."
+    require(not again, "update", "one that needs no more than the message, with axis", repr(again), remedy)
+
+
+def check_parts(spec: Any) -> None:
+    """Raises ValueError where messages of parts of the data cannot be remembered."""
+    if spec.num_parts is None:
+        return
+    require_integers(num_parts=spec.num_parts)
+    remedy = "Use vijax.pg_svi(model, memory=True): the sites are the messages, one for each observation."
+    require(spec.model.reads is None, "model", "one whose messages are of whole batches", "sites", remedy)
+    plain = all(isinstance(choice, mean_field) for choice in spec.estimator.choices())
+    remedy = "Leave it out, or use vijax.svi or vijax.ssvi, which average over the draws of many steps."
+    require(plain, "estimator", "mean_field() where messages are remembered", spec.estimator, remedy)
+    remedy = "Use vijax.cavi or vijax.svi to learn them."
+    require(
+        not spec.learn,
+        "learn",
+        "none where messages are remembered: they hold at fixed hyperparameters",
+        spec.learn,
+        remedy,
+    )
+    fixed = not isinstance(spec.step_size, backtracking)
+    remedy = "Leave it out: steps of size one need no trials here."
+    require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size, remedy)

@@ -1,0 +1,23 @@
+"""E-steps: how a model's local variables are treated. Every one serves every message."""
+
+from vijax.contract.estep import EStep as EStep
+from vijax.contract.estep import Locals as Locals
+from vijax.contract.estep import MixedMembership as MixedMembership
+from vijax.inference.estep.amortised import Amortised as Amortised
+from vijax.inference.estep.amortised import amortised as amortised
+from vijax.inference.estep.conditionals import Conditionals as Conditionals
+from vijax.inference.estep.conditionals import Inferred as Inferred
+from vijax.inference.estep.conditionals import OfConditionals as OfConditionals
+from vijax.inference.estep.cvb0 import CVB0 as CVB0
+from vijax.inference.estep.cvb0 import cvb0 as cvb0
+from vijax.inference.estep.gibbs import Gibbs as Gibbs
+from vijax.inference.estep.gibbs import gibbs as gibbs
+from vijax.inference.estep.logistic_normal import GaussianLocals as GaussianLocals
+from vijax.inference.estep.logistic_normal import LogisticNormal as LogisticNormal
+from vijax.inference.estep.logistic_normal import LogisticNormalEStep as LogisticNormalEStep
+from vijax.inference.estep.mean_field import MeanField as MeanField
+from vijax.inference.estep.mean_field import mean_field as mean_field
+from vijax.inference.estep.proximal_gradient import ProximalGradient as ProximalGradient
+from vijax.inference.estep.proximal_gradient import proximal_gradient as proximal_gradient
+from vijax.inference.estep.unrolled import Structured as Structured
+from vijax.inference.estep.unrolled import structured as structured

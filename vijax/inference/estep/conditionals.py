@@ -1,0 +1,254 @@
+"""E-steps of models written as energies: local variables of one group, known by their complete conditionals.
+
+The locals come in blocks, in each of which no variable depends on another. With one block its conditional is the exact
+posterior of the locals given the globals, and nothing iterates. A plate of coupled entries (the blocks of a graph's
+nodes) is a variable whose entries, along its first axis, depend on each other: they are visited one after the other.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.contract.estep import EStep
+from vijax.families import Family
+
+Factors = dict[str, Family]
+Stats = dict[str, Any]
+
+
+class Conditionals(NamedTuple):
+    """The locals of one group.
+
+    Attributes:
+      start: where an iteration starts, by name.
+      given: (names, statistics of all locals) -> the complete conditionals of those names.
+      blocks: names that can be updated at once, in order.
+      plates: names whose entries are coupled among themselves.
+    """
+
+    start: Factors
+    given: Callable[[tuple[str, ...], Stats], Factors]
+    blocks: tuple[tuple[str, ...], ...]
+    plates: tuple[str, ...] = ()
+
+    @property
+    def coupled(self) -> bool:
+        """Whether anything depends on anything else."""
+        return len(self.blocks) > 1 or bool(self.plates)
+
+
+class OfConditionals(EStep, abc.ABC):
+    """Solves for the locals of an energy, from their complete conditionals."""
+
+    @abc.abstractmethod
+    def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
+        """Infers the locals of one group."""
+
+
+class Inferred(NamedTuple):
+    """What an E-step believes of the locals of one group: the model's bound is the mean of its energy over `states`,
+    plus `gap`.
+
+    Attributes:
+      factors: a family for each local, by name: the factors of q; of a sampler the conditionals of its last sweep.
+      states: statistics of all locals by name, with a leading axis of states. One state, the mean statistics, under
+        mean field; under Gibbs the draws of each sweep that is kept. They are not averaged where locals are coupled:
+        a product of means is no mean of products.
+      gap: mean over states of sum_z A(l) - <l, t(z)>, l the natural parameters of the factor that z comes from: minus
+        the log density of z, its base measure left out.
+    """
+
+    factors: Factors
+    states: Stats
+    gap: Float[Array, ""]
+
+
+def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Inferred:
+    """Mean field by blocks (Blei, Kucukelbir and McAuliffe 2017, Algorithm 1): each conditional at the others' mean
+    statistics, until a sweep moves no statistic by more than `tol` of its scale."""
+    if not problem.coupled:
+        factors, _ = _sweep(problem, problem.start, _means(problem.start))
+        return _at_means(factors)
+
+    def unfinished(carry: Any) -> Any:
+        _, change, iteration = carry
+        return (change > tol) & (iteration < max_iters)
+
+    def body(carry: Any) -> Any:
+        factors, _, iteration = carry
+        old = _means(factors)
+        factors, means = _sweep(problem, factors, old)
+        return factors, _change(old, means), iteration + 1
+
+    factors, _, _ = jax.lax.while_loop(unfinished, body, (problem.start, jnp.array(jnp.inf), 0))
+    return _at_means(factors)
+
+
+def fixed_sweeps(problem: Conditionals, num_sweeps: int) -> Inferred:
+    """Mean field by blocks, a fixed number of sweeps, so that derivatives pass through them."""
+    if not problem.coupled:
+        num_sweeps = 1
+
+    def body(carry: tuple[Factors, Stats], _: None) -> tuple[tuple[Factors, Stats], None]:
+        return _sweep(problem, *carry), None
+
+    start = dict(problem.start), _means(problem.start)
+    (factors, _), _ = jax.lax.scan(body, start, length=num_sweeps)
+    return _at_means(factors)
+
+
+def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> Inferred:
+    """Draws of the locals, block after block from their complete conditionals.
+
+    What the bound is an estimate of. Let a sweep start at z' and end at z; it draws block b from K_b, its conditional
+    given the blocks already drawn and those of z' that are still to come, and K(z | z') is the product of the K_b.
+    A sweep's share of the bound is
+
+        log p(y, z | beta) - log K(z | z')  =  E(t(z)) + sum_b A(l_b) - <l_b, t(z_b)>
+
+    (log h cancels). Its mean given z' is the evidence lower bound of the guide K(. | z'), so that the bound is below
+    the log evidence in expectation after any number of sweeps, from any start (as in Salimans, Kingma and Welling 2015,
+    a transition of the chain is the guide). One block: K is the exact posterior, and the bound is log p(y | beta)
+    whatever is drawn. At stationarity the mean is
+
+        log p(y | beta) - H(z) + sum_b H(z_b | z_-b),
+
+    and the sum of erasure entropies is at most H(z) (Verdu and Weissman 2008; Han's inequality). What is differentiated
+    is E(t(z)) alone: by Fisher's identity its mean gradient under the posterior is that of log p(y | beta). Before
+    stationarity it is the mean gradient under the law of the sweeps' ends, hence `burn_in`.
+
+    Args:
+      problem: the locals.
+      key: of the draws.
+      num_sweeps: sweeps that are kept.
+      burn_in: sweeps before those; a single block needs none, for its draws are independent.
+    """
+    if not problem.coupled:
+        return _independent_draws(problem, key, num_sweeps)
+    draws = _draws(problem.start, jax.random.fold_in(key, 2**31 - 1))
+
+    def body(i: Array, carry: Any) -> Any:
+        factors, draws, states, gap = carry
+        factors, draws, new_gap = _drawn_sweep(problem, factors, draws, jax.random.fold_in(key, i))
+        # Sweeps of the burn-in are put in the first place, where the first one kept replaces them.
+        place = jnp.maximum(i - burn_in, 0)
+        states = jax.tree.map(lambda s, d: jax.lax.dynamic_update_index_in_dim(s, d, place, 0), states, draws)
+        return factors, draws, states, gap + jnp.where(i >= burn_in, new_gap / num_sweeps, 0.0)
+
+    states = jax.tree.map(lambda d: jnp.zeros((num_sweeps, *d.shape), d.dtype), draws)
+    start = dict(problem.start), draws, states, jnp.zeros_like(_gap(problem.start, draws))
+    factors, _, states, gap = jax.lax.fori_loop(0, burn_in + num_sweeps, body, start)
+    return Inferred(factors, states, gap)
+
+
+def _independent_draws(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int) -> Inferred:
+    """One block: draws from the exact posterior. Its energy is affine in all statistics together, so that the mean of
+    the draws is as good a state as the draws."""
+    factors, _ = _sweep(problem, problem.start, _means(problem.start))
+
+    def add(i: Array, total: Stats) -> Stats:
+        return jax.tree.map(lambda t, d: t + d / num_sweeps, total, _draws(factors, jax.random.fold_in(key, i)))
+
+    zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(lambda: _draws(factors, key)))
+    mean = jax.lax.fori_loop(0, num_sweeps, add, zeros)
+    return Inferred(factors, _one_state(mean), _gap(factors, mean))
+
+
+def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Factors, Stats]:
+    """Every block once, at the mean statistics of the others as they then are."""
+    factors, means = dict(factors), dict(means)
+    for block in problem.blocks:
+        for plate in _plates_of(problem, block):
+            factors, means = _entry_by_entry(problem, plate, factors, means, lambda q, i: q.expected_stats())
+        if rest := _rest_of(problem, block):
+            new = problem.given(rest, means)
+            factors.update(new)
+            means.update(_means(new))
+    return factors, means
+
+
+def _entry_by_entry(
+    problem: Conditionals, plate: str, factors: Factors, stats: Stats, taken: Callable[[Family, Array], Any]
+) -> tuple[Factors, Stats]:
+    """The entries of a plate in turn: the conditional of each given all others as they then are, and what is `taken`
+    from it as its statistics (of it, and of the number of the entry)."""
+    set_entry = lambda whole, i, entry: jax.tree.map(lambda x, e: x.at[i].set(e), whole, entry)
+
+    def visit(i: Array, carry: tuple[Family, Any]) -> tuple[Family, Any]:
+        factor, own = carry
+        whole = problem.given((plate,), {**stats, plate: own})[plate]
+        q = jax.tree.map(lambda x: x[i], whole)
+        return set_entry(factor, i, q), set_entry(own, i, taken(q, i))
+
+    size = jax.tree.leaves(factors[plate])[0].shape[0]
+    factor, own = jax.lax.fori_loop(0, size, visit, (factors[plate], stats[plate]))
+    return {**factors, plate: factor}, {**stats, plate: own}
+
+
+def _plates_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in block if name in problem.plates)
+
+
+def _rest_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in block if name not in problem.plates)
+
+
+def _drawn_sweep(
+    problem: Conditionals, factors: Factors, draws: Stats, key: PRNGKeyArray
+) -> tuple[Factors, Stats, Float[Array, ""]]:
+    """Every block once, drawn given the others as they then are; and the gap between what was drawn and its factors."""
+    factors, draws, gaps = dict(factors), dict(draws), []
+    for i, block in enumerate(problem.blocks):
+        key_block = jax.random.fold_in(key, i)
+        for j, plate in enumerate(_plates_of(problem, block)):
+            draw = functools.partial(_entry_drawn, jax.random.fold_in(key_block, 2**30 + j))
+            factors, draws = _entry_by_entry(problem, plate, factors, draws, draw)
+            gaps.append(_gap({plate: factors[plate]}, {plate: draws[plate]}))
+        if rest := _rest_of(problem, block):
+            new = problem.given(rest, draws)
+            drawn = _draws(new, key_block)
+            gaps.append(_gap(new, drawn))
+            factors.update(new)
+            draws.update(drawn)
+    return factors, draws, functools.reduce(jnp.add, gaps)
+
+
+def _entry_drawn(key: PRNGKeyArray, q: Family, i: Array) -> Any:
+    return q.sample_stats(jax.random.fold_in(key, i))
+
+
+def _at_means(factors: Factors) -> Inferred:
+    means = _means(factors)
+    return Inferred(factors, _one_state(means), _gap(factors, means))
+
+
+def _means(factors: Mapping[str, Family]) -> Stats:
+    return {name: q.expected_stats() for name, q in factors.items()}
+
+
+def _draws(factors: Mapping[str, Family], key: PRNGKeyArray) -> Stats:
+    keys = jax.random.split(key, max(len(factors), 1))
+    return {name: q.sample_stats(k) for (name, q), k in zip(factors.items(), keys, strict=False)}
+
+
+def _gap(factors: Mapping[str, Family], stats: Stats) -> Float[Array, ""]:
+    """sum_z A(l) - <l, t>."""
+    gaps = [jnp.sum(q.log_normalizer() - q.dot(stats[name])) for name, q in factors.items()]
+    return functools.reduce(jnp.add, gaps) if gaps else jnp.zeros(())
+
+
+def _one_state(stats: Stats) -> Stats:
+    return jax.tree.map(lambda t: t[None], stats)
+
+
+def _change(old: Stats, new: Stats) -> Float[Array, ""]:
+    """The largest change of a statistic, relative to the size of its array."""
+    gaps = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)) / (1e-6 + jnp.max(jnp.abs(b))), old, new)
+    return jnp.max(jnp.array(jax.tree.leaves(gaps)))

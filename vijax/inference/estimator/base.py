@@ -1,0 +1,85 @@
+"""The message: an estimate of grad_mu E_q[l], as a natural-parameter direction.
+
+An `Estimator` is one way of estimating it for one global. It says where the global stands (its mean statistics, a
+draw), and what the gradient of the bound there says of the message. The bound is evaluated once a draw for all globals
+together (`vijax.estimator.joint`); no estimator knows any model's algebra.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from vijax import tree
+from vijax.checks import require
+from vijax.families import Family
+from vijax.inference.axis import Axis
+
+
+class Reads(NamedTuple):
+    """Of which entries of a global a batch reads (`vijax.Model.reads`).
+
+    Attributes:
+      rows: which.
+      weights: 1, or 0 in padding.
+      scale: N / S.
+      axis: over which a batch is split: each device has entries of its own.
+    """
+
+    rows: Int[Array, " entries"]
+    weights: Float[Array, " entries"]
+    scale: Float[Array, ""]
+    axis: Axis = Axis()
+
+
+class Estimator(abc.ABC):
+    """Attributes:
+    num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
+      takes the largest for all of them.
+    quasi: whether its draws are quasi-random: evenly spread among those of a step (`vijax.families.numeric.quasi`).
+    differentiates: whether the gradient of the bound is read; otherwise the bound need have none.
+    draws: whether the bound is evaluated at draws, and so is noisy.
+    """
+
+    num_samples: int = 1
+    quasi: bool = False
+    differentiates: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def place(
+        self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
+    ) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """Statistics at which the bound is evaluated, and (gradient there) -> what this draw says of the message.
+
+        Args:
+          key: of the draw.
+          q: the global's posterior.
+          prior: towards which the step pulls.
+          rho: size of the step, at most 1.
+        """
+
+    def place_at(
+        self, noise: Float[Array, " noise"], q: Family, prior: Family
+    ) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """As `place`, of the draw that this noise makes; of estimators that take quasi-random draws."""
+        raise NotImplementedError(f"{type(self).__name__} takes no quasi-random draws.")
+
+    def read(self, q: Any, prior: Any, reads: Reads) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        """As `place`, for a global of which the batch reads some entries.
+
+        Raises:
+          ValueError: an estimator that cannot.
+        """
+        remedy = "Of what a batch reads by entries the marginals are known: leave estimator out."
+        require(False, "estimator", f"mean_field() for a {type(q).__name__}", repr(self), remedy)
+        raise AssertionError
+
+    def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
+        """The message, from what the draws say (stacked along a leading axis) and the bound at each: their mean."""
+        del values
+        return q.with_naturals([jnp.mean(x, 0) for x in tree.parameters(said)])

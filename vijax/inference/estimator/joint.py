@@ -1,0 +1,162 @@
+"""The messages of all globals from one evaluation of the bound a draw, each global by an estimator of its own."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from vijax.families import Product
+from vijax.families.numeric import quasi
+from vijax.inference.axis import Axis
+from vijax.inference.estimator.base import Estimator, Reads
+
+Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
+"""(stats, theta) -> the scaled local bound, and what the model said beside it."""
+ALONE = Axis()
+NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
+
+
+class Message(NamedTuple):
+    """Attributes:
+    natural: the messages, natural-parameter directions in the structure of q: a `Product`.
+    value: the scaled local bound where it was evaluated, averaged over draws.
+    aux: what the bound returned beside its value, likewise.
+    theta_grad: its gradient in theta, likewise.
+    """
+
+    natural: Any
+    value: Float[Array, ""]
+    aux: Any
+    theta_grad: PyTree
+
+
+def estimate(
+    estimators: Mapping[str, Estimator],
+    names: Sequence[str],
+    key: PRNGKeyArray,
+    q: Product,
+    prior: Product,
+    rho: Float[Array, ""],
+    bound: Bound,
+    theta: PyTree,
+    reads: Mapping[str, Reads] = NOTHING,
+    axis: Axis = ALONE,
+) -> Message:
+    """The messages of some globals, all of them standing where their estimators say.
+
+    Args:
+      estimators: of every global, by name.
+      names: of the globals whose messages are wanted.
+      key: of the draws.
+      q: posterior.
+      prior: towards which the step pulls.
+      rho: size of the step that the messages are for, at most 1.
+      bound: (stats, theta) -> (value, aux).
+      theta: points learnt beside the globals.
+      reads: of globals of which the batch reads some entries.
+      axis: over which the batch is split: value and gradients are summed over it before anything is made of them.
+    """
+    moving = [name for name in names if estimators[name].differentiates]
+
+    count = num_draws(estimators)
+
+    def one(key: PRNGKeyArray, index: Array) -> tuple[dict[str, PyTree], Message]:
+        placed = place(estimators, key, q, prior, rho, reads, point=Point(together, index, count))
+        stats = {name: s for name, (s, _) in placed.items()}
+        at = lambda part, theta: bound({**stats, **part}, theta)
+        part = {name: stats[name] for name in moving}
+        (value, aux), slopes = jax.value_and_grad(at, argnums=(0, 1), has_aux=True)(part, theta)
+        own = {name: slopes[0][name] for name in slopes[0] if name in reads}  # of entries that no other device has
+        value, (grad, slope) = axis.total((value, ({n: g for n, g in slopes[0].items() if n not in own}, slopes[1])))
+        grad = {**grad, **own}
+        return {name: placed[name][1](grad.get(name)) for name in names}, Message(None, value, aux, slope)
+
+    together = jax.random.fold_in(key, count)
+    if count == 1:
+        said, message = one(key, jnp.int32(0))
+        said, values = jax.tree.map(lambda x: x[None], said), message.value[None]
+    else:
+        said, messages = jax.vmap(one)(jax.random.split(key, count), jnp.arange(count))
+        message, values = _averaged(messages), messages.value
+    natural = {name: estimators[name].message(q[name], said[name], values) for name in names}
+    return message._replace(natural=q.only(names).replace(natural))
+
+
+def value(
+    estimators: Mapping[str, Estimator],
+    key: PRNGKeyArray,
+    q: Product,
+    prior: Product,
+    rho: Array,
+    bound: Bound,
+    theta: Any,
+    reads: Mapping[str, Reads] = NOTHING,
+    axis: Axis = ALONE,
+) -> Float[Array, ""]:
+    """The bound alone, where `estimate` with the same key evaluates it: at the same draws' noise."""
+
+    count = num_draws(estimators)
+
+    def one(key: PRNGKeyArray, index: Array) -> Float[Array, ""]:
+        placed = place(estimators, key, q, prior, rho, reads, point=Point(together, index, count))
+        return axis.total(bound({name: s for name, (s, _) in placed.items()}, theta)[0])
+
+    together = jax.random.fold_in(key, count)
+    if count == 1:
+        return one(key, jnp.int32(0))
+    return jnp.mean(jax.vmap(one)(jax.random.split(key, count), jnp.arange(count)))
+
+
+def place(
+    estimators: Mapping[str, Estimator],
+    key: PRNGKeyArray,
+    q: Product,
+    prior: Product,
+    rho: Array,
+    reads: Mapping[str, Reads] = NOTHING,
+    *,
+    point: Point,
+) -> dict[str, tuple[PyTree, Callable[[Any], PyTree]]]:
+    """Where each global stands in one draw, independent of the others."""
+    keys = dict(zip(q, jax.random.split(key, len(q)), strict=True))
+    shifts = dict(zip(q, jax.random.split(point.key, len(q)), strict=True))
+
+    def one(name: str) -> tuple[PyTree, Callable[[Any], PyTree]]:
+        if name in reads:
+            return estimators[name].read(q[name], prior[name], reads[name])
+        if estimators[name].quasi:
+            size, dtype = q[name].noise_size, jnp.result_type(jax.tree.leaves(q[name])[0])
+            noise = quasi.normal_at(shifts[name], point.number, point.total, size, dtype)
+            return estimators[name].place_at(noise, q[name], prior[name])
+        return estimators[name].place(keys[name], q[name], prior[name], rho)
+
+    return {name: one(name) for name in q}
+
+
+class Point(NamedTuple):
+    """Which of the draws of a step one is: quasi-random ones belong together.
+
+    Attributes:
+      key: common to all of them.
+      number: of this one, from zero.
+      total: how many there are.
+    """
+
+    key: PRNGKeyArray
+    number: Int[Array, ""]
+    total: int
+
+
+def num_draws(estimators: Mapping[str, Estimator]) -> int:
+    """The largest number that any asks for."""
+    return max((rule.num_samples for rule in estimators.values()), default=1)
+
+
+def _averaged(draws: Message) -> Message:
+    """Means over the leading axis of draws; what the model said keeps its own types."""
+    return jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), draws)

@@ -1,0 +1,95 @@
+"""A likelihood of one observation given one scalar predictor, p(y | z), and what is worth knowing of its shape."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.xla.by_value import Remade
+
+LogLik = Callable[[Any, Float[Array, ""]], Float[Array, ""]]
+"""(y, z) -> log p(y | z), for one observation and a scalar z."""
+
+
+class Moments(NamedTuple):
+    """Expectations under z ~ N(m, v) of l(z) = log p(y | z): all that a Gaussian posterior asks of a likelihood.
+
+    Attributes:
+      value: E[l].
+      slope: E[l'] = dE[l]/dm (Bonnet).
+      curvature: E[l''] = 2 dE[l]/dv (Price).
+    """
+
+    value: Float[Array, "*sites"]
+    slope: Float[Array, "*sites"]
+    curvature: Float[Array, "*sites"]
+
+
+def _at_zero(y: Any) -> Float[Array, " 1"]:
+    return jnp.zeros(1)
+
+
+def _anything(y: Any) -> None:
+    return None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Likelihood(Remade):
+    """p(y | z), written for one observation.
+
+    Attributes:
+      log_prob: (y, z) -> log p(y | z), twice differentiable in z, growing at most polynomially.
+      name: what messages call it.
+      kinks: y -> where log p(y | .) bends, shape (J,): quadrature is refined there.
+      width: over which length it bends.
+      log_concave: log p(y | z) is concave in z for every y, so that every site has nonnegative precision.
+      closed_form: (y, m, v) -> `Moments`, where they are known.
+      check: raises ValueError for observations outside the support, naming the first such site.
+      mean: z -> E[y | z], of labels -1 and +1 the probability of +1; None where it is not known.
+      cdf: (y, z) -> P(Y <= y | z); None of labels, and where it is not known.
+      sample: (key, z) -> an observation for each entry of z, drawn; None where it is not known how.
+
+    >>> cauchy = Likelihood(lambda y, z: -jnp.log1p((y - z) ** 2), kinks=lambda y: y[None], width=1.0)
+    >>> float(cauchy.log_prob(jnp.array(1.0), jnp.array(1.0)))
+    -0.0
+    """
+
+    log_prob: LogLik
+    name: str = "a likelihood of your own"
+    kinks: Callable[[Any], Float[Array, " kinks"]] = _at_zero
+    width: float | Array = 3.0
+    log_concave: bool = False
+    closed_form: Callable[[Any, Array, Array], Moments] | None = None
+    check: Callable[[Any], None] = _anything
+    mean: Callable[[Array], Array] | None = None
+    cdf: Callable[[Any, Array], Array] | None = None
+    sample: Callable[[PRNGKeyArray, Array], Array] | None = None
+
+
+def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
+    """A likelihood as it is, or a bare log p(y | z) as one that bends at z = 0.
+
+    Raises:
+      TypeError: it is neither.
+    """
+    if isinstance(likelihood, Likelihood):
+        return likelihood
+    if not callable(likelihood):
+        raise TypeError(
+            "likelihood: expected what vijax.likelihood.bernoulli_logit(), poisson_log() and so on return, "
+            f"or a function log_lik(y, z), got {likelihood!r}."
+        )
+    return Likelihood(likelihood)
+
+
+def require_sites(ok: Any, name: str, expected: str, y: Any) -> None:
+    """Raises ValueError naming the first site whose observation is out of place."""
+    bad = np.flatnonzero(~np.asarray(ok).reshape(len(ok), -1).all(axis=1))
+    if bad.size:
+        got = np.asarray(y)[bad[0]].tolist()
+        raise ValueError(f"y: {name} expects {expected}, got {got} at site {bad[0]} ({bad.size} such sites in all).")

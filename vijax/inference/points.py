@@ -1,0 +1,37 @@
+"""Points beside the globals: hyperparameters, networks. They are `Model.hyper`, by name, each a pytree under a
+constraint; some may be learnt, by gradient steps in free coordinates."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from vijax.checks import require
+from vijax.constrain import Constraint, positive
+from vijax.contract.model import Hyper, Model
+
+
+def constraint_of(model: Model, name: str) -> Constraint:
+    """The constraint of a point; hyperparameters are positive unless the model says otherwise."""
+    return (model.constraints or {}).get(name, positive())
+
+
+def check_learnt(model: Model, names: tuple[str, ...]) -> None:
+    """Raises ValueError where what is to be learnt is no point of the model, or does not satisfy its constraint."""
+    strange = sorted(set(names) - set(model.hyper))
+    require(not strange, "learn", f"names among {sorted(model.hyper)}", strange)
+    for name in names:
+        constraint = constraint_of(model, name)
+        for leaf in jax.tree.leaves(model.hyper[name]):
+            require(constraint.holds(jnp.asarray(leaf)), f"hyper[{name!r}]", f"{constraint!r} numbers", leaf)
+
+
+def free_points(model: Model, hyper: Hyper, names: tuple[str, ...]) -> dict[str, PyTree]:
+    """Those named, in free coordinates: what is learnt."""
+    return {name: jax.tree.map(constraint_of(model, name).free, hyper[name]) for name in names}
+
+
+def with_points(model: Model, hyper: Hyper, free: dict[str, PyTree]) -> Hyper:
+    """All points, those in free coordinates in the place of their former values."""
+    return {**hyper, **{name: jax.tree.map(constraint_of(model, name).point, x) for name, x in free.items()}}

@@ -1,0 +1,74 @@
+"""A trust region: no step goes further than so many nats."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from vijax import tree
+from vijax.checks import require_positive
+from vijax.families import Family
+from vijax.inference.update.base import Q, Update
+from vijax.inference.update.proximal import kl
+
+_HALVINGS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class within(Update):
+    """The step of another update, halved until KL(q' || q) is at most `nats`.
+
+    Of a global with batch axes (topics, components) each is held to the bound by itself. It serves also where the
+    objective is noise (minibatches); on full data `vijax.step_size.backtracking` looks at the objective.
+
+    Args:
+      nats: radius of the trust region.
+      update: whose steps; None is `kl()`.
+
+    Raises:
+      ValueError: `nats` not positive.
+
+    >>> from vijax.families import Normal
+    >>> q, target = Normal.from_mean_variance(0.0, 1.0), Normal.from_mean_variance(40.0, 1.0)
+    >>> new, _ = within(0.5).propose(q, target, 1.0, ())
+    >>> bool(0.1 < new.kl(q) <= 0.5)
+    True
+    """
+
+    nats: float
+    update: Update = dataclasses.field(default_factory=kl)
+
+    def __post_init__(self) -> None:
+        require_positive(nats=self.nats)
+
+    @property
+    def size(self) -> str:  # type: ignore[override]
+        """As of the other update."""
+        return self.update.size
+
+    def init(self, q: Family) -> PyTree:
+        """What the other update remembers."""
+        return self.update.init(q)
+
+    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+        """See `Update`. What the whole step would be is remembered, also where it was cut."""
+        whole, memory = self.update.propose(q, target, size, memory)
+        batch = jnp.ones(q.batch_shape, jnp.result_type(jax.tree.leaves(q)[0]))
+
+        def cut(share: Array) -> Q:
+            shares = q.with_naturals([share.reshape(share.shape + (1,) * n) for n in q.event_ndims])
+            return tree.apply(lambda a, b, s: (1 - s) * a + s * b, q, whole, shares)
+
+        def too_far(share: Array) -> Array:
+            return ~(cut(share).kl(q) <= self.nats)
+
+        share, _ = jax.lax.while_loop(
+            lambda c: jnp.any(too_far(c[0])) & (c[1] < _HALVINGS),
+            lambda c: (jnp.where(too_far(c[0]), 0.5 * c[0], c[0]), c[1] + 1),
+            (batch, jnp.int32(0)),
+        )
+        whole_finite = tree.all_finite(whole)  # what is not finite passes, to be skipped and reported
+        return tree.select(whole_finite, cut(share), whole), memory

@@ -1,0 +1,1 @@
+"""Models of documents: latent Dirichlet allocation, correlated topics, pLSA, the simple mixture."""

@@ -1,0 +1,254 @@
+"""The correlated topic model (Blei and Lafferty 2007; Khan et al. 2016, section 2.2 and appendix A.3).
+
+    beta_k ~ Dirichlet(eta),  (mu, Sigma^-1) ~ normal-Wishart,  z_d ~ N(mu, Sigma),
+    each word of document d ~ sum_k softmax(z_d)_k beta_k
+
+The local bound of a document at q(z_d) = N(m, V), the topics of its words summed out,
+
+    l_d = E_q[sum_v c_v log sum_k softmax(z)_k beta_kv] + E_q[log N(z; mu, Sigma)] + H[q],
+
+has its first term by Monte Carlo, and is linear in the statistics of (mu, Sigma^-1): its gradient is the M-step of all
+three, whatever the message (EM, MAP, mean field).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.checks import require, require_integers
+from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.documents import OfDocuments, word_prior
+from vijax.contract.generative import Generative
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
+from vijax.families import MultivariateNormal, NormalWishart, Product
+from vijax.families.base import as_float, positive_and_finite
+from vijax.families.vector.matrices import half_log_det, inverse, outer
+from vijax.inference import estep as esteps
+from vijax.inference.estep import GaussianLocals, LogisticNormal
+from vijax.inference.expectation.vector import gaussian_draws
+from vijax.inference.likelihood import softmax_mixture
+from vijax.models.documents.ctm_start import start
+from vijax.models.documents.document_draws import of_topics
+from vijax.models.documents.lda import likelihood_table, smoothed_topics
+from vijax.xla.by_value import by_value
+from vijax.xla.chunks import merge_chunks, split_chunks
+from vijax.xla.compiler import quick_jit
+from vijax.xla.gather import sum_over_rows
+
+
+@by_value
+def ctm(
+    num_topics: int,
+    vocab_size: int,
+    eta: Any = 0.01,
+    logits: NormalWishart | None = None,
+    estep: Any = None,
+    num_samples: int = 64,
+    seed: int = 0,
+) -> Model:
+    """The correlated topic model.
+
+    Args:
+      num_topics: K >= 2.
+      vocab_size: V >= 1.
+      eta: concentration of the topic-word prior, scalar or shape (V,).
+      logits: prior of (mu, Sigma^-1); worth little if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
+      estep: default E-step; `vijax.estep.proximal_gradient()` if None.
+      num_samples: draws of each q(z) that the bound, and with it the message, is averaged over: in pairs, hence even.
+      seed: of all draws on full data, which stay the same from step to step: each document's E-step goes on from its
+        last one, and would else chase the noise of new draws. Minibatches take new ones from the key of the step (with
+        `warm_starts` from this seed and the batch's rows).
+
+    Returns:
+      A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
+      Sigma^-1), and the hyperparameter `eta`. Its data are tuples of `vijax.Documents`; `fit.score` is document
+      completion by this `estep`, whichever the algorithm was given (`vijax.evaluate.gaussian_completion` takes any).
+      Full-data algorithms carry the q(z) of every document in their state.
+
+    Raises:
+      ValueError: a size out of its range, a concentration that is not positive, a prior of another dimension.
+
+    >>> import vijax as vi
+    >>> from vijax.data import synthetic
+    >>> corpus, _ = synthetic.lda_corpus(num_documents=30, num_topics=2, vocab_size=20, seed=0)
+    >>> fit = vi.fit(vi.cavi(ctm(2, 20, eta=0.1)), corpus, num_steps=10, key=jax.random.key(0))
+    >>> fit.posterior["logits"].mean().precision.shape
+    (2, 2)
+    >>> bool(fit.trace["elbo"][-1] > fit.trace["elbo"][0])
+    True
+    """
+    require_integers(2, num_topics=num_topics)
+    require_integers(vocab_size=vocab_size)
+    eta = as_float(eta, "eta")
+    require(eta.shape in ((), (vocab_size,)), "eta", f"a scalar or shape ({vocab_size},)", eta.shape)
+    require(positive_and_finite(eta), "eta", "positive finite numbers", eta)
+    require(num_samples >= 2 and num_samples % 2 == 0, "num_samples", "an even number >= 2", num_samples)
+    logits = _vague(num_topics) if logits is None else logits
+    require(isinstance(logits, NormalWishart), "logits", "a vijax.NormalWishart", type(logits).__name__)
+    require(logits.strength_times_location.shape == (num_topics,), "logits", f"dimension {num_topics}", logits.dim)
+    default = esteps.proximal_gradient() if estep is None else estep
+
+    def prior(hyper: Hyper) -> Product:
+        return Product({"logits": logits, "topics": word_prior(hyper["eta"], num_topics, vocab_size)})
+
+    return Model(
+        {"eta": eta},
+        prior,
+        functools.partial(_local_elbo, num_samples, seed),
+        functools.partial(start, num_topics),
+        default,
+        documents=OfDocuments(
+            int(vocab_size),
+            lambda stats, local, key: expected_shares(stats["logits"], local, key),
+            by_word={"topics": "eta"},
+        ),
+        score=functools.partial(_completion_score, default),
+        init_local=lambda hyper, batch: tuple(
+            _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
+        ),
+        keeps_local=True,
+        solved_by=esteps.LogisticNormalEStep,
+        generative=_generative(int(vocab_size)),
+    )
+
+
+def _generative(vocab_size: int) -> Generative:
+    def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        law = MultivariateNormal.from_mean_precision(values["logits"].mean, values["logits"].precision)
+        return {"z": law.sample(key, (len(places),))}
+
+    def found(stats: Any, local: GaussianLocals) -> dict[str, MultivariateNormal]:
+        return {"z": MultivariateNormal.from_mean_precision(local.mean, stats["logits"].precision + local.site)}
+
+    return of_topics(vocab_size, local, lambda values, local: jax.nn.softmax(local["z"]), found)
+
+
+def _vague(num_topics: int) -> NormalWishart:
+    degrees = num_topics + 2.0
+    return NormalWishart.from_parameters(np.zeros(num_topics), 1.0, degrees, np.eye(num_topics) / degrees)
+
+
+def _cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
+    """q(z) where nothing is known: an E-step begins at the prior."""
+    size = docs.weights.shape[0]
+    zeros = functools.partial(jnp.zeros, dtype=dtype)
+    return GaussianLocals(zeros((size, num_topics)), zeros((size, num_topics, num_topics)), jnp.zeros(size, jnp.int32))
+
+
+class _Chunk(NamedTuple):
+    """Documents and where their E-step starts, in one pytree for `sum_over_rows`."""
+
+    documents: Documents
+    start: GaussianLocals
+
+    @property
+    def words(self) -> Array:
+        """Word ids, which the rows are looked up by."""
+        return self.documents.words
+
+
+def _local_elbo(
+    num_samples: int, seed: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
+    table, log_scale = likelihood_table(stats["topics"])
+    num_topics = table.shape[1]
+    key = key if batch.local is None else _same_for(seed, batch.rows)
+    starts = batch.local or tuple(_cold(docs, num_topics, table.dtype) for docs in batch.data)
+    size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
+    chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
+    total, aux = sum_over_rows(functools.partial(_chunk_bound, estep, num_samples), table, stats["logits"], chunks, key)
+    merged = [merge_chunks(part, d.weights.shape[0]) for part, d in zip(aux, batch.data, strict=True)]
+    scales = [jnp.einsum("dn,dn->d", d.counts, log_scale[d.words], precision="highest") for d in batch.data]
+    weights = [d.weights for d in batch.data]
+    return LocalElbo(
+        total + sum(w @ scale for w, scale in zip(weights, scales, strict=True)),
+        sum(jnp.sum(w) for w in weights),  # type: ignore[arg-type]
+        tuple(jax.lax.stop_gradient(bound + scale) for (bound, _), scale in zip(merged, scales, strict=True)),
+        tuple(local for _, local in merged),
+        sum(jnp.sum(d.counts) for d in batch.data),  # type: ignore[arg-type]
+        sum(jnp.sum(jnp.where(w > 0, local.halvings, 0)) for w, (_, local) in zip(weights, merged, strict=True)),  # type: ignore[arg-type]
+    )
+
+
+def _same_for(seed: int, rows: Any) -> PRNGKeyArray:
+    """A key that is the same whenever this batch comes, and hardly ever that of another."""
+    which = sum((jnp.sum(some) for some in rows or ()), start=jnp.zeros((), jnp.int32))
+    return jax.random.fold_in(jax.random.key(seed), which)
+
+
+def _chunk_bound(
+    estep: Any, num_samples: int, rows: Float[Array, "D n K"], logits: Any, chunk: _Chunk, key: PRNGKeyArray
+) -> tuple[Float[Array, ""], tuple[Array, GaussianLocals]]:
+    """Total bound of a chunk of documents, differentiable in rows and in the statistics of (mu, Sigma^-1)."""
+    fixed, given = jax.lax.stop_gradient((rows, logits))
+    key_estep, key_bound = jax.random.split(key)
+    docs = chunk.documents
+    problem = LogisticNormal(fixed, docs.counts, given.precision_times_mean, given.precision)
+    local = jax.lax.stop_gradient(estep.logistic_normal(problem, chunk.start, key_estep))
+    factor = jnp.linalg.cholesky(given.precision + local.site)
+    cov = inverse(factor)
+    draws = gaussian_draws(key_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
+    per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(logits, local.mean, cov)
+    # The entropy less K log(2 pi) / 2, which the prior lacks too.
+    per_doc += 0.5 * local.mean.shape[1] - half_log_det(factor)
+    return jnp.vdot(docs.weights, per_doc), (per_doc, local)
+
+
+def expected_log_words(
+    rows: Float[Array, "D n K"], counts: Float[Array, "D n"], draws: Float[Array, "D S K"]
+) -> Float[Array, " D"]:
+    """E_q[log p(words | z)] as an average over draws of z."""
+    log_prob = softmax_mixture().log_prob
+    return jax.vmap(lambda r, c, z: jnp.mean(jax.vmap(lambda x: log_prob((r, c), x))(z)))(rows, counts, draws)
+
+
+def _expected_log_prior(logits: Any, mean: Float[Array, "D K"], cov: Float[Array, "D K K"]) -> Float[Array, " D"]:
+    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2, linear in the statistics of (mu, Sigma^-1)."""
+    second = cov + outer(mean, mean)
+    quadratic = jnp.einsum("kl,dkl->d", logits.precision, second, precision="highest") + logits.quadratic
+    return 0.5 * (logits.log_det - quadratic) + jnp.einsum(
+        "k,dk->d", logits.precision_times_mean, mean, precision="highest"
+    )
+
+
+def expected_shares(
+    logits: Any, local: GaussianLocals, key: PRNGKeyArray, num_samples: int = 256
+) -> Float[Array, "D K"]:
+    """E_q[softmax(z)] of each document, by Monte Carlo.
+
+    Args:
+      logits: the statistics of (mu, Sigma^-1) that the E-step was given.
+      local: what it returned.
+      key: of the draws.
+      num_samples: how many, even.
+    """
+    cov = inverse(jnp.linalg.cholesky(logits.precision + local.site))
+    draws = gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), num_samples)
+    return jnp.mean(jax.nn.softmax(draws), axis=1)
+
+
+def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
+    """Document completion at the posterior mean topics and what was found of (mu, Sigma^-1)."""
+    from vijax.evaluate import gaussian_completion
+
+    del hyper
+    logits = _mean(estimates["logits"])
+    return gaussian_completion(
+        smoothed_topics(estimates),
+        logits.mean,
+        logits.precision,
+        data,
+        key,
+        estep=estep,
+    )
+
+
+@quick_jit
+def _mean(estimate: Any) -> Any:
+    return estimate.mean()

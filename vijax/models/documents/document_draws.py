@@ -1,0 +1,121 @@
+"""Documents drawn from topics: tables of counts, a row for each document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from vijax.checks import require
+from vijax.contract.generative import Generative, Values, is_sizes, masks_of
+
+Places = Bool[Array, "docs length"]
+"""True where a document has a word."""
+
+
+def words(probabilities: Float[Array, "docs V"], places: Places, key: PRNGKeyArray) -> Int[Array, "docs length"]:
+    """A word for each place, by inverting the distribution function of its document."""
+    below = jnp.cumsum(probabilities, -1)
+    u = jax.random.uniform(key, places.shape, probabilities.dtype) * below[:, -1:]
+    found = jax.vmap(lambda below, u: jnp.searchsorted(below, u, side="right"))(below, u)
+    return jnp.minimum(found, probabilities.shape[-1] - 1)
+
+
+def counted(found: Int[Array, "docs length"], places: Places, size: int) -> Float[Array, "docs V"]:
+    """How often each word occurs in each document."""
+    rows = jnp.arange(len(found))[:, None]
+    return jnp.zeros((len(found), size)).at[rows, found].add(places.astype(float))
+
+
+def of_topics(
+    vocab_size: int,
+    local: Callable[[Any, Values, Places, PRNGKeyArray], Values] | None,
+    shares: Callable[[Values, Values], Float[Array, "docs K"]],
+    found: Callable[[Any, Any], Any] = lambda stats, local: local,
+    layout: Callable[[Any], Any] | None = None,
+    observed: Callable[[Any, Any], Any] | None = None,
+) -> Generative:
+    """Bags of words of given lengths.
+
+    Args:
+      vocab_size: V.
+      local: see `Generative`.
+      shares: (values of the globals, of the locals) -> shares of the topics in each document.
+      found: see `Generative`.
+      layout: like -> places of words; of lengths or documents if None.
+      observed: see `Generative`; the table of counts of documents if None.
+    """
+
+    def data(hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray) -> Float[Array, "docs V"]:
+        return counted(words(shares(values, local) @ values["topics"], places, key), places, vocab_size)
+
+    read = layout or (lambda like: places_like(like, vocab_size))
+    return Generative(read, data, local, observed or _counts, found)
+
+
+def places_like(like: Any, vocab_size: int) -> Places:
+    """Of lengths, a list of whole numbers, or of documents."""
+    if is_sizes(like):
+        return jnp.asarray(masks_of(like))
+    remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
+    corpus = _read(like)
+    fits = corpus.vocab_size == vocab_size
+    require(fits, "like", f"lengths, or documents over {vocab_size} words", f"{corpus.vocab_size} words", remedy)
+    return jnp.asarray(masks_of(corpus.tokens))
+
+
+def _counts(places: Places, documents: Any) -> Float[Array, "docs V"]:
+    del places
+    return jnp.asarray(_read(documents).to_scipy().toarray(), jnp.result_type(float))
+
+
+def _read(documents: Any) -> Any:
+    from vijax.data import read
+
+    return read(documents)
+
+
+def total_like(like: Any, num_documents: int, is_joint: bool, check: Callable[[Any], None]) -> Places:
+    """Of pLSA: entries (documents, words, counts), or the words of each document; jointly, of all of them together."""
+    expected = "words in all, or entries" if is_joint else f"the lengths of the {num_documents} documents, or entries"
+    if is_joint and isinstance(like, int | np.integer):
+        lengths = [int(like)]
+    elif is_sizes(like) and not is_joint:
+        lengths = list(map(int, like))
+        require(len(lengths) == num_documents, "like", expected, f"{len(lengths)} lengths")
+    else:
+        require(isinstance(like, tuple) and len(like) == 3, "like", expected, like)
+        check(like)
+        documents, _, counts = map(np.asarray, like)
+        lengths = np.bincount(documents, counts, minlength=num_documents).astype(int).tolist()
+        lengths = [sum(lengths)] if is_joint else lengths
+    return jnp.asarray(masks_of(lengths))
+
+
+def table_of(entries: Any, num_documents: int, vocab_size: int) -> Float[Array, "docs V"]:
+    """Entries (documents, words, counts) as a table."""
+    documents, words, counts = map(jnp.asarray, entries)
+    return jnp.zeros((num_documents, vocab_size)).at[documents, words].add(counts)
+
+
+def of_pairs(num_documents: int, vocab_size: int, check: Callable[[Any], None]) -> Generative:
+    """Pairs (document, word) of the joint form of pLSA, as a table of counts."""
+
+    def data(hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray) -> Float[Array, "docs V"]:
+        topics = values["documents"].T * values["weights"]  # p(d, k)
+        key_documents, key_words = jax.random.split(key)
+        document = words(jnp.sum(topics, 1)[None], places, key_documents)[0]
+        below = jnp.cumsum((topics / jnp.sum(topics, 1, keepdims=True)) @ values["topics"], -1)[document]
+        u = jax.random.uniform(key_words, document.shape, below.dtype) * below[:, -1]
+        word = jnp.minimum(jax.vmap(lambda b, u: jnp.searchsorted(b, u, side="right"))(below, u), vocab_size - 1)
+        return jnp.zeros((num_documents, vocab_size)).at[document, word].add(places[0].astype(float))
+
+    return Generative(
+        layout=lambda like: total_like(like, num_documents, True, check),
+        data=data,
+        observed=lambda places, entries: table_of(entries, num_documents, vocab_size),
+    )

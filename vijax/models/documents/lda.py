@@ -1,0 +1,238 @@
+"""Latent Dirichlet allocation (Hoffman and Blei 2015, section 4.1; Blei, Kucukelbir and McAuliffe 2017, section 4.3;
+Pei 2019, section on LDA).
+
+    beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_dm ~ Categorical(theta_d),  w_dm ~ Categorical(beta_{z_dm})
+
+The local bound of a document at topics beta, q(theta_d) = Dirichlet(gamma_d) and optimal responsibilities, is
+
+    l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv - KL(Dirichlet(gamma_d) || Dirichlet(alpha)),
+
+for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d; Gibbs and CVB0 supply expected
+topic counts N_dvk of their own, whose energy sum N log beta replaces the gradient while the bound at gamma_d =
+alpha + sum N is still what is reported.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax import tree
+from vijax.checks import require, require_integers
+from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.documents import OfDocuments, word_prior
+from vijax.contract.generative import Generative
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
+from vijax.families import Dirichlet, Point, Product
+from vijax.families.base import as_float, positive_and_finite
+from vijax.families.discrete.transposed_dirichlet import TransposedDirichletStats
+from vijax.inference import estep as esteps
+from vijax.inference.estep import Locals
+from vijax.inference.estep.mean_field import cold
+from vijax.models.documents.document_draws import of_topics
+from vijax.topics import active_topics
+from vijax.xla.by_value import by_value
+from vijax.xla.chunks import merge_chunks, split_chunks
+from vijax.xla.gather import sum_over_rows
+
+
+@by_value
+def lda(
+    num_topics: int,
+    vocab_size: int,
+    alpha: Any = 0.1,
+    eta: Any = 0.01,
+    estep: Any = None,
+) -> Model:
+    """Latent Dirichlet allocation.
+
+    Args:
+      num_topics: K >= 1.
+      vocab_size: V >= 1.
+      alpha: concentration of the document-topic prior, scalar or shape (K,).
+      eta: concentration of the topic-word prior, scalar or shape (V,).
+      estep: default E-step; `vijax.estep.mean_field()` if None.
+
+    Returns:
+      A `Model` with one global, `topics`, a Dirichlet of batch shape (K,), and hyperparameters `alpha` and `eta`. Its
+      data are tuples of `vijax.Documents`.
+
+    Raises:
+      ValueError: a size below 1, a concentration that is not positive or of the wrong shape.
+
+    >>> model = lda(num_topics=5, vocab_size=100)
+    >>> model.prior(model.hyper)["topics"].concentration.shape
+    (5, 100)
+    """
+    require_integers(num_topics=num_topics, vocab_size=vocab_size)
+    hyper = {
+        "alpha": _concentration("alpha", alpha, num_topics),
+        "eta": _concentration("eta", eta, vocab_size),
+    }
+
+    def prior(hyper: Hyper) -> Product:
+        return Product({"topics": word_prior(hyper["eta"], num_topics, vocab_size)})
+
+    bound = functools.partial(_local_elbo, num_topics)
+    return Model(
+        hyper,
+        prior,
+        bound,
+        near_uniform,
+        estep or esteps.mean_field(),
+        documents=OfDocuments(int(vocab_size), _shares, {"topics": "eta"}, active_topics.choose),
+        score=completion_score,
+        init_local=functools.partial(_cold, num_topics),
+        is_linear=True,
+        solved_by=esteps.MixedMembership,
+        generative=_generative(num_topics, int(vocab_size)),
+    )
+
+
+def _generative(num_topics: int, vocab_size: int) -> Generative:
+    def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
+        return {"shares": Dirichlet(alpha).sample(key, (len(places),))}
+
+    found = lambda stats, gamma: {"shares": Dirichlet(gamma)}
+    return of_topics(vocab_size, local, lambda values, local: local["shares"], found)
+
+
+def _shares(stats: Any, gamma: Float[Array, "docs K"], key: PRNGKeyArray) -> Float[Array, "docs K"]:
+    """Means of the documents' Dirichlets."""
+    del stats, key
+    return gamma / jnp.sum(gamma, axis=1, keepdims=True)
+
+
+def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
+    """Document completion at the means of the topics' Dirichlets, after EM and MAP too, nats per word (see
+    `vijax.evaluate.document_completion`)."""
+    from vijax.evaluate import document_completion
+
+    return document_completion(smoothed_topics(estimates), hyper["alpha"], data, key)
+
+
+def smoothed_topics(estimates: Estimates) -> Float[Array, "K V"]:
+    """Means of the topics' Dirichlets, under EM and MAP too: at their mode a word not seen in training has probability
+    zero, and a held-out document that holds it no finite score."""
+    topics = estimates["topics"]
+    return (topics.law if isinstance(topics, Point) else topics).mean()
+
+
+def near_uniform(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+    """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each
+    topic, and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too). The
+    gamma is a normal's cube (Wilson and Hilferty, 1931), within 6e-4 of it to four deviations and quick to compile."""
+    del hyper, batch
+    noise = jax.tree.map(lambda c: _gamma_100(key, c.shape, c.dtype), prior["topics"])
+    return Product({"topics": tree.add(prior["topics"], noise)})
+
+
+def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+    return (1 - 1 / 900 + jax.random.normal(key, shape, dtype) / 30) ** 3
+
+
+def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
+    value = as_float(value, name)
+    require(value.shape in ((), (size,)), name, f"a scalar or shape ({size},)", value.shape)
+    require(positive_and_finite(value), name, "positive finite numbers", value)
+    return value
+
+
+class _Chunk(NamedTuple):
+    """Documents and where their E-step starts, in one pytree for `sum_over_rows`."""
+
+    documents: Documents
+    start: Float[Array, "docs K"] | None
+
+    @property
+    def words(self) -> Array:
+        """Word ids, which the rows are looked up by."""
+        return self.documents.words
+
+    def start_above(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
+        """No gamma is below alpha but in the rows of zeros that fill up a chunk."""
+        return None if self.start is None else jnp.maximum(self.start, alpha)
+
+
+def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array, "docs K"], ...]:
+    alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
+    return tuple(cold(jnp.asarray(docs.counts), alpha) for docs in batch.data)
+
+
+def _local_elbo(
+    num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
+    if batch.active is not None:
+        return active_topics.bound(num_topics, hyper, stats["topics"].pairs, batch, key, estep)
+    alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
+    table, log_scale = likelihood_table(stats["topics"])
+    starts = batch.local or (None,) * len(batch.data)
+    size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
+    chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
+    fixed, at_once = jax.lax.stop_gradient(alpha), estep.over_words()
+    total, aux = sum_over_rows(functools.partial(_chunk_likelihood, estep), table, fixed, chunks, key, at_once)
+    sizes = [docs.weights.shape[0] for docs in batch.data]
+    bounds, gammas = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
+    scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
+    # Of all documents at once: it needs no topics, and would otherwise be compiled for every length.
+    divergence = jnp.split(divergence_from_prior(jnp.concatenate(gammas), alpha), np.cumsum(sizes)[:-1])
+    rest = [scale - kl for scale, kl in zip(scales, divergence, strict=True)]
+    total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(batch.data, rest, strict=True))
+    per_group = tuple(jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True))
+    num_groups = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in batch.data]))
+    num_words = jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in batch.data]))
+    return LocalElbo(total, num_groups, per_group, gammas, num_words)
+
+
+def likelihood_table(stats: Any) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
+    """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of that maximum. Statistics
+    are read in the order in which they are kept: transposed first, a dense step of V = 20,000 takes a tenth longer."""
+    by_word = isinstance(stats, TransposedDirichletStats)
+    log_beta, axis = (stats.by_word, 1) if by_word else (stats.log, 0)
+    log_scale = jax.lax.stop_gradient(jnp.max(log_beta, axis=axis))
+    table = jnp.exp(jnp.maximum(log_beta - jnp.expand_dims(log_scale, axis), active_topics.LOG_FLOOR))
+    return table if by_word else table.T, log_scale
+
+
+def _chunk_likelihood(
+    estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], chunk: _Chunk, key: PRNGKeyArray
+) -> tuple[Float[Array, ""], tuple[Array, Array]]:
+    """Total expected log likelihood of a chunk of documents, differentiable in rows; that and gamma of each."""
+    docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(rows), jax.lax.stop_gradient(alpha)
+    found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, chunk.start_above(alpha))
+    local = jax.lax.stop_gradient(found)
+    per_doc = expected_log_likelihood(rows if local.token_topics is None else fixed, docs.counts, local.gamma)
+    total = jnp.vdot(docs.weights, per_doc) + _own_energy(rows, local, docs.weights)
+    return total, (per_doc, local.gamma)
+
+
+def expected_log_likelihood(
+    rows: Float[Array, "D n K"], counts: Float[Array, "D n"], gamma: Float[Array, "D K"]
+) -> Float[Array, " D"]:
+    """sum_v c_v log sum_k exp(E log theta_k) beta_kv at q(theta_d) = Dirichlet(gamma_d) (Blei, Kucukelbir and McAuliffe
+    2017, section 4.3)."""
+    log_weight = Dirichlet(gamma).expected_stats().log
+    # The largest weight is 1, so that small alpha cannot underflow them all.
+    largest = jnp.max(log_weight, axis=1, keepdims=True)
+    mixed = jnp.einsum("dnk,dk->dn", rows, jnp.exp(log_weight - largest), precision="highest")
+    return jnp.sum(counts * (jnp.log(jnp.where(counts > 0, mixed, 1.0)) + largest), axis=1)
+
+
+def divergence_from_prior(gamma: Float[Array, "D K"], alpha: Float[Array, " K"]) -> Float[Array, " D"]:
+    """KL(Dirichlet(gamma_d) || Dirichlet(alpha))."""
+    return Dirichlet(gamma).kl(Dirichlet(jnp.broadcast_to(alpha, gamma.shape)))
+
+
+def _own_energy(rows: Float[Array, "D n K"], local: Locals, weights: Float[Array, " D"]) -> Float[Array, ""]:
+    """Zero, whose gradient in log rows is the E-step's own expected counts N: the energy sum N log rows to first order,
+    less its value."""
+    if local.token_topics is None:
+        return jnp.zeros((), rows.dtype)
+    fixed = jax.lax.stop_gradient(rows)
+    return jnp.sum(weights[:, None, None] * local.token_topics / fixed * (rows - fixed))

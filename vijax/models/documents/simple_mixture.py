@@ -1,0 +1,103 @@
+"""The simple mixture of documents: every document has one topic (Pei 2019, section on SMM, eq. 2.7 and 2.8).
+
+    pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,  words of d ~ eta_{z_d}, independently
+
+For the plain categorical mixture of single observations give documents of one word each. Small vocabularies may as well
+go through `mixture(emission.categorical(K, V))`, the same model on dense rows of counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.checks import require_integers, require_positive
+from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.documents import OfDocuments, word_prior
+from vijax.contract.generative import Generative
+from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.families import Categorical, Dirichlet, Product
+from vijax.models.documents.document_draws import of_topics
+from vijax.models.documents.lda import near_uniform
+from vijax.xla.by_value import by_value
+from vijax.xla.chunks import merge_chunks, split_chunks
+from vijax.xla.gather import docs_per_chunk, sum_over_rows
+
+
+@by_value
+def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: float = 1.0) -> Model:
+    """A mixture of bags of words: a topic for each document, not for each word as in `lda`.
+
+    Args:
+      num_topics: K.
+      vocab_size: V.
+      alpha: concentration of the Dirichlet prior of the topics' weights, a hyperparameter.
+      eta: of those of the topics' words, a hyperparameter.
+
+    Returns:
+      A `Model` with globals `weights` and `topics`; its data are tuples of `vijax.Documents`, which any reader of
+      `vijax.data` makes. `fit.transform(corpus, key=key)` are the documents' responsibilities.
+
+    Raises:
+      ValueError: an argument out of its range.
+
+    >>> import numpy as np, vijax as vi
+    >>> counts = np.array([[9, 1, 0], [8, 2, 0], [0, 1, 9], [0, 2, 7]])
+    >>> fit = vi.fit(vi.cavi(simple_mixture(2, 3)), counts, num_steps=30, key=jax.random.key(0))
+    >>> classes = fit.transform(counts, key=jax.random.key(0)).argmax(1)
+    >>> bool(classes[0] == classes[1] != classes[2] == classes[3])
+    True
+    """
+    require_integers(num_topics=num_topics, vocab_size=vocab_size)
+    require_positive(alpha=alpha, eta=eta)
+
+    def prior(hyper: Hyper) -> Product:
+        topics = word_prior(hyper["eta"], num_topics, vocab_size)
+        return Product({"topics": topics, "weights": Dirichlet(jnp.full(num_topics, hyper["alpha"]))})
+
+    def start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+        return prior.replace(near_uniform(hyper, key, prior, batch))
+
+    return Model(
+        hyper={"alpha": jnp.asarray(alpha, float), "eta": jnp.asarray(eta, float)},
+        prior=prior,
+        local_elbo=_local_elbo,
+        init=start,
+        documents=OfDocuments(int(vocab_size), lambda stats, classes, key: classes, by_word={"topics": "eta"}),
+        generative=_generative(num_topics, int(vocab_size)),
+    )
+
+
+def _generative(num_topics: int, vocab_size: int) -> Generative:
+    def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"z": jax.random.categorical(key, jnp.log(values["weights"]), shape=(len(places),))}
+
+    shares = lambda values, local: jax.nn.one_hot(local["z"], num_topics)
+    return of_topics(vocab_size, local, shares, lambda stats, classes: {"z": Categorical(jnp.log(classes))})
+
+
+def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+    """Sum over documents of log sum_k exp(E log pi_k + sum_v c_dv E log eta_kv): no locals to iterate for."""
+    del hyper, estep
+    log_weights, table = stats["weights"].log, stats["topics"].by_word
+    size = log_weights.size
+    chunks = [split_chunks(docs, docs_per_chunk(docs.words.shape[1], size)) for docs in batch.data]
+    total, aux = sum_over_rows(_chunk, table, log_weights, chunks, key)
+    sizes = [docs.weights.shape[0] for docs in batch.data]
+    bounds, classes = zip(*(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True)
+    num_groups = sum((jnp.sum(docs.weights) for docs in batch.data), jnp.zeros(()))
+    num_words = sum((jnp.sum(docs.counts) for docs in batch.data), jnp.zeros(()))
+    return LocalElbo(total, num_groups, bounds, classes, num_words)
+
+
+def _chunk(
+    rows: Float[Array, "D n K"], log_weights: Float[Array, " K"], docs: Documents, key: PRNGKeyArray
+) -> tuple[Float[Array, ""], tuple[Array, Array]]:
+    """Total bound of a chunk of documents; that and the responsibilities of each."""
+    del key
+    scores = log_weights + jnp.einsum("dnk,dn->dk", rows, docs.counts.astype(rows.dtype), precision="highest")
+    bounds = jax.nn.logsumexp(scores, axis=1)
+    return jnp.vdot(docs.weights.astype(rows.dtype), bounds), (bounds, jax.nn.softmax(scores, axis=1))

@@ -1,0 +1,142 @@
+"""An energy beside the log density that it is meant to be: a check at random values of all variables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import tree
+from vijax.checks import require, require_integers
+from vijax.contract.intake import taken
+from vijax.contract.model import Hyper, Model
+from vijax.models.energies.energy import Energy
+
+CLOSE = 1e-3
+"""Nats, and relative to the energy in size: float32 holds a sum of large terms to no more."""
+GROUPS = 8
+
+
+def check_energy(
+    model: Model,
+    log_density: Callable[[Mapping[str, Any], PyTree], Any],
+    data: PyTree,
+    *,
+    key: PRNGKeyArray,
+    num_draws: int = 4,
+    hyper: Hyper | None = None,
+) -> None:
+    """Compares the energy of a model with a log density as textbooks have it, at random values of all variables.
+
+    An energy leaves out the base measures of its locals, and is a function of sufficient statistics. Both are easily
+    got wrong by a term, and nothing in a fit shows it. A gamma local has `shape * s["z"].log` in its energy; with
+    `(shape - 1) * s["z"].log`, as the density of a gamma has it, it is one of another shape.
+
+    Args:
+      model: made by `vijax.energy_model`, without `joint` locals.
+      log_density: `log_density(values, group)`, log p(data and locals of one group | globals): a number. `values[name]`
+        are the values of globals and locals, not their statistics. The priors of the globals are no part of it.
+      data: as `vijax.fit` takes them; the first 8 groups are looked at.
+      key: of the values: of globals drawn from their priors, of locals from their templates.
+      num_draws: values at which each group is looked at.
+      hyper: hyperparameters; those of the model if None.
+
+    Raises:
+      ValueError: the two differ. The message says by how much, and whether that is the base measure of a local, which
+        the energy must not have, or one number everywhere, which shifts the bound and nothing else.
+
+    >>> import vijax as vi
+    >>> from jax.scipy.stats import gamma, poisson
+    >>> def energy(s, y):  # z ~ Gamma(2, b), y ~ Poisson(z)
+    ...     own = 2.0 * (s["b"].log + s["z"].log) - s["b"].value * s["z"].value
+    ...     return own + y * s["z"].log - s["z"].value - jax.scipy.special.gammaln(y + 1)
+    >>> model = vi.energy_model(
+    ...     globals={"b": vi.Gamma.from_shape_rate(2.0, 1.0)}, energy=energy, example=0.0,
+    ...     locals={"z": vi.Gamma.from_shape_rate(2.0, 1.0)})
+    >>> textbook = lambda v, y: gamma.logpdf(v["z"], 2.0, scale=1 / v["b"]) + poisson.logpmf(y, v["z"])
+    >>> vi.check_energy(model, textbook, jnp.array([0.0, 3.0]), key=jax.random.key(0))  # says nothing: they agree
+    """
+    spec: Energy = model.energy
+    require(spec is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
+    require_integers(num_draws=num_draws)
+    settings = tree.as_arrays(model.hyper if hyper is None else hyper)
+    spec.check_groups(data, settings)
+    groups = jax.tree.map(lambda x: jnp.asarray(x)[:GROUPS], taken(model, data))
+    size = int(jax.tree.leaves(groups)[0].shape[0])
+
+    def one(key: PRNGKeyArray, group: PyTree) -> tuple[Any, ...]:
+        values, stats, base = _drawn(model, settings, group, key)
+        density = jnp.asarray(log_density(values, group), float)
+        return spec.possible(stats, group, settings), _impossible(spec, stats, group, settings), density, base
+
+    keys = jax.random.split(key, (num_draws, size))
+    energies, counts, densities, base = jax.jit(jax.vmap(jax.vmap(one), (0, None)))(keys, groups)
+    shape = densities.shape
+    remedy = "Sum over its terms: jnp.sum(...)."
+    require(shape == (num_draws, size), "log_density", "a number for each group", f"shape {shape[2:]}", remedy)
+    measures = {name: np.asarray(x, np.float64) for name, x in base.items()}
+    _compare(np.asarray(energies, np.float64), np.asarray(counts), np.asarray(densities, np.float64), measures)
+
+
+def _drawn(model: Model, hyper: Hyper, group: PyTree, key: PRNGKeyArray) -> tuple[Any, Any, dict[str, Array]]:
+    """Values of all variables by name, their statistics, and the log base measures of the locals."""
+    key_globals, key_locals = jax.random.split(key)
+    prior, locals_ = model.prior(hyper), model.energy.locals(group)
+    drawn = prior.sample(key_globals)
+    given = (
+        drawn
+        if model.values is None
+        else jax.tree.map(lambda x: x[0], model.values(hyper, jax.tree.map(lambda x: x[None], dict(drawn))))
+    )
+    keys = jax.random.split(key_locals, max(1, len(locals_)))
+    own = {name: q.sample(k) for (name, q), k in zip(locals_.items(), keys, strict=False)}
+    of_own = {name: q.stats(own[name]) for name, q in locals_.items()}
+    base = {name: jnp.sum(q.log_base_measure(of_own[name])) for name, q in locals_.items()}
+    return {**given, **own}, {**prior.stats(drawn), **of_own}, base
+
+
+def _impossible(spec: Energy, stats: Any, group: PyTree, hyper: Hyper) -> Float[Array, ""]:
+    return jnp.zeros(()) if spec.impossible is None else spec.impossible(stats, group, hyper)
+
+
+def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, base: dict[str, np.ndarray]) -> None:
+    """ValueError where energy and base measures are not the density."""
+    impossible = counts > 0.5
+    require(
+        ~(impossible & np.isfinite(densities)),
+        "impossible",
+        "no impossible event where log_density is finite",
+        f"{counts[impossible & np.isfinite(densities)][:1]} events",
+    )
+    total = energies + sum(base.values())
+    ok = CLOSE * (1 + np.maximum(np.abs(energies), np.abs(densities)))
+    gap = np.where(impossible, 0.0, total - densities)
+    if np.all(np.abs(gap) < ok):
+        return
+    expected = "log p(data and locals | globals) less the base measures of the locals, as log_density says it"
+    place = np.unravel_index(np.nanargmax(np.where(np.isnan(gap), np.inf, np.abs(gap))), gap.shape)
+    got = f"one that is larger by {gap[place]:.4g} nats at a draw of the variables (group {place[1]})"
+    require(False, "energy", expected, got, _reason(gap, ok, base))
+
+
+def _reason(gap: np.ndarray, ok: np.ndarray, base: dict[str, np.ndarray]) -> str:
+    """What the difference is, where it is something known."""
+    if np.ptp(gap) < 2 * np.max(ok):
+        return "It is that everywhere: the bound is off by it in each group, and posteriors are right."
+    for names in _subsets(list(base)):
+        if np.all(np.abs(gap - sum(base[name] for name in names)) < 2 * ok):
+            measures = "base measure" + ("s" if len(names) > 1 else "")
+            return (
+                f"It has the {measures} of {', '.join(map(repr, names))}, which the family adds: leave it out. "
+                "A family's docstring states log h, and family.energy_term(s[name]) is the term of a local of that law."
+            )
+    return "Compare it term by term; a family's docstring states its base measure and its statistics."
+
+
+def _subsets(names: list[str]) -> Iterator[tuple[str, ...]]:
+    return itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(1, len(names) + 1))

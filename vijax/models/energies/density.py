@@ -1,0 +1,400 @@
+"""Models as log densities: nothing is conjugate, all variables are free (level 4 of the design).
+
+    log p(values) + log |d values / d x| as a function of x, any vector of real numbers,
+
+is what a guide q(x) is fitted to: ELBO = E_q[that] + H(q) (Kucukelbir et al. 2017, eq. 5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import constrain
+from vijax.checks import require, require_positive
+from vijax.contract.arrays import check_aligned, check_finite, check_lengths, check_numbers
+from vijax.contract.batch import Minibatch, fill_padding, one_group, weighted_sum
+from vijax.contract.generative import given_by_user
+from vijax.contract.intake import array, cast, found_kinds
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, num_arguments
+from vijax.contract.variables import Free, Variables
+from vijax.families import Product
+from vijax.inference.guides import Guide, Z, full_rank
+from vijax.xla import by_value
+from vijax.xla.compiler import kept, quick_jit
+
+Values = Mapping[str, Any]
+START, START_SD = 2.0, 0.05
+"""How far from zero means of q begin at most where nothing is said, as Stan's do; and its sd, relative to that."""
+
+
+class Frame(NamedTuple):
+    """Coordinates relative to a place and a scale, x = shift + scale z: in those of a good guess every posterior is
+    near N(0, I), and float32 holds it however correlated its variables are.
+
+    Attributes:
+      shift: (D,).
+      scale: lower triangle (D, D), or standard deviations (D,);
+      directions: beside these, orthonormal columns (D, r), along which z is
+      stretch: times as long, (r,), before it is scaled; None for none.
+    """
+
+    shift: Float[Array | np.ndarray, " D"]
+    scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
+    directions: Float[Array | np.ndarray, "D r"] | None = None
+    stretch: Float[Array | np.ndarray, " r"] | None = None
+
+    def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
+        """x."""
+        if self.directions is not None and self.stretch is not None:
+            along = jnp.asarray(self.directions)
+            z = z + along @ ((z @ along) * (jnp.asarray(self.stretch) - 1))
+        return jnp.asarray(self.shift) + (self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z)
+
+    def log_det(self) -> Float[Array, ""]:
+        """log |d x / d z|."""
+        scales = self.scale if jnp.ndim(self.scale) == 1 else jnp.diagonal(self.scale)
+        more = 0.0 if self.stretch is None else jnp.sum(jnp.log(self.stretch))
+        return jnp.sum(jnp.log(jnp.abs(scales))) + more
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Density(Model):
+    """A model whose variables are all free; made by `density`.
+
+    Attributes:
+      variables: what they are.
+      log_prior: values -> scalar.
+      log_lik: (values, group) -> scalar; None where the prior is all there is.
+      is_whole: the data are one group, whatever they are.
+      guide: the family of q.
+      is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
+      num_directions: of that frame, beside standard deviations.
+      derived: values -> further values by name, for draws; None where there are none.
+      start: how far from zero means of q begin at most, in free coordinates.
+    """
+
+    variables: Variables
+    log_prior: Callable[[Values], Array]
+    log_lik: Callable[[Values, PyTree], Array] | None
+    is_whole: bool
+    guide: Guide
+    is_framed: bool = False
+    num_directions: int = 0
+    derived: Callable[[Values], Mapping[str, Any]] | None = None
+    start: float = START
+
+    @property
+    def start_sd(self) -> float:
+        """Standard deviations with which q begins."""
+        return self.start * START_SD
+
+    def values_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
+        """The variables' values at free coordinates."""
+        return self.variables.values(x)[0]
+
+    def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+        """Log prior of the free coordinates."""
+        argument = "log_density" if self.log_lik is None else "log_prior"
+        return _scalar(self.log_prior(self.values_at(x)), argument) + self.variables.log_prior(x)
+
+    def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
+        """Log likelihood of each group."""
+        values = self.values_at(x)
+        lik = self.log_lik
+        if lik is None:
+            return jnp.zeros(jax.tree.leaves(data)[0].shape[0], x.dtype)
+        name = "log_density" if self.is_whole else "log_lik"
+        return jax.vmap(lambda group: _scalar(lik(values, group), name))(data)
+
+    def with_guide(self, guide: Guide, is_framed: bool | None = None, num_directions: int = 0) -> Density:
+        """The same density, for q of another family; and in a frame, which the state of a fit carries, or not."""
+        framed = self.is_framed if is_framed is None else is_framed
+        if guide == self.guide and framed == self.is_framed and num_directions == self.num_directions:
+            return self
+        return by_value.of(self, _Guided(self, guide, framed, num_directions)).model
+
+
+def frame_of(hyper: Hyper) -> Frame | None:
+    """Of a state's hyperparameters; None where q is of the free coordinates themselves."""
+    return hyper.get("frame")
+
+
+def point(hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
+    """The free coordinates at coordinates of the guide."""
+    frame = frame_of(hyper)
+    return z if frame is None else frame.point(z)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Guided:
+    """One model for each guide, so that a rebuilt algorithm compiles nothing."""
+
+    density: Density
+    guide: Guide
+    is_framed: bool
+    num_directions: int
+    model: Density = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        density, guide, framed, count = self.density, self.guide, self.is_framed, self.num_directions
+        model = _bound_to(dataclasses.replace(density, guide=guide, is_framed=framed, num_directions=count))
+        remade = by_value.remade_by(model, Density.with_guide, density, guide, framed, count)
+        object.__setattr__(self, "model", remade)
+
+
+@by_value.by_value
+def density(
+    variables: Mapping[str, Free | PyTree],
+    log_density: Callable[..., Any] | None = None,
+    *,
+    log_prior: Callable[[Values], Any] | None = None,
+    log_lik: Callable[[Values, PyTree], Any] | None = None,
+    guide: Guide | None = None,
+    derived: Callable[[Values], Mapping[str, Any]] | None = None,
+    sample: Callable[[Values, PyTree, PRNGKeyArray], PyTree] | None = None,
+    start: float = START,
+) -> Density:
+    """A model from a log density of free variables.
+
+    Args:
+      variables: names to `vijax.free(shape, support)`, or to trees of these.
+      log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint density, up to a
+        constant, at values `x[name]` in their supports. Jacobians are ours. A parameter with a default is not data.
+      log_prior: in its place, `log_prior(x)`, counted once a step (priors that variables have of their own are added;
+        where all have one it may be left out),
+      log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
+        groups of a minibatch and scaled by N / S; the prior is not. Integers and booleans among the data come as
+        floats, whatever their type was, unless the density uses them as indices or masks (`vijax.contract.intake`).
+      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
+      derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
+        non-centred hierarchy. `fit.sample` has them beside the variables.
+      sample: `sample(x, group, key)`, a group like it drawn from the likelihood at x, what is random replaced and what
+        is given (inputs) kept; of `log_density(x, data)` `sample(x, data, key)`, all the data. `Fit.predictive` then
+        draws data.
+      start: where fits by steps begin: with means of q drawn from -start to start, and sds of a twentieth of it, in
+        free coordinates (of positive variables their logarithms). Less where the density is not finite so far from
+        zero, as of differential equations; variables should then be such that zero is plausible. `vijax.auto` searches
+        for a start itself.
+
+    Returns:
+      A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`. Where `log_lik` is
+      that of groups, `fit.score(other, key=key)` is the log predictive density of other groups.
+
+    Raises:
+      ValueError: variables that are none, neither or both forms of a density, one that returns an array or an integer,
+        that reads a name that is no variable; a derived value of a variable's name; when used, one that is not finite
+        anywhere.
+
+    A normal mean with a scale of half-normal prior:
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> from jax.scipy.stats import norm
+    >>> model = density(
+    ...     {"mean": vi.free(), "scale": vi.free(support="positive")},
+    ...     log_prior=lambda x: norm.logpdf(x["mean"], 0, 10) + norm.logpdf(x["scale"], 0, 5),
+    ...     log_lik=lambda x, y: norm.logpdf(y, x["mean"], x["scale"]))
+    >>> fit = vi.auto(model, jnp.array([1.0, 2.0, 3.0, 4.0]), key=jax.random.key(0))
+    >>> draws = fit.sample(jax.random.key(1), 4000)
+    >>> print(f"{draws['mean'].mean():.1f}, scale above 0: {bool(jnp.all(draws['scale'] > 0))}")
+    2.5, scale above 0: True
+    """
+    known = Variables.of(variables)
+    require_positive(start=start)
+    both = log_prior is not None or log_lik is not None
+    remedy = "Give log_density alone, or log_prior and log_lik."
+    require((log_density is None) == both, "log_density", "one form of the density", _given(log_density, both), remedy)
+    if log_density is None:
+        remedy = "Or give every variable one of its own: vijax.free(..., log_prior=...)."
+        require(log_prior is not None or known.has_priors, "log_prior", "a function of the values", "none", remedy)
+        own = log_prior or (lambda x: jnp.zeros(()))
+        parts: dict[str, Any] = {"log_prior": own, "log_lik": log_lik, "is_whole": log_lik is None}
+    elif num_arguments(log_density) > 1:
+        parts = {"log_prior": lambda x: jnp.zeros(()), "log_lik": log_density, "is_whole": True}
+    else:
+        parts = {"log_prior": log_density, "log_lik": None, "is_whole": True}
+    _check_prior(known, parts["log_prior"], "log_prior" if log_density is None else "log_density")
+    _check_derived(known, derived)
+    reads = parts["log_lik"] is not None
+    require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
+    check = check_numbers if parts["is_whole"] else check_aligned
+    parts["generative"] = given_by_user(sample, None, check, parts["is_whole"])
+    parts |= {"guide": guide or full_rank(), "derived": derived, "start": float(start)}
+    return _bound_to(_unbound(variables=known, **parts))
+
+
+def _given(log_density: Any, both: bool) -> str:
+    return "both" if log_density is not None and both else "none"
+
+
+def _unbound(**fields: Any) -> Density:
+    nothing: Any = None
+    return Density(hyper={}, prior=nothing, local_elbo=nothing, init=nothing, **fields)
+
+
+def _bound_to(density: Density) -> Density:
+    """With the functions that an algorithm reads, of these very fields."""
+    dtype = jnp.result_type(float)
+    guide = density.guide.over(density.variables.places)
+    at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
+    dim = density.variables.dim
+
+    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+        del key, estep
+        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+        each = density.log_liks_at(point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data))
+        weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None)
+
+    def global_elbo(hyper: Hyper, stats: PyTree) -> Float[Array, ""]:
+        z, frame = stats[Z].value, frame_of(hyper)
+        wide = 0.0 if frame is None else frame.log_det().astype(z.dtype)
+        return density.log_prior_at(point(hyper, z)) + wide
+
+    def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
+        del hyper, batch
+        if density.is_framed:
+            return prior
+        near = density.start
+        return at(jax.random.uniform(key, (dim,), dtype, -near, near), density.start_sd)
+
+    return dataclasses.replace(
+        density,
+        hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
+        constraints={"frame": constrain.real()} if density.is_framed else None,
+        prior=lambda hyper: at(jnp.zeros(dim, dtype), 1.0),
+        local_elbo=local_elbo,
+        init=init,
+        global_elbo=global_elbo,
+        free=(Z,),
+        one_group=density.is_whole,
+        check_data=lambda data: _check_data(density, data),
+        score=None if density.log_lik is None or density.is_whole else _scorer(density),
+        endless=_endless(density),
+        values=lambda hyper, draws: {**{n: x for n, x in draws.items() if n != Z}, **_values(density, hyper, draws[Z])},
+    )
+
+
+def _scorer(density: Density) -> Callable[..., Any]:
+    def score(hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> Any:
+        from vijax.models.energies.predictive_density import predictive_density
+
+        return predictive_density(density, hyper, q, data, key)
+
+    return score
+
+
+def _endless(density: Density) -> Callable[..., Any]:
+    def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
+        from vijax.automatic.endless import report
+
+        return report(density, hyper, posterior[Z], batch, key)
+
+    return endless
+
+
+def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
+    """The one that changes nothing, of the shapes that fit the guide."""
+    dtype = jnp.result_type(float)
+    if num_directions:
+        along = np.zeros((dim, num_directions), dtype), np.ones(num_directions, dtype)
+        return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along)
+    return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide.is_correlated else np.ones(dim, dtype))
+
+
+def _values(density: Density, hyper: Hyper, z: Float[Array, "draws D"]) -> dict[str, Any]:
+    def at(z: Float[Array, " D"]) -> dict[str, Any]:
+        values = density.values_at(point(hyper, z))
+        return values if density.derived is None else {**values, **density.derived(values)}
+
+    return jax.vmap(at)(z)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+def _scalar(x: Any, argument: str) -> Float[Array, ""]:
+    """What a density returned, checked."""
+    remedy = "Let the function return its value."
+    require(x is not None, argument, "one number", "None", remedy)
+    shape, dtype = jnp.shape(x), jnp.result_type(x)
+    require(shape == (), argument, "one number", f"an array of shape {shape}", "Sum over its terms: jnp.sum(...).")
+    real = jnp.issubdtype(dtype, jnp.floating)
+    require(
+        real, argument, "a real number", f"one of type {dtype}", "A density of floats has a gradient; this has none."
+    )
+    return jnp.asarray(x)
+
+
+def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> None:
+    """ValueError where a density of values alone reads what there is not, or returns no number."""
+    x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
+    try:
+        jax.eval_shape(lambda x: _scalar(log_prior(variables.values(x)[0]), argument), x)
+    except (KeyError, AttributeError) as error:
+        _say_what_is_read(argument, variables, error)
+
+
+def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> None:
+    """ValueError at a name that is no variable, or read as v.name; other errors are the user's own."""
+    expected = f"a function of the variables {variables.names}"
+    if isinstance(error, KeyError):
+        require(False, argument, expected, f"one that reads {error}")
+    if "'dict' object" not in str(error):
+        raise error
+    name = str(error).rpartition(" ")[2].strip("'")
+    require(False, argument, expected, f"one that reads .{name}", f"Values have names: v[{name!r}], not v.{name}.")
+
+
+def _check_derived(variables: Variables, derived: Callable | None) -> None:
+    """ValueError where what is derived is no mapping of other names."""
+    if derived is None:
+        return
+    x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
+    found = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
+    require(isinstance(found, Mapping), "derived", "a mapping of names to values", type(found).__name__)
+    twice = sorted(set(found) & set(variables.names))
+    require(not twice, "derived", f"names other than those of the variables {variables.names}", twice)
+
+
+def _check_data(density: Density, data: PyTree) -> None:
+    """ValueError where the data are none that the density reads, or it is finite nowhere that a fit may start."""
+    data = one_group(None) if data is None else data
+    if density.log_lik is None:
+        remedy = "log_density(x, data) reads data: a second parameter, without a default."
+        none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][0] == 0  # one_group
+        require(none, "data", "None, for this density reads none", "data", remedy)
+    else:
+        check_numbers(data)
+        check_finite(data)
+        if not density.is_whole:
+            check_lengths(data)
+    key = jax.random.key(0)
+    near = density.start
+    starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -near, near)
+    groups = jax.tree.map(lambda x: array(x)[:64], data)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
+    groups = cast(found_kinds(shapes, lambda groups: density.log_liks_at(starts[0], groups)), groups)
+    program = kept(density, "check", lambda density: quick_jit(_totals(density)))
+    try:
+        at = np.asarray(program(starts, groups))
+    except (KeyError, AttributeError) as error:
+        _say_what_is_read("log_lik", density.variables, error)
+    remedy = (
+        "Look for logarithms of zero and supports that the variables do not declare; or begin nearer to zero: "
+        f"vijax.density(..., start={near / 10:g})."
+    )
+    require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)
+
+
+def _totals(of: weakref.ref[Density]) -> Callable[..., Any]:
+    def total(x: Array, groups: PyTree) -> Array:
+        density: Any = of()
+        return density.log_prior_at(x) + jnp.sum(density.log_liks_at(x, groups))
+
+    return jax.vmap(total, (0, None))

@@ -1,0 +1,198 @@
+"""What `energy_model` looks at once: names, families, and the energy itself at random statistics and data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from vijax.checks import require
+from vijax.families import Family, Product
+from vijax.families.domain import require_proper
+from vijax.families.product import unknown_name
+from vijax.inference.guides import Z
+from vijax.models.energies.examples import POSITIVE
+from vijax.models.energies.multilinear import NowhereFiniteError, coupled_variables, update_order
+from vijax.xla.compiler import quick_jit
+
+Blocks = tuple[tuple[str, ...], ...]
+
+
+def check_families(prior: Product, local: Mapping[str, Any]) -> None:
+    """ValueError for a name that is global and local, a local that is no family, or a family that is improper."""
+    both = sorted(set(prior) & set(local))
+    require(not both, "locals", "names that are not those of globals", both)
+    for name, q in local.items():
+        require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
+    require_proper("locals", local)
+
+
+def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
+    """ValueError for a name that is a hyperparameter and a point: the energy reads both from one dict."""
+    both = sorted(set(hyper) & set(points))
+    require(not both, "points", "names that are not those of hyper", both, "Rename one of them.")
+
+
+def check_free(names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]) -> None:
+    """ValueError for a guide of no free variables, or a name that would stand for two things beside free ones."""
+    if not names:
+        remedy = "Declare them by vijax.free, or leave guide out."
+        require(guide is None, "guide", "none for an energy without free globals", repr(guide), remedy)
+        return
+    both = sorted(set(names) & set(local))
+    require(not both, "locals", "names that are not those of globals", both)
+    for argument, named in (("globals", prior), ("locals", local)):
+        expected = f"names other than {Z!r}, which all free variables {sorted(names)} have together"
+        require(Z not in named, argument, expected, repr(Z), "Rename it.")
+
+
+def check_plates(plates: Sequence[str], local: Mapping[str, Any], joint: Sequence[Sequence[str]]) -> None:
+    """ValueError for a plate that is no local, has no axis of entries, or is kept joint."""
+    unknown = sorted(set(plates) - set(local))
+    require(not unknown, "plates", f"names among the locals {list(local)}", unknown)
+    both = sorted(set(plates) & {name for group in joint for name in group})
+    require(not both, "plates", "locals that are not in `joint`, under which their entries are one variable", both)
+    for name in plates:
+        shape = local[name].batch_shape
+        require(len(shape) > 0, "plates", f"{name!r} with a first axis of entries", f"batch shape {shape}")
+
+
+def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
+    """The energy; a name that it reads in vain, of a variable or of a statistic, is an error that says which there
+    are."""
+
+    @functools.wraps(energy)
+    def read(stats: Mapping[str, Any], *rest: Any) -> Any:
+        try:
+            return energy(stats, *rest)
+        except KeyError as error:
+            key = error.args[0] if error.args else None
+            if not isinstance(key, str) or key in stats:
+                raise
+            data = f" (the data: {list(rest[0])})" if rest and isinstance(rest[0], Mapping) else ""
+            text = unknown_name(key, stats).replace("factor named", "variable named", 1)
+            raise ValueError(f"{argument}: expected the name of a variable, but there is {text}{data}") from error
+        except AttributeError as error:
+            of = [name for name, t in stats.items() if t is error.obj]
+            if not of:
+                raise
+            known = list(getattr(error.obj, "_fields", ()))
+            raise ValueError(
+                f"{argument}: expected a statistic of {of[0]!r}, {known}, got stats[{of[0]!r}].{error.name}."
+            ) from error
+
+    return read
+
+
+def find_blocks(
+    fn: Callable,
+    count: Callable | None,
+    prior_fn: Callable | None,
+    prior: Product,
+    local: Mapping[str, Any],
+    example: PyTree,
+    groups: PyTree,
+    hyper: Mapping[str, Any],
+    order: Sequence[str] | None,
+    plates: Sequence[str] = (),
+) -> tuple[Blocks, Blocks]:
+    """Checks the energies and finds who may be updated with whom: blocks of globals, blocks of locals.
+
+    Args:
+      fn: (stats, group, hyper) -> scalar, the energy.
+      count: (stats, group, hyper) -> scalar, the number of impossible events, or None.
+      prior_fn: (stats, hyper) -> scalar, the terms of globals alone, or None.
+      prior: of the globals.
+      local: templates of the locals.
+      example: the data of one group.
+      groups: it and others like it (`values_like`).
+      hyper: hyperparameters.
+      order: the order of the names; None: as given.
+      plates: names of locals whose entries may be coupled.
+    """
+    order = [*prior, *local] if order is None else list(order)
+    require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
+    families = {**prior, **local}
+    stats = jax.eval_shape(lambda: _mean_statistics(families))
+    coupled: set[frozenset[str]] = set()
+    for argument, term in (("energy", fn), ("impossible", count)):
+        if term is not None:
+            shape = jnp.shape(jax.eval_shape(lambda s: term(s, example, hyper), stats))  # noqa: B023
+            require(
+                shape == (), argument, "a scalar for one group", f"shape {shape}", "Sum over the axes of the group."
+            )
+            everywhere = lambda s: jax.vmap(lambda y: term(s, y, hyper))(groups)  # noqa: B023
+            coupled |= _couplings(everywhere, stats, families, argument, plates)
+            if term is count:
+                _require_counts(everywhere, families)
+    if prior_fn is not None:
+        of_globals = {name: stats[name] for name in prior}
+        coupled |= _couplings(lambda s: prior_fn(s, hyper)[None], of_globals, prior, "prior_energy")
+    return tuple(update_order([n for n in order if n in group], coupled) for group in (prior, local))  # type: ignore[return-value]
+
+
+def _couplings(
+    fn: Callable,
+    stats: Mapping[str, Any],
+    families: Mapping[str, Any],
+    argument: str,
+    plates: Sequence[str] = (),
+) -> set[frozenset[str]]:
+    """`coupled_variables`, told apart: an energy that needs what is no statistic, and one that is infinite or NaN at
+    the mean statistics too."""
+    try:
+        coupled, finite = coupled_variables(fn, zeros(stats), plates)
+    except ValueError as error:
+        if isinstance(error, NowhereFiniteError):
+            _refuse_infinite(fn, families, argument, every=True)
+        raise ValueError(_said_of(argument, error)) from error
+    if len(finite) > 1 and not finite[list(POSITIVE)].any():
+        _refuse_infinite(fn, families, argument, every=False)
+    return coupled
+
+
+def _said_of(argument: str, error: ValueError) -> str:
+    """The message of `coupled_variables`, about the function that was given as this argument."""
+    return str(error).replace("energy: ", f"{argument}: ", 1) if str(error).startswith("energy: ") else str(error)
+
+
+def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
+    """ValueError where the energy is -inf, or NaN, at mean statistics: wherever the data are (`every`), or wherever
+    they are positive."""
+    values = np.asarray(quick_jit(fn)(_mean_statistics(families)))
+    values = values if every else values[list(POSITIVE)]
+    if np.isfinite(values).any():
+        return
+    if np.isneginf(values).all() or (every and np.isneginf(values).any()):
+        raise ValueError(
+            f"{argument}: expected a finite number, got -inf, which times a statistic of 0 is NaN. Where an event is "
+            "impossible use jnp.where(possible, log_probability, 0.0), before it is multiplied by a statistic, and "
+            "count such events in energy_model(impossible=...)."
+        )
+    if every:
+        raise ValueError(
+            f"{argument}: expected a finite number, got {values[0]} at the mean statistics of its variables, at the "
+            "values of the example and at random values of its shapes. Look for the logarithm or root of a negative "
+            "number, a division by 0, or 0 times infinity."
+        )
+
+
+def _require_counts(count: Callable, families: Mapping[str, Any]) -> None:
+    """ValueError where the number of impossible events is negative at the example and the mean statistics."""
+    number = np.asarray(quick_jit(count)(_mean_statistics(families)))[0]
+    expected = "a number of impossible events, 0 or more, at the mean statistics of the variables"
+    require(~(number < 0), "impossible", expected, number, "It is no log probability: count the events.")
+
+
+def _mean_statistics(families: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: q.expected_stats() for name, q in families.items()}
+
+
+def zeros(shapes: PyTree) -> PyTree:
+    """Zeros of these shapes."""
+    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)

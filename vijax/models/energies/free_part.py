@@ -1,0 +1,129 @@
+"""Free variables in an energy: it reads their values in the place of statistics, and need not be linear in anything.
+
+All of them are one more global, a vector of coordinates, whose density is a term of the energy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.contract.batch import Minibatch
+from vijax.contract.model import Hyper, Model
+from vijax.contract.variables import Free, Variables
+from vijax.families import Family, Point, Product
+from vijax.inference.guides import Guide, Z
+
+START = 0.1
+"""Standard deviation of q where it starts, and of its means among starts: networks must not begin at zero weights."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FreePart:
+    """The free variables of an energy.
+
+    Attributes:
+      variables: what they are.
+      guide: the family of q.
+    """
+
+    variables: Variables
+    guide: Guide
+
+    def family(self, key: PRNGKeyArray | None = None) -> Family:
+        """Where q starts; without a key at zero."""
+        mean = jnp.zeros(self.variables.dim, jnp.result_type(float))
+        guide = self.guide.over(self.variables.places)
+        return guide.at(mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START)
+
+    def read(self, stats: Mapping[str, Any]) -> dict[str, Any]:
+        """Statistics of the conjugate variables, and values of the free ones, by name."""
+        return {**_others(stats), **self.variables.values(stats[Z].value)[0]}
+
+    def at_random(self, fn: Callable | None) -> Callable | None:
+        """A function of statistics and values, as one of statistics, at random values: for checks that look at the
+        conjugate variables."""
+        if fn is None:
+            return None
+        x = jax.random.uniform(jax.random.key(0), (self.variables.dim,), jnp.result_type(float), -2.0, 2.0)
+        return lambda stats, *rest: fn({**stats, **self.variables.values(x)[0]}, *rest)
+
+    def reads(self, fn: Callable | None) -> Callable | None:
+        """A function of statistics and values, as one of statistics alone."""
+        return None if fn is None else lambda stats, *rest: fn(self.read(stats), *rest)
+
+    def log_prior(self, stats: Mapping[str, Any]) -> Float[Array, ""]:
+        """Of the coordinates: the variables' own priors, and the Jacobian."""
+        return self.variables.log_prior(stats[Z].value)
+
+    def endless(self, model: Model) -> Callable[..., Any]:
+        """See `vijax.Model`: along free variables, all else as it is."""
+
+        def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
+            from vijax.automatic.endless import report
+
+            if isinstance(posterior[Z], Point):
+                return None
+            return report(GivenOthers(model, self.variables, hyper, posterior, key), {}, posterior[Z], batch, key)
+
+        return endless
+
+    def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
+        """Draws by the names that the user gave."""
+        del hyper
+        return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GivenOthers:
+    """The bound of an energy as a function of its free coordinates: q of the conjugate globals stays, that of locals is
+    found by their E-step.
+
+    Attributes:
+      model: the energy.
+      variables: whose coordinates they are.
+      hyper: its hyperparameters.
+      posterior: q of all globals.
+      key: of E-steps that draw.
+    """
+
+    model: Model
+    variables: Variables
+    hyper: Hyper
+    posterior: Product
+    key: PRNGKeyArray
+
+    def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+        """Terms of globals alone."""
+        of = self.model.global_elbo
+        return jnp.zeros((), x.dtype) if of is None else of(self.hyper, self._stats(x))
+
+    def log_liks_at(self, x: Float[Array, " D"], data: Any) -> Float[Array, " 1"]:
+        """The bound of all groups."""
+        batch, model = Minibatch(data, None), self.model
+        return model.local_elbo(self.hyper, self._stats(x), batch, self.key, model.estep).total[None]
+
+    def _stats(self, x: Float[Array, " D"]) -> dict[str, Any]:
+        others = {name: q.expected_stats() for name, q in _others(self.posterior).items()}
+        return {**others, Z: self.posterior[Z].stats(x)}
+
+
+def _others(named: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: x for name, x in named.items() if name != Z}
+
+
+def split(globals_: Mapping[str, Any], guide: Guide) -> tuple[dict[str, Any], FreePart | None]:
+    """The conjugate globals, and the free ones."""
+    free = {name: x for name, x in globals_.items() if _is_free(x)}
+    rest = {name: x for name, x in globals_.items() if name not in free}
+    return rest, FreePart(Variables.of(free), guide) if free else None
+
+
+def _is_free(x: Any) -> bool:
+    leaves = jax.tree.leaves(x, is_leaf=lambda leaf: isinstance(leaf, Free))
+    return any(isinstance(leaf, Free) for leaf in leaves)

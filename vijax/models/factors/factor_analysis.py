@@ -1,0 +1,157 @@
+"""Factor analysis, probabilistic principal components and matrix factorisation, missing entries allowed (Hoffman and
+Blei 2015, section 2.1).
+
+    x_n ~ N(0, I_K),   y_nd ~ N(w_d' x_n + m_d, 1 / tau_d),   (w_d, m_d) ~ N(0, I / loading_precision),
+    tau_d ~ Gamma(shape, rate), one for all d where the noise is isotropic
+
+Rows are groups and x_n their local; loadings and noise are global. Isotropic noise is probabilistic PCA; without the
+intercept, and with most entries missing, that is probabilistic matrix factorisation, x_n the factors of row n.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_integers, require_positive
+from vijax.contract import init as starts
+from vijax.contract.generative import Generative, rows_like
+from vijax.contract.model import Model
+from vijax.families import Gamma, MultivariateNormal, Product
+from vijax.models.energies.energy import energy_model
+from vijax.xla.by_value import by_value
+
+
+@by_value
+def factor_analysis(
+    dim: int,
+    num_factors: int,
+    noise: Literal["diagonal", "isotropic"] = "diagonal",
+    intercept: bool = True,
+    loading_precision: float = 1.0,
+    shape: float = 1.0,
+    rate: float = 1.0,
+    prior_as_point: bool = False,
+) -> Model:
+    """Factor analysis.
+
+    Args:
+      dim: D, columns of the data.
+      num_factors: K.
+      noise: "diagonal", a variance for each column, or "isotropic", one for all (probabilistic PCA).
+      intercept: whether columns have means m_d.
+      loading_precision: prior precision of loadings and means.
+      shape, rate: of the gamma prior of the noise precisions.
+      prior_as_point: see `vijax.energy_model`.
+
+    Returns:
+      A `Model` with globals `loadings`, a multivariate normal for each column over (w_d, m_d), and `noise`, and the
+      local `x`. Data: an array (N, D); NaN marks a missing entry.
+
+    Raises:
+      ValueError: an argument out of its range.
+
+    >>> import jax, vijax as vi
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.normal(size=(50, 1)) * np.array([1.0, -1.0, 2.0]) + 0.1 * rng.normal(size=(50, 3))
+    >>> fit = vi.fit(vi.cavi(factor_analysis(3, num_factors=1)), y, num_steps=50, key=jax.random.key(0))
+    >>> loadings = fit.posterior["loadings"].mean()[:, 0]
+    >>> print((loadings / loadings[0]).round(1))
+    [ 1. -1.  2.]
+    """
+    require_integers(dim=dim, num_factors=num_factors)
+    require(noise in ("diagonal", "isotropic"), "noise", '"diagonal" or "isotropic"', repr(noise))
+    require_positive(loading_precision=loading_precision)
+    width = num_factors + intercept
+    batch = (dim,) if noise == "diagonal" else ()
+
+    def energy(stats: Any, y: Float[Array, " D"]) -> Float[Array, ""]:
+        observed, y = ~jnp.isnan(y), jnp.nan_to_num(y)
+        value, outer = _with_one(stats["x"]) if intercept else stats["x"]
+        fitted = stats["loadings"].value @ value
+        squares = jnp.einsum("dkl,kl->d", stats["loadings"].outer, outer, precision="highest")
+        residual = y**2 - 2 * y * fitted + squares
+        each = stats["noise"].log - stats["noise"].value * residual - math.log(2 * math.pi)
+        return (
+            0.5 * (jnp.sum(jnp.where(observed, each, 0.0)) - jnp.trace(stats["x"].outer)) - _HALF_LOG_2PI * num_factors
+        )
+
+    def start(key: PRNGKeyArray, context: starts.Context) -> Product:
+        """Random loadings, so that factors differ; means and noise those of the columns. Far enough from the prior that
+        the noise has a mode, as points need."""
+        rows = jnp.asarray(context.data().data)
+        mean, variance = _moments(jnp.where(context.counts()[:, None], rows, jnp.nan))  # padding is missing
+        loadings = jax.random.normal(key, (dim, width)) * jnp.sqrt(variance / num_factors)[:, None]
+        if intercept:
+            loadings = loadings.at[:, -1].set(mean)
+        precision = (10.0 / variance)[:, None, None] * jnp.eye(width)
+        scale = variance if batch else jnp.mean(variance)
+        start = {
+            "loadings": MultivariateNormal.from_mean_precision(loadings, precision),
+            "noise": Gamma.from_shape_rate(jnp.full_like(scale, 10.0), 10.0 * scale),
+        }
+        return context.energy.prior(context.hyper).replace(start)
+
+    return energy_model(
+        globals={
+            "loadings": MultivariateNormal.from_mean_precision(
+                jnp.zeros((dim, width)), jnp.broadcast_to(loading_precision * jnp.eye(width), (dim, width, width))
+            ),
+            "noise": Gamma.from_shape_rate(jnp.full(batch, shape), jnp.full(batch, rate)),
+        },
+        locals={"x": MultivariateNormal.from_mean_cov(jnp.zeros(num_factors), jnp.eye(num_factors))},
+        energy=energy,
+        example=jnp.linspace(-1.0, 1.0, dim),
+        init=start,
+        check_data=lambda data: _check(data, dim),
+        prior_as_point=prior_as_point,
+        generative=_generative(dim, num_factors, intercept),
+    )
+
+
+def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:
+    """Whole rows, without missing entries."""
+
+    def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"x": jax.random.normal(key, (len(y), num_factors), y.dtype)}
+
+    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
+        x = jnp.append(local["x"], jnp.ones((len(y), 1)), 1) if intercept else local["x"]
+        noise = jax.random.normal(key, y.shape, y.dtype)
+        return x @ values["loadings"].T + noise / jnp.sqrt(values["noise"])
+
+    return Generative(rows_like(lambda data: _check(data, dim), np.zeros(dim)), data, local)
+
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def _with_one(stats: Any) -> tuple[Float[Array, " K1"], Float[Array, "K1 K1"]]:
+    """Statistics of (x, 1)."""
+    value = jnp.append(stats.value, 1.0)
+    outer = jnp.zeros((value.size, value.size), value.dtype).at[:-1, :-1].set(stats.outer)
+    return value, outer.at[-1].set(value).at[:, -1].set(value)
+
+
+def _moments(data: Float[Array, "N D"]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+    """Mean and variance of each column's observed entries; the variance never below a millionth of the mean square, 1
+    where there is nothing."""
+    mean = jnp.nan_to_num(jnp.nanmean(data, axis=0))
+    variance = jnp.nan_to_num(jnp.nanvar(data, axis=0))
+    floor = 1e-6 * mean**2
+    return mean, jnp.where(variance + floor > 0, jnp.maximum(variance, floor), 1.0)
+
+
+def _check(data: PyTree, dim: int) -> None:
+    data = np.asarray(data)
+    shape = f"an array of shape (N, {dim})"
+    require(data.ndim == 2 and data.shape[1] == dim, "data", shape, f"shape {data.shape}")
+    infinite = np.argwhere(np.isinf(data))
+    require(
+        not len(infinite), "data", "finite numbers, or NaN where an entry is missing", f"inf at {infinite[:1].tolist()}"
+    )

@@ -1,0 +1,227 @@
+"""The stochastic block model of a graph: nodes in K blocks, edges whose law depends on the blocks of their two ends
+(Holland, Laskey and Leinhardt 1983; variational inference: Daudin, Picard and Robin 2008; Latouche, Birmele and
+Ambroise 2012).
+
+    pi ~ Dirichlet(concentration),   z_i ~ pi,   i = 1..N
+    Bernoulli:  y_ij ~ Bernoulli(B_{z_i z_j}),  B_kl ~ Beta(a, b)
+    Poisson:    y_ij ~ Poisson(B_{z_i z_j}),    B_kl ~ Gamma(a, b)
+
+over pairs i < j, B symmetric, or over all ordered pairs. All z_i depend on each other through the edges: a plate of
+coupled entries, which mean field visits one after the other. With A_kl = sum_ij z_ik y_ij z_jl and P_kl the same of the
+pairs that are observed, the energy of the edges is  <A, log B> + <P - A, log(1 - B)>,  or  <A, log B> - <P, B>.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from vijax.checks import require, require_integers, require_positive
+from vijax.contract import init as starts
+from vijax.contract.generative import Generative, is_sizes
+from vijax.contract.model import Model
+from vijax.families import Beta, Categorical, Dirichlet, Gamma
+from vijax.families.scalar.poisson_draws import poisson_values
+from vijax.models.energies.energy import energy_model
+from vijax.xla.by_value import by_value
+from vijax.xla.compiler import quick_jit
+
+_RUNS = 20
+_SURE = 3.0  # log odds with which a node starts in its block: far from even, near enough to be moved
+
+
+@by_value
+def stochastic_block_model(
+    num_blocks: int,
+    edges: Literal["bernoulli", "poisson"] = "bernoulli",
+    directed: bool = False,
+    concentration: float = 1.0,
+    a: float = 1.0,
+    b: float = 1.0,
+) -> Model:
+    """A stochastic block model.
+
+    Args:
+      num_blocks: K.
+      edges: "bernoulli" (an edge or none) or "poisson" (counts).
+      directed: all ordered pairs, of a matrix that need not be symmetric; else pairs i < j of one that is.
+      concentration: of the Dirichlet prior of the blocks' weights.
+      a: of the Beta(a, b) prior of the probability of an edge between two blocks, or of the Gamma(a, b) prior of its
+        rate.
+      b: of the same.
+
+    Returns:
+      A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) of an undirected graph, of
+      which `rates_matrix` makes a matrix. Data: graphs, shape (graphs, N, N), a single one as `y[None]`; the diagonal
+      is not looked at, NaN are pairs that were not observed. `fit.locals(y, key=key)["z"].probs` are the blocks, shape
+      (graphs, N, K). The start is spectral, so that restarts are alike; a sweep over the nodes costs N gradients,
+      O(N^3 K) in all.
+
+    Raises:
+      ValueError: an argument out of its range; later, data that are no such graphs.
+
+    >>> import vijax as vi
+    >>> y = np.kron(np.eye(2), np.ones((6, 6)))
+    >>> y[0, 11] = y[11, 0] = 1.0
+    >>> fit = vi.fit(vi.cavi(stochastic_block_model(2)), y[None], num_steps=10, key=jax.random.key(0))
+    >>> print(np.sort(np.bincount(fit.locals(y[None], key=jax.random.key(0))["z"].mode()[0])))
+    [6 6]
+    """
+    require_integers(num_blocks=num_blocks)
+    require_positive(concentration=concentration, a=a, b=b)
+    require(edges in ("bernoulli", "poisson"), "edges", '"bernoulli" or "poisson"', repr(edges))
+    places = _places(num_blocks, directed)
+    shape = np.full((num_blocks,) * 2 if directed else (num_blocks * (num_blocks + 1) // 2,), 1.0)
+    make: Any = Beta.from_alpha_beta if edges == "bernoulli" else Gamma.from_shape_rate
+
+    def energy(s: Any, y: Float[Array, "N N"]) -> Float[Array, ""]:
+        observed, y = _pairs(y, directed)
+        z = s["z"].one_hot
+        pairs, links = z.T @ observed @ z, z.T @ y @ z
+        log_rates = s["rates"].log[places]
+        if edges == "bernoulli":
+            fit = jnp.vdot(links, log_rates) + jnp.vdot(pairs - links, s["rates"].log1m[places])
+        else:
+            fit = jnp.vdot(links, log_rates) - jnp.vdot(pairs, s["rates"].value[places])
+            fit -= jnp.sum(jax.scipy.special.gammaln(jnp.maximum(y, 0.0) + 1.0))
+        return fit + jnp.sum(z @ s["weights"].log)
+
+    return energy_model(
+        globals={
+            "weights": Dirichlet.from_concentration(concentration * np.ones(num_blocks)),
+            "rates": make(a * shape, b * shape),
+        },
+        locals=lambda y: {"z": Categorical(jnp.zeros((y.shape[0], num_blocks), jnp.result_type(float)))},
+        start=lambda y: {"z": _spectral_start(y, num_blocks, directed)},
+        plates=["z"],
+        energy=energy,
+        example=np.zeros((4, 4)),
+        init=starts.implied(),
+        check_data=lambda data: _check(data, edges, directed),
+        generative=_generative(edges, directed, places),
+    )
+
+
+def _generative(edges: str, directed: bool, places: Any) -> Generative:
+    """Whole graphs, no pair left out; zeros on the diagonal."""
+
+    def layout(like: Any) -> Float[Array, "graphs N N"]:
+        if is_sizes(like):
+            one = len(set(map(int, like))) == 1 and int(like[0]) >= 2
+            require(one, "like", "graphs of one number of nodes, 2 or more", like)
+            return jnp.zeros((len(like), int(like[0]), int(like[0])))
+        _check(like, edges, directed)
+        return jnp.asarray(like, jnp.result_type(float))
+
+    def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"z": jax.random.categorical(key, jnp.log(values["weights"]), shape=y.shape[:2])}
+
+    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "graphs N N"]:
+        z = local["z"]
+        rates = values["rates"][places][z[:, :, None], z[:, None, :]]
+        drawn = jax.random.bernoulli(key, rates) if edges == "bernoulli" else poisson_values(key, rates)
+        return _off_diagonal(drawn.astype(y.dtype), directed)
+
+    return Generative(layout, data, local, lambda layout, data: _off_diagonal(layout, directed))
+
+
+def _off_diagonal(y: Float[Array, "graphs N N"], directed: bool) -> Float[Array, "graphs N N"]:
+    """Of an undirected graph both halves are the upper one."""
+    upper = jnp.triu(y, 1)
+    return upper + (jnp.tril(y, -1) if directed else upper.swapaxes(1, 2))
+
+
+def rates_matrix(rates: Any) -> Float[Array, "K K"]:
+    """The matrix of numbers between blocks from `rates` of an undirected model, one for each pair k <= l.
+
+    >>> print(rates_matrix(jnp.array([0.1, 0.2, 0.3])))
+    [[0.1 0.2]
+     [0.2 0.3]]
+    """
+    rates = jnp.asarray(rates)
+    num_blocks = int((np.sqrt(8 * rates.shape[0] + 1) - 1) / 2)
+    return rates[_places(num_blocks, False)] if rates.ndim == 1 else rates
+
+
+def _places(num_blocks: int, directed: bool) -> Any:
+    """Where the number of blocks k, l is, for all k and l."""
+    if directed:
+        return slice(None)
+    places = np.zeros((num_blocks,) * 2, np.int32)
+    rows, columns = np.triu_indices(num_blocks)
+    places[rows, columns] = places[columns, rows] = np.arange(len(rows))
+    return places
+
+
+def _pairs(y: Float[Array, "N N"], directed: bool) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
+    """Which pairs count, 1 or 0, and the edges among them."""
+    y = jnp.asarray(y, jnp.result_type(float))
+    size = y.shape[0]
+    counted = ~jnp.eye(size, dtype=bool) if directed else jnp.triu(jnp.ones((size, size), bool), 1)
+    counted &= ~jnp.isnan(y)
+    return counted.astype(y.dtype), jnp.where(counted, y, 0.0)
+
+
+def _spectral_start(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> Categorical:
+    """Nodes nearly sure of the blocks of `_spectral_labels`."""
+    labels = _spectral_labels(jnp.asarray(y, jnp.result_type(float)), num_blocks, directed)
+    return Categorical(_SURE * jax.nn.one_hot(labels, num_blocks, dtype=jnp.result_type(float)))
+
+
+@functools.partial(quick_jit, static_argnums=(1, 2))
+def _spectral_labels(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> Int[Array, " N"]:
+    """Blocks by k-means on the leading singular vectors of the graph, its degrees evened out and regularised (Qin and
+    Rohe 2013): the best of some runs, the same ones every time."""
+    y = jnp.where(jnp.isnan(y) | jnp.eye(y.shape[0], dtype=bool), 0.0, y)
+    out, into = jnp.sum(y, 1), jnp.sum(y, 0)
+    mean = jnp.mean(out) + 1e-6
+    left, _, right = jnp.linalg.svd(y / jnp.sqrt((out + mean)[:, None] * (into + mean)))
+    points = left[:, :num_blocks]
+    if directed:
+        points = jnp.concatenate([points, right[:num_blocks].T], axis=1)
+    run = lambda key: starts.nearest_labels(key, points, jnp.ones(len(y), y.dtype), num_blocks, 20)
+    labels = jax.lax.map(run, jax.random.split(jax.random.key(0), _RUNS))
+    return _by_appearance(labels[jnp.argmin(jax.vmap(lambda z: _spread(points, z, num_blocks))(labels))], num_blocks)
+
+
+def _by_appearance(labels: Int[Array, " N"], num_blocks: int) -> Int[Array, " N"]:
+    """The same blocks, numbered in the order of their first nodes: so that programs that round differently agree."""
+    found = labels[:, None] == jnp.arange(num_blocks)
+    first = jnp.where(jnp.any(found, 0), jnp.argmax(found, 0), len(labels))
+    return jnp.argsort(jnp.argsort(first))[labels]
+
+
+def _spread(points: Float[Array, "N D"], labels: Int[Array, " N"], num_blocks: int) -> Float[Array, ""]:
+    """The sum of squares within blocks."""
+    members = jax.nn.one_hot(labels, num_blocks, dtype=points.dtype)
+    centres = members.T @ points / jnp.maximum(jnp.sum(members, 0), 1.0)[:, None]
+    return jnp.sum((points - centres[labels]) ** 2)
+
+
+def _check(data: Any, edges: str, directed: bool) -> None:
+    """ValueError unless data are graphs of the kind; names the first bad entry."""
+    y = np.asarray(data, np.float64)
+    square = y.ndim == 3 and y.shape[1] == y.shape[2] and y.shape[1] >= 2
+    require(square, "data", "graphs of shape (graphs, N, N), N >= 2", f"shape {y.shape}", "A single one is y[None].")
+    off = ~np.eye(y.shape[1], dtype=bool)
+    known = ~np.isnan(y)
+    valid = np.isin(y, (0.0, 1.0)) if edges == "bernoulli" else (y >= 0) & (y == np.round(y)) & np.isfinite(y)
+    expected = "edges that are 0 or 1" if edges == "bernoulli" else "counts"
+    bad = _first(known & off & ~valid)
+    require(bad is None, "data", f"{expected} (NaN: not observed)", f"{y[bad]} at {bad}" if bad else "")
+    if not directed:
+        same = (y == y.swapaxes(1, 2)) | (~known & ~known.swapaxes(1, 2))
+        bad = _first(off & ~same)
+        remedy = "Use directed=True, or symmetrise the graph."
+        require(bad is None, "data", "symmetric matrices", f"unequal entries at {bad} and across", remedy)
+
+
+def _first(where: np.ndarray) -> tuple[int, ...] | None:
+    """The first place that is true."""
+    found: Int[np.ndarray, "n 3"] = np.argwhere(where)
+    return tuple(map(int, found[0])) if len(found) else None

@@ -1,0 +1,1 @@
+"""Mixtures: finite ones of any family, and Dirichlet-process mixtures."""

@@ -1,0 +1,1 @@
+"""Models with neural networks: variational autoencoders, plain and structured."""

@@ -1,0 +1,296 @@
+"""The variational autoencoder (Kingma and Welling 2014): a decoder network as likelihood, an encoder as E-step.
+
+    z_n ~ N(0, I),   x_n | z_n ~ p(x | decoder(z_n)),   q(z_n) = N(mean, sd^2) by encoder(x_n)
+
+Both networks are points, learnt by an optimiser on the bound; or the decoder's weights are free variables with a
+posterior of their own (appendix F of the paper, fully Bayesian).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from vijax import constrain
+from vijax.checks import require, require_integers
+from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
+from vijax.contract.generative import Generative, is_size
+from vijax.contract.intake import taken
+from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.contract.objective import importance_weighted
+from vijax.contract.variables import Variables, free
+from vijax.families import Normal, Product
+from vijax.inference.estep.amortised import Amortised, amortised
+from vijax.inference.guides import Z, mean_field
+from vijax.models.energies.free_part import FreePart
+from vijax.models.networks.observed import Observed
+from vijax.xla.by_value import by_value
+from vijax.xla.compiler import kept, step_jit
+
+Network = tuple[Callable[[PyTree, Array], Any], PyTree]
+"""(apply, params): `apply(params, x)` of one input."""
+START = 0.05
+"""Standard deviation of the posterior of a decoder's weights where it starts."""
+REFINING = 0.1
+"""Step of a semi-amortised refinement, in standard deviations."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Autoencoder(Model):
+    """Made by `vae`.
+
+    Attributes:
+      encode: (params, x) -> mean and log standard deviation of q(z).
+      decode: (params, z) -> what the likelihood reads.
+      observed: the likelihood.
+      latent_dim: K.
+      weights: the decoder's, where they are free variables.
+    """
+
+    encode: Callable[[PyTree, Array], Any]
+    decode: Callable[[PyTree, Array], Any]
+    observed: Observed
+    latent_dim: int
+    weights: FreePart | None = None
+
+    def reconstruct(self, fit: Any, data: Any) -> Array:
+        """E[x | decoder(mean of q(z))] of each observation, at the weights' posterior mean."""
+        return kept(self, "reconstruct", _reconstructing)(*self._networks(fit), taken(self, data))
+
+    def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
+        """E[x | decoder(z)] at draws z ~ N(0, I)."""
+        require_integers(num_draws=num_draws)
+        z = jax.random.normal(key, (num_draws, self.latent_dim))
+        return kept(self, "decode", _decoding)(self._networks(fit)[1], z)
+
+    def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
+        """The bound on log p(x) of each observation, nats; with several draws the tighter importance-weighted one
+        (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log p(x)."""
+        require_integers(num_samples=num_samples)
+        x = taken(self, data)
+        program = kept(self, ("bound", num_samples), lambda of: _bounding(of, num_samples))
+        return np.asarray(program(*self._networks(fit), jax.random.split(key, len(x)), x))
+
+    def _networks(self, fit: Any) -> tuple[PyTree, PyTree]:
+        encoder = fit.state.hyper["encoder"]
+        if self.weights is None:
+            return encoder, fit.state.hyper["decoder"]
+        return encoder, self.weights.variables.values(fit.posterior[Z].mean())[0]["decoder"]
+
+
+def _reconstructing(of: weakref.ref[Autoencoder]) -> Callable[..., Array]:
+    def one(encoder: PyTree, decoder: PyTree, x: Array) -> Array:
+        model: Any = of()
+        return model.observed.mean(model.decode(decoder, model.encode(encoder, x)[0]))
+
+    return step_jit(jax.vmap(one, (None, None, 0)))
+
+
+def _decoding(of: weakref.ref[Autoencoder]) -> Callable[..., Array]:
+    def one(decoder: PyTree, z: Array) -> Array:
+        model: Any = of()
+        return model.observed.mean(model.decode(decoder, z))
+
+    return step_jit(jax.vmap(one, (None, 0)))
+
+
+def _bounding(of: weakref.ref[Autoencoder], num_samples: int) -> Callable[..., Array]:
+    def one(encoder: PyTree, decoder: PyTree, key: PRNGKeyArray, x: Array) -> Float[Array, ""]:
+        model: Any = of()
+        mean, log_sd = model.encode(encoder, x)
+        drawn = lambda key: mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
+        fits = lambda z: model.observed.log_prob(model.decode(decoder, z), x)
+        if num_samples == 1:
+            return fits(drawn(key)) - _kl(mean, log_sd)
+
+        def ratio(key: PRNGKeyArray) -> Float[Array, ""]:
+            z = drawn(key)
+            return fits(z) + _log_ratio(z, mean, log_sd)
+
+        return importance_weighted().bound(jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16))
+
+    def each(encoder: PyTree, decoder: PyTree, keys: PRNGKeyArray, x: Array) -> Float[Array, " N"]:
+        return jax.lax.map(lambda a: one(encoder, decoder, *a), (keys, x), batch_size=64)
+
+    return step_jit(each)
+
+
+def _kl(mean: Array, log_sd: Array) -> Float[Array, ""]:
+    """KL(N(mean, sd^2) || N(0, 1)), eq. 10 of the paper."""
+    return 0.5 * jnp.sum(mean**2 + jnp.exp(2 * log_sd) - 1 - 2 * log_sd)
+
+
+def _log_ratio(z: Array, mean: Array, log_sd: Array) -> Float[Array, ""]:
+    """log p(z) - log q(z)."""
+    return jnp.sum(0.5 * ((z - mean) * jnp.exp(-log_sd)) ** 2 + log_sd - 0.5 * z**2)
+
+
+@by_value
+def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int, bayesian: bool = False) -> Autoencoder:
+    """A variational autoencoder of any two networks.
+
+    Args:
+      encoder: (apply, params); `apply(params, x)` of one observation returns mean and log standard deviation of q(z),
+        each of shape (K,).
+      decoder: (apply, params); `apply(params, z)` of one z of shape (K,) returns what `observed` reads.
+      observed: p(x | output), of `vijax.models.networks.observed`: `bernoulli()`, `gaussian()`, `categorical(K)`.
+      latent_dim: K.
+      bayesian: a posterior over the decoder's weights too, N(0, 1) a priori, in the place of a point.
+
+    Returns:
+      A `Model`, for `vijax.aevb`. `model.bound(fit, data, key=key)`, `model.reconstruct(fit, data)`,
+      `model.generate(fit, key, n)`; `fit.locals(data, key=key)` are the q(z) of data, as normals.
+
+    Raises:
+      ValueError: a network that is no pair, or whose output has another shape.
+
+    >>> import jax, jax.numpy as jnp, numpy as np, vijax as vi
+    >>> linear = lambda w, x: x @ w
+    >>> encode = lambda w, x: (x @ w, jnp.full(1, -1.0))
+    >>> model = vae((encode, 0.1 * jnp.ones((3, 1))), (linear, 0.1 * jnp.ones((1, 3))),
+    ...             vi.models.observed.gaussian(sd=0.1), latent_dim=1)
+    >>> x = np.random.default_rng(0).normal(size=(64, 1)) @ np.ones((1, 3))
+    >>> fit = vi.fit(vi.aevb(model, learning_rate=0.01), x, num_steps=300, key=jax.random.key(0))
+    >>> bool(np.abs(model.reconstruct(fit, x) - x).mean() < 0.1)
+    True
+    """
+    require_integers(latent_dim=latent_dim)
+    (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
+    jax.eval_shape(decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float)))  # raises early
+    weights = _weights(decoder_params) if bayesian else None
+    points = {"encoder": encoder_params} if bayesian else {"encoder": encoder_params, "decoder": decoder_params}
+
+    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+        data = jnp.asarray(
+            batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+        )
+        params = hyper["decoder"] if weights is None else weights.read(stats)["decoder"]
+        draws = (estep.refinements + 1, len(data), estep.num_samples, latent_dim)
+        noise = jnp.moveaxis(jax.random.normal(key, draws, jnp.result_type(float)), 1, 0)
+        one = lambda noise, x: _bound(estep, encode, decode, observed, hyper["encoder"], params, noise, x)
+        each, local = jax.vmap(one)(noise, data)
+        counts = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        constant = jax.lax.stop_gradient((each, local))
+        return LocalElbo(weighted_sum(counts, each), jnp.sum(counts), *constant)
+
+    def start(key: PRNGKeyArray | None) -> Product:
+        if weights is None:
+            return Product.empty()
+        mean = weights.variables.coordinates({"decoder": decoder_params})
+        return Product({Z: weights.guide.at(mean, START)})
+
+    return Autoencoder(
+        hyper=points,
+        prior=lambda hyper: start(None),
+        local_elbo=local_elbo,
+        init=lambda hyper, key, prior, batch: start(key),
+        estep=amortised(),
+        global_elbo=None if weights is None else lambda hyper, stats: weights.log_prior(stats),
+        check_data=observed.check,
+        kinds="number",
+        constraints=dict.fromkeys(points, constrain.real()),
+        free=() if weights is None else (Z,),
+        values=None if weights is None else weights.values,
+        solved_by=Amortised,
+        generative=_generative(decode, observed, latent_dim),
+        encode=encode,
+        decode=decode,
+        observed=observed,
+        latent_dim=latent_dim,
+        weights=weights,
+    )
+
+
+def _generative(decode: Callable, observed: Observed, latent_dim: int) -> Generative:
+    """Observations by z ~ N(0, I), or by q(z) of those given."""
+
+    def local(hyper: Hyper, values: Any, x: Any, key: PRNGKeyArray) -> dict[str, Array]:
+        return {"z": jax.random.normal(key, (num_rows(x), latent_dim))}
+
+    def data(hyper: Hyper, values: Any, local: Any, x: Any, key: PRNGKeyArray) -> Array:
+        params = {**hyper, **values}["decoder"]
+        one = lambda key, z: observed.sample(key, decode(params, z))
+        return jax.vmap(one)(jax.random.split(key, num_rows(x)), local["z"])
+
+    return Generative(observations_like(observed), data, local)
+
+
+def observations_like(observed: Observed) -> Callable[[Any], Any]:
+    """The layout of observations by networks, whose shape the networks know: how many there are."""
+
+    def layout(like: Any) -> Array:
+        if is_size(like):
+            require_integers(like=int(like))
+            return jnp.zeros(int(like))
+        observed.check(like)
+        return jnp.asarray(like, jnp.result_type(float))
+
+    return layout
+
+
+def num_rows(x: Any) -> int:
+    """Of a layout."""
+    return int(x.shape[0])
+
+
+def _bound(
+    estep: Amortised,
+    encode: Callable,
+    decode: Callable,
+    observed: Observed,
+    encoder: PyTree,
+    decoder: PyTree,
+    noise: Float[Array, "rounds draws K"],
+    x: Array,
+) -> tuple[Float[Array, ""], dict[str, Normal]]:
+    """The bound of one observation, and q(z)."""
+    latent_dim = noise.shape[-1]
+    said = encode(encoder, x)
+    pair = isinstance(said, tuple | list) and len(said) == 2
+    require(pair, "encoder", "a pair (mean, log sd)", type(said).__name__)
+    for part in said:
+        require(jnp.shape(part) == (latent_dim,), "encoder", f"outputs of shape ({latent_dim},)", jnp.shape(part))
+
+    closed = estep.closed_kl and estep.objective is None
+
+    def at(mean: Array, log_sd: Array, noise: Array) -> Float[Array, ""]:
+        def one(noise: Array) -> Float[Array, ""]:
+            z = mean + jnp.exp(log_sd) * noise
+            fits = observed.log_prob(decode(decoder, z), x)
+            return fits if closed else fits + _log_ratio(z, mean, log_sd)
+
+        draws = jax.vmap(one)(noise)
+        if estep.objective is not None:
+            return estep.objective.bound(draws)
+        return jnp.mean(draws) - _kl(mean, log_sd) if closed else jnp.mean(draws)
+
+    mean, log_sd = said
+    for i in range(estep.refinements):  # natural-gradient ascent of the mean, plain of log sd
+        own = jax.lax.stop_gradient((mean, log_sd))
+        slopes = jax.lax.stop_gradient(jax.grad(at, (0, 1))(*own, noise[i + 1]))
+        mean = mean + REFINING * jnp.exp(2 * own[1]) * slopes[0]
+        log_sd = log_sd + REFINING * slopes[1]
+    precision = jnp.exp(-2 * log_sd)
+    return at(mean, log_sd, noise[0]), {"z": Normal(precision * mean, -0.5 * precision)}
+
+
+def as_network(argument: str, network: Any) -> Network:
+    """The pair (apply, params), the parameters as arrays; ValueError of what is no such pair."""
+    pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
+    remedy = "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
+    require(pair, argument, "a pair (apply, params)", type(network).__name__, remedy)
+    return network[0], jax.tree.map(jnp.asarray, network[1])
+
+
+def _weights(params: PyTree) -> FreePart:
+    """The weights as free variables, normal a priori."""
+    shaped = jax.tree.map(lambda x: free(jnp.shape(x), log_prior=norm.logpdf), params)
+    return FreePart(Variables.of({"decoder": shaped}), mean_field())

@@ -1,0 +1,1 @@
+"""Regressions and classifications: Gaussian processes, generalised linear models, hierarchical ones."""

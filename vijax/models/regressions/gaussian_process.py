@@ -1,0 +1,185 @@
+"""Gaussian-process regression and classification with any likelihood (Khan et al. 2016, section 3.1; appendices A.1 and
+D).
+
+    z ~ N(0, k(X, X) + jitter I),   y_n | z_n ~ p(y_n | z_n)
+
+The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then every variance is a sum of squares, right
+in float32, and sites may have negative precision. `form="kernel"` works on K itself, never factorised.
+
+With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k(X, u) L_u'^-1 w with L_u L_u' = k(u, u)
++ jitter I, in O(N M) memory and O(N M^2) time a step; u = X is the exact prior but for the jitter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from vijax.checks import require
+from vijax.contract.model import Hyper, num_arguments
+from vijax.families import Family
+from vijax.families.base import as_array, as_float
+from vijax.families.vector.matrices import is_definite
+from vijax.inference.expectation import Expectation, exact
+from vijax.inference.likelihood import Likelihood, as_likelihood
+from vijax.inference.sites import FeatureForm, KernelForm, Prior
+from vijax.models.regressions.kernels import Kernel, kernel_named
+from vijax.models.regressions.predictors import (
+    LikelihoodOf,
+    Predictors,
+    check_observations,
+    of_others,
+    predictors,
+    stats_of,
+)
+from vijax.xla.by_value import by_value
+from vijax.xla.compiler import step_jit
+from vijax.xla.memory import total_memory
+
+
+@by_value
+def gp(
+    x: Any,
+    y: Any,
+    kernel: Kernel | str | Callable[[Hyper], Kernel],
+    likelihood: Likelihood | Callable,
+    hyper: Hyper | None = None,
+    jitter: float = 1e-6,
+    form: str = "whitened",
+    expectation: Expectation | None = None,
+    inducing: Any = None,
+    others: Mapping[str, Family] | None = None,
+) -> Predictors:
+    """A Gaussian process observed through a likelihood. Memory: O(N) for the posterior, but seven N x N matrices in
+    a step (ten with backtracking); O(N M) with M inducing inputs.
+
+    Args:
+      x: inputs, (N, D) or whatever the kernel reads, leading axis N.
+      y: observations, (N,).
+      kernel: k(X, X') -> (N, N') matrix: a tinygp kernel or a function of your own; or a name, "rbf", "matern12",
+        "matern32", "matern52" or "linear", with hyperparameters `scale` and `length` (D numbers for ARD). Where `hyper`
+        is given, a function from `hyper` to a kernel.
+      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); where `hyper` is given, a function from
+        `hyper` to a `Likelihood` also serves.
+      hyper: positive hyperparameters by name, which `pg_svi(learn=...)` can learn.
+      jitter: added to the kernel's diagonal.
+      form: "whitened" or "kernel".
+      expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
+      inducing: M inputs whose features stand for the kernel where N is too large for an N x N matrix.
+      others: priors of further globals, such as the rate of wrong labels. The likelihood is then a function (hyper,
+        statistics of these by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
+
+    Raises:
+      ValueError: observations that are not one an input or lie outside the likelihood's support; a kernel whose matrix
+        is of the wrong shape, not positive definite, or larger than memory; an unknown name or form.
+
+    >>> import vijax as vi
+    >>> x, y = np.linspace(0.0, 3.0, 7), np.array([-1, -1, -1, 1, 1, 1, 1])
+    >>> rbf = lambda a, b: jnp.exp(-0.5 * (a[:, None] - b[None, :]) ** 2)
+    >>> model = gp(x, y, rbf, vi.likelihood.bernoulli_logit(), jitter=1e-4)
+    >>> fit = vi.fit(vi.pg_svi(model), model.data, num_steps=20, key=jax.random.key(0))
+    >>> [round(float(p), 2) for p in model.predictive(fit.posterior, jnp.array([0.0, 3.0]), 1)]
+    [0.35, 0.68]
+    """
+    require(form in ("whitened", "kernel"), "form", "'whitened' or 'kernel'", form)
+    require(jitter >= 0, "jitter", "a number >= 0", jitter)
+    require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
+    x, y = jax.tree.map(as_float, x), as_array(y)
+    anchors = x if inducing is None else jax.tree.map(as_float, inducing)
+    num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
+    kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper, others)
+    check_observations(y, num_sites, likelihood_of(values, stats_of(others or {})))
+    _check_memory(num_sites, size, jnp.result_type(*jax.tree.leaves(x)).itemsize)
+
+    def matrix(hyper: Hyper) -> Float[Array, "anchors anchors"]:
+        return kernel_of(hyper)(anchors, anchors) + jitter * jnp.eye(size)
+
+    def features(hyper: Hyper, cross: Float[Array, "anchors inputs"]) -> Float[Array, "inputs anchors"]:
+        return solve_triangular(jnp.linalg.cholesky(matrix(hyper)), cross, lower=True).T
+
+    def prior(hyper: Hyper) -> Prior:
+        if inducing is not None:
+            return FeatureForm(features(hyper, kernel_of(hyper)(anchors, x)))
+        k = matrix(hyper)
+        return FeatureForm(jnp.linalg.cholesky(k)) if form == "whitened" else KernelForm(k)
+
+    def new(hyper: Hyper, inputs: Any) -> tuple[Any, Array]:
+        inputs = jax.tree.map(as_float, inputs)
+        k = kernel_of(hyper)
+        cross: Any = k(anchors, inputs)
+        variance = _diagonal(k, inputs)
+        if form == "kernel":
+            return (cross, variance), jnp.zeros_like(variance)
+        known = features(hyper, cross)
+        # At a training input nothing is left but rounding, of either sign.
+        return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
+
+    def own(hyper: Hyper, inputs: Any) -> Float[Array, "T T"]:
+        inputs = jax.tree.map(as_float, inputs)
+        return kernel_of(hyper)(inputs, inputs)
+
+    _check_kernel(kernel_of(values), anchors, size, step_jit(matrix)(values))
+    return predictors(prior, likelihood_of, y, new, expectation or exact(), values, others, own)
+
+
+def _as_functions(
+    kernel: Any, likelihood: Any, hyper: Hyper | None, others: Mapping[str, Family] | None
+) -> tuple[Callable[[Hyper], Kernel], LikelihoodOf, Hyper]:
+    """Kernel and likelihood as functions of the hyperparameters, and those as arrays."""
+    if isinstance(kernel, str):
+        kernel, hyper = kernel_named(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
+    values = {name: as_float(value) for name, value in (hyper or {}).items()}
+    for name, value in values.items():
+        require(value > 0, f"hyper[{name!r}]", "positive numbers", value)
+    kernel_of = kernel if values else lambda _: kernel
+    if others:
+        return kernel_of, of_others(likelihood), values
+    if values and not isinstance(likelihood, Likelihood) and callable(likelihood) and _takes_one(likelihood):
+        return kernel_of, lambda hyper, stats: likelihood(hyper), values
+    fixed = as_likelihood(likelihood)
+    return kernel_of, lambda hyper, stats: fixed, values
+
+
+def _takes_one(function: Callable) -> bool:
+    """Whether it is a function of the hyperparameters, and not a log_lik(y, z)."""
+    return num_arguments(function) == 1
+
+
+def _diagonal(kernel: Any, x: Any) -> Float[Array, " new"]:
+    """k(x, x) of each input alone."""
+    return jax.vmap(lambda one: kernel(*(jax.tree.map(lambda a: a[None], one),) * 2)[0, 0])(x)
+
+
+def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
+    """Before an allocation that cannot succeed: a step holds seven N x M matrices at its peak, ten with backtracking
+    (XLA's memory analysis at N = M = 3,000)."""
+    needed, there = 7 * num_sites * num_anchors * itemsize, total_memory()
+    expected = f"inputs whose kernel fits in {there / 1e9:.3g} GB"
+    remedy = "Pass inducing=some of x, fewer inputs, or float32."
+    require(needed <= there, "x", expected, f"N = {num_sites}, which takes about {needed / 1e9:.3g} GB", remedy)
+
+
+def _check_kernel(kernel: Any, x: Any, size: int, matrix: Array) -> None:
+    """Shape, symmetry, positive definiteness, each with its own message."""
+    shape = jax.eval_shape(lambda: kernel(x, x)).shape
+    require(shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape)
+    k = np.asarray(matrix)
+    require(np.isfinite(k), "kernel", "a finite matrix", matrix)
+    scale = float(np.max(np.abs(k)))
+    gap = float(np.max(np.abs(k - k.T)))
+    require(gap <= 1e-4 * scale, "kernel", "a symmetric matrix", f"entries that differ by {gap:.3g}")
+    definite = np.all(is_definite(k))
+    smallest = "" if definite else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside a largest entry of {scale:.3g}"
+    require(
+        definite,
+        "kernel",
+        f"a matrix positive definite in {k.dtype}",
+        f"smallest eigenvalue {smallest}",
+        "Add jitter, or switch float64 on (jax_enable_x64).",
+    )

@@ -1,0 +1,221 @@
+"""Generalised linear models with a Gaussian prior (Khan et al. 2016, appendix E).
+
+    w ~ N(0, s^2 I),   z_n = x_n' w,   y_n | z_n ~ p(y_n | z_n)
+
+In weight space (D x D matrices) where D < N, else in the space of the kernel s^2 X X' (N x N): the same posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from vijax.checks import require, require_positive
+from vijax.families import Family
+from vijax.families.base import as_array, as_float
+from vijax.inference.expectation import Expectation, exact, jaakkola_jordan
+from vijax.inference.likelihood import Likelihood, as_likelihood, bernoulli_logit
+from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
+from vijax.inference.sites.sparse_form import padded_rows
+from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
+from vijax.xla.by_value import by_value
+
+
+@by_value
+def glm(
+    x: Any,
+    y: Any,
+    likelihood: Likelihood | Callable,
+    prior_scale: float = 1.0,
+    form: str | None = None,
+    expectation: Expectation | None = None,
+    others: Mapping[str, Family] | None = None,
+) -> Predictors:
+    """A generalised linear model.
+
+    The weights' means and variances are `model.predict(fit.posterior, jnp.eye(D))`. Add a column of ones to `x` for an
+    intercept.
+
+    Args:
+      x: design matrix, (N, D): an array, a SciPy sparse matrix or a jax BCOO, never made dense in weight space.
+      y: observations, (N,).
+      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z).
+      prior_scale: s, standard deviation of the weights; a hyperparameter that can be learnt.
+      form: "weights" or "kernel"; None chooses by shape. The kernel form wants sites of nonnegative precision, hence a
+        log-concave likelihood.
+      expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
+      others: priors of further globals; the likelihood is then a function of their statistics (`vijax.models.gp`).
+
+    Raises:
+      ValueError: observations that are not one a row or outside the likelihood's support; entries that are not finite;
+        an unknown form.
+
+    >>> import jax, vijax as vi
+    >>> x, y = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]]), np.array([0.5, 1.0, 1.0])
+    >>> model = glm(x, y, vi.likelihood.gaussian(0.25))
+    >>> fit = vi.fit(vi.pg_svi(model, step_size=vi.step_size.constant(1.0)), model.data, num_steps=1,
+    ...     key=jax.random.key(0))
+    >>> print(np.asarray(model.predict(fit.posterior, jnp.eye(2))[0]).round(3))
+    [0.451 0.486]
+    """
+    design, fixed = _Design(x), None if others else as_likelihood(likelihood)
+    likelihood_of = of_others(likelihood) if fixed is None else lambda hyper, stats: fixed
+    require_positive(prior_scale=prior_scale)
+    lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
+    require(form in (None, "weights", "kernel"), "form", "'weights', 'kernel' or None", form)
+    y = as_array(y)
+    check_observations(y, design.shape[0], lik)
+    if form is None:
+        form = "kernel" if design.shape[1] >= design.shape[0] and lik.log_concave else "weights"
+    view = _KernelView(design) if form == "kernel" else _WeightView(design)
+    return predictors(
+        prior=lambda hyper: view.prior(hyper["prior_scale"]),
+        likelihood=likelihood_of,
+        y=y,
+        new=lambda hyper, inputs: view.new(hyper["prior_scale"], inputs),
+        expectation=expectation or exact(),
+        hyper={"prior_scale": as_float(prior_scale)},
+        others=others,
+        own=_own if form == "kernel" else None,
+    )
+
+
+def _own(hyper: Mapping[str, Any], inputs: Any) -> Array:
+    """Prior covariance of new predictors."""
+    rows = _Design(inputs).matrix
+    return hyper["prior_scale"] ** 2 * _times_transpose(rows, rows)
+
+
+@by_value
+def logistic_regression(
+    x: Any, y: Any, prior_scale: float = 1.0, bound: str = "exact", form: str | None = None
+) -> Predictors:
+    """Bayesian logistic regression (Khan et al. 2016, appendix E; Blei, Kucukelbir and McAuliffe 2017, section 5.3),
+    labels -1 and +1.
+
+    Args:
+      x: design matrix, see `glm`.
+      y: labels, (N,).
+      prior_scale: s, standard deviation of the weights.
+      bound: "exact", the Gaussian expectation of the likelihood itself; or "jaakkola_jordan", the quadratic bound,
+        under which `step_size.constant(1.0)` on full data is coordinate ascent.
+      form: see `glm`.
+
+    Raises:
+      ValueError: see `glm`; an unknown bound.
+    """
+    bounds = {"exact": exact, "jaakkola_jordan": jaakkola_jordan}
+    require(bound in bounds, "bound", f"one of {sorted(bounds)}", bound)
+    return glm(x, y, bernoulli_logit(), prior_scale, form, bounds[bound]())
+
+
+class _Design:
+    """A design matrix, dense (an array) or sparse (SciPy's)."""
+
+    def __init__(self, x: Any):
+        if _is_bcoo(x):
+            x = _from_bcoo(x)
+        self.sparse = hasattr(x, "tocsr")
+        matrix: Any = _as_csr(x) if self.sparse else as_float(x)
+        self.matrix = matrix
+        self.shape = self.matrix.shape
+        require(len(self.shape) == 2, "x", "a matrix (N, D)", f"shape {self.shape}")
+        bad = _rows_not_finite(matrix)
+        where = f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0" if len(bad) else ""
+        require(not len(bad), "x", "finite numbers", where, "Remove or impute those rows.")
+
+
+def _as_csr(x: Any) -> Any:
+    """Of floats: products, and sums of entries of one place, wrap in small integers."""
+    return (x if np.issubdtype(x.dtype, np.floating) else x.astype(np.float64)).tocsr()
+
+
+class _WeightView:
+    """z = X w."""
+
+    def __init__(self, design: _Design):
+        self.design = design
+        self.form = (
+            SparseFeatureForm.from_scipy(design.matrix) if design.sparse else FeatureForm(as_float(design.matrix))
+        )
+
+    def prior(self, scale: Array) -> Prior:
+        """The weights whitened by their prior scale."""
+        if isinstance(self.form, SparseFeatureForm):
+            return SparseFeatureForm(self.form.columns, scale * self.form.values, self.form.unit)
+        return FeatureForm(scale * self.form.features)
+
+    def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
+        """Rows of features; nothing is left unexplained."""
+        nothing = jnp.zeros(np.shape(inputs)[0])
+        if not self.design.sparse:
+            return scale * _dense(inputs), nothing
+        columns, values = padded_rows(_Design(inputs).matrix if _is_sparse(inputs) else _to_scipy(inputs))
+        return (jnp.asarray(columns), scale * as_float(values)), nothing
+
+
+class _KernelView:
+    """z ~ N(0, s^2 X X')."""
+
+    def __init__(self, design: _Design):
+        self.design = design
+        self.gram = _times_transpose(design.matrix, design.matrix)
+
+    def prior(self, scale: Array) -> Prior:
+        """The kernel, never factorised: it may be singular."""
+        return KernelForm(scale**2 * self.gram)
+
+    def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
+        """Covariances with the data; nothing is left unexplained."""
+        rows = _Design(inputs).matrix
+        squares = rows.multiply(rows) if hasattr(rows, "tocsr") else rows * rows
+        variance = as_float(np.asarray(squares.sum(1)).ravel())
+        cross = _times_transpose(self.design.matrix, rows)
+        return (scale**2 * cross, scale**2 * variance), jnp.zeros_like(variance)
+
+
+def _times_transpose(a: Any, b: Any) -> Array:
+    """A B' as an array, of sparse or dense matrices."""
+    if hasattr(a, "tocsr") or hasattr(b, "tocsr"):
+        product = a @ b.T if hasattr(a, "tocsr") else (b @ np.asarray(a).T).T
+        return as_float(product.toarray() if hasattr(product, "toarray") else np.asarray(product))
+    return a @ b.T
+
+
+def _rows_not_finite(matrix: Any) -> np.ndarray:
+    """Which rows of an array or a CSR matrix hold something that is no number."""
+    if not hasattr(matrix, "tocsr"):
+        return np.flatnonzero(~np.isfinite(np.asarray(matrix)).all(axis=1))
+    return np.unique(np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data)), side="right") - 1)
+
+
+def _is_bcoo(x: Any) -> bool:
+    return type(x).__name__ == "BCOO"
+
+
+def _is_sparse(x: Any) -> bool:
+    return _is_bcoo(x) or hasattr(x, "tocsr")
+
+
+def _from_bcoo(x: Any) -> Any:
+    import scipy.sparse
+
+    index = np.asarray(x.indices)
+    return scipy.sparse.coo_array((np.asarray(x.data), (index[:, 0], index[:, 1])), shape=x.shape).tocsr()
+
+
+def _to_scipy(x: Any) -> Any:
+    import scipy.sparse
+
+    return scipy.sparse.csr_array(np.asarray(x))
+
+
+def _dense(x: Any) -> Array:
+    """A dense array of new rows, whatever they came as."""
+    if _is_bcoo(x):
+        return as_float(x.todense())
+    return as_float(x.toarray() if hasattr(x, "tocsr") else x)

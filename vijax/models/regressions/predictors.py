@@ -1,0 +1,309 @@
+"""Models of Gaussian predictors, y_n | z_n ~ p(y_n | z_n), z ~ N(0, K): what the GP and the GLM have in common.
+
+    ELBO(q) = sum_n E_{N(m_n, v_n)}[log p(y_n | z_n)] - KL(q || p)     (Khan et al. 2016, section 3.1, examples 1 and 2)
+
+One global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, and the prior as their context. The
+bound of a site is a function of the mean and variance of its own predictor, so that its natural gradient is in closed
+form, and `mean_field` with the KL update is proximal-gradient SVI.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax import tree
+from vijax.checks import require
+from vijax.contract.batch import Minibatch, weighted_sum
+from vijax.contract.intake import Kind, cast, check, found_kinds
+from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.evaluate.held_out import HeldOut
+from vijax.families import Family, Product
+from vijax.families.base import as_array
+from vijax.inference import expectation as expectations
+from vijax.inference.expectation import Expectation
+from vijax.inference.likelihood import Likelihood, Moments
+from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
+from vijax.models.regressions.predictor_draws import Z, of_predictors
+
+LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
+"""(hyper, statistics of the globals beside the predictors) -> p(y | z)."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Predictors(Model):
+    """A model of Gaussian predictors, with functions to predict those of new inputs; made by `predictors`.
+
+    Attributes:
+      likelihood: (hyper, statistics of the other globals) -> p(y | z).
+      y: observations, arrays of leading axis N.
+      new: (hyper, inputs) -> what `Prior.predict` reads, and the variance that no feature explains.
+    """
+
+    likelihood: LikelihoodOf
+    y: Any
+    new: Callable[[Hyper, Any], tuple[Any, Array]]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What `vijax.fit` reads: {"site": 0, ..., N - 1, "y": observations}."""
+        return {"site": np.arange(self.num_sites, dtype=np.int32), "y": self.y}
+
+    @property
+    def num_sites(self) -> int:
+        """N."""
+        return int(np.shape(jax.tree.leaves(self.y)[0])[0])
+
+    def posterior(self, sites: Any = None, hyper: Hyper | None = None) -> SitePosterior:
+        """q(z) of the N predictors by its sites; without any, the prior."""
+        prior, hyper = self.context(self._hyper(hyper))[Z]  # type: ignore[misc]
+        zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior).with_context((prior, hyper))
+        return zeros if sites is None else zeros.with_naturals([sites.linear, sites.precision])
+
+    def elbo(
+        self,
+        posterior: Any,
+        hyper: Hyper | None = None,
+        *,
+        expectation: Expectation | None = None,
+        key: PRNGKeyArray | None = None,
+    ) -> Float[Array, ""]:
+        """The bound on log p(y), differentiable in the posterior and in the hyperparameters.
+
+        Args:
+          posterior: of a fit, `fit.posterior`.
+          hyper: other hyperparameters than it was fitted with: its sites are then put on their prior. At the optimum
+            of the sites the gradient in them is that of the optimised bound.
+          expectation: of the likelihood; the model's own if None.
+          key: of its draws, if it draws.
+        """
+        q, hyper = self._of(posterior, hyper)
+        moments = self._moments(q.marginals(), posterior, hyper, expectation, key)
+        others = self._penalty_of_others(posterior, hyper)
+        return jnp.sum(moments.value) - q.kl_to_prior(q.flat()) - others
+
+    def predict(self, posterior: Any, inputs: Any, hyper: Hyper | None = None) -> tuple[Array, Array]:
+        """Mean and variance of the predictors z* of new inputs, (T,) each.
+
+        Args:
+          posterior: of a fit, `fit.posterior`.
+          inputs: T new inputs.
+          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
+        """
+        q, hyper = self._of(posterior, hyper)
+        return _predicted(q, self.new(hyper, inputs))
+
+    def predictive(self, posterior: Any, inputs: Any, y: Any, hyper: Hyper | None = None) -> Float[Array, " new"]:
+        """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
+
+        Args:
+          posterior: of a fit, `fit.posterior`.
+          inputs: T new inputs.
+          y: observations, (T,) or one for all.
+          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
+        """
+        q, hyper = self._of(posterior, hyper)
+        return _densities(self.likelihood(hyper, _means_of_others(posterior)), q, self.new(hyper, inputs), y)
+
+    def _of(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
+        """The sites' posterior, of a `Product` or alone, and the hyperparameters of its prior: those given, else those
+        that it was fitted with, else (of bare `Sites`) the model's own."""
+        q = posterior[Z] if isinstance(posterior, Mapping) else posterior
+        known = isinstance(q, SitePosterior | Sites)
+        require(known, "posterior", "fit.posterior, or its sites", type(posterior).__name__)
+        if hyper is None and isinstance(q, SitePosterior) and q.prior is not None:
+            return q, self._hyper(q.hyper)
+        return self.posterior(q, hyper), self._hyper(hyper)
+
+    def _moments(self, at: Marginals, posterior: Any, hyper: Any, expectation: Any, key: Any) -> Moments:
+        lik = self.likelihood(self._hyper(hyper), stats_of(_others(posterior)))
+        return (expectation or self.estep)(lik, self.y, *at, key)
+
+    def _penalty_of_others(self, posterior: Any, hyper: Hyper | None) -> Float[Array, ""] | float:
+        others = _others(posterior)
+        prior = self.prior(self._hyper(hyper)) if others else {}
+        return sum(jnp.sum(q.kl(prior[name])) for name, q in others.items()) if others else 0.0
+
+    def _hyper(self, hyper: Hyper | None) -> Hyper:
+        chosen = self.hyper if hyper is None else hyper
+        return tree.as_arrays(chosen)
+
+
+def predictors(
+    prior: Callable[[Hyper], Prior],
+    likelihood: LikelihoodOf,
+    y: Any,
+    new: Callable[[Hyper, Any], tuple[Any, Array]],
+    expectation: Expectation,
+    hyper: Hyper | None = None,
+    others: Mapping[str, Family] | None = None,
+    own: Callable[[Hyper, Any], Array] | None = None,
+) -> Predictors:
+    """A model of Gaussian predictors.
+
+    Args:
+      prior: hyper -> p(z) of the N predictors, in one of the forms of `vijax.sites`.
+      likelihood: (hyper, statistics of the other globals by name) -> p(y | z).
+      y: observations, arrays of leading axis N.
+      new: (hyper, inputs) -> what `Prior.predict` reads of new inputs, and the variance that no feature explains.
+      expectation: E_q[log p(y | z)] (`vijax.expectation`).
+      hyper: positive hyperparameters by name.
+      others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
+      own: (hyper, inputs) -> prior covariance of new predictors, where features do not explain all of it.
+    """
+    values = dict(hyper or {})
+    num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
+    dtype = _dtype(jax.eval_shape(prior, values))
+    own_likelihood = likelihood(values, stats_of(others or {}))
+    y, kinds = observations(own_likelihood, y)
+    draws = own_likelihood.sample is not None
+    start = Product({Z: SitePosterior.zeros(num_sites, dtype), **(others or {})})
+    return Predictors(
+        hyper=values,
+        prior=lambda hyper: start,
+        local_elbo=_bound(likelihood),
+        init=lambda hyper, key, prior, batch: prior,
+        estep=expectation,
+        score=_score(likelihood, new),
+        needs_prior=(Z,),
+        context=lambda hyper: {Z: (prior(hyper), hyper)},
+        reads=_reads(num_sites),
+        kinds={"site": "index", "y": kinds},
+        num_groups=num_sites,
+        generative=of_predictors(likelihood, new, own, others or {}, draws),
+        likelihood=likelihood,
+        y=y,
+        new=new,
+    )
+
+
+def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
+    """Observations, one or an axis of them, in the types that the likelihood reads, and their kinds
+    (`vijax.contract.intake`).
+
+    Raises:
+      ValueError: numbers that do not fit into them.
+    """
+    leaves, structure = jax.tree.flatten(jax.tree.map(as_array, y))
+    one = [jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.result_type(x)) for x in leaves]
+    read = lambda y: likelihood.log_prob(y, jnp.zeros(()))
+    kinds: list[Kind] = found_kinds(jax.tree.unflatten(structure, one), read)
+    check(kinds, y, "y")
+    return jax.tree.map(jnp.asarray, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
+
+
+def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:
+    def local_elbo(
+        hyper: Hyper, stats: Mapping[str, Any], batch: Minibatch, key: PRNGKeyArray, expectation: Expectation
+    ) -> LocalElbo:
+        """sum_n E l_n; its slope and curvature in m are what the expectation says they are, which for one that draws
+        is not what the derivative of its value is. A site whose message is not finite is reported as NaN."""
+        at: Marginals = stats[Z]
+        others = {name: s for name, s in stats.items() if name != Z}
+        moments = expectation(likelihood(hyper, others), batch.data["y"], *jax.lax.stop_gradient(at), key)
+        each = _differentiated(moments, at)
+        weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        known = jnp.isfinite(moments.slope) & jnp.isfinite(moments.curvature)
+        per_group = jax.lax.stop_gradient(jnp.where(known, each, jnp.nan))
+        return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), per_group, None)
+
+    return local_elbo
+
+
+@jax.custom_jvp
+def _differentiated(moments: Moments, at: Marginals) -> Float[Array, " batch"]:
+    """E l, whose derivatives in m and v are E l' and E l'' / 2 as the moments have them."""
+    del at
+    return moments.value
+
+
+@_differentiated.defjvp
+def _differentiated_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    moments, change, shift = primals[0], *tangents
+    slope, curvature = moments.slope, moments.curvature
+    return moments.value, change.value + slope * shift.mean + 0.5 * curvature * shift.variance
+
+
+def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
+    def reads(batch: Minibatch) -> dict[str, Array]:
+        """The sites of a batch, checked as far as shapes and values can tell."""
+        data, expected = batch.data, "{'site': rows, 'y': observations}, as model.data is"
+        require(isinstance(data, dict) and set(data) == {"site", "y"}, "batch", expected, type(data).__name__)
+        rows = data["site"]
+        require(jnp.shape(rows)[0] > 0, "batch", "at least one site", jnp.shape(rows)[0])
+        if not isinstance(rows, jax.core.Tracer):
+            inside = (np.asarray(rows) >= 0) & (np.asarray(rows) < num_sites)
+            require(inside, "batch", f"sites from 0 to {num_sites - 1}", rows)
+        if batch.num_groups is not None and not isinstance(batch.num_groups, jax.core.Tracer):
+            same = int(batch.num_groups) == num_sites
+            require(same, "batch.num_groups", f"N = {num_sites} sites", batch.num_groups)
+        return {Z: jnp.asarray(rows)}
+
+    return reads
+
+
+def _score(likelihood: Callable, new: Callable) -> Callable[..., HeldOut]:
+    def score(hyper: Hyper, estimates: Mapping[str, Any], data: Any, key: PRNGKeyArray) -> HeldOut:
+        """Log predictive density of new observations, data = (inputs, y)."""
+        del key
+        pair = isinstance(data, tuple | list) and len(data) == 2
+        require(pair, "data", "a pair (inputs, y) of new inputs and their observations", type(data).__name__)
+        lik, (inputs, y) = likelihood(hyper, _means_of_others(estimates)), data
+        densities = _densities(lik, estimates[Z], new(hyper, inputs), y)
+        return HeldOut.of(np.log(np.maximum(np.asarray(densities, np.float64), 1e-300)))
+
+    return score
+
+
+def _predicted(q: SitePosterior, new: tuple[Any, Array]) -> tuple[Array, Array]:
+    """Mean and variance of new predictors."""
+    mean, variance = q.prior.predict(q.condition(), new[0])
+    return mean, variance + new[1]
+
+
+def _densities(lik: Likelihood, q: SitePosterior, new: tuple[Any, Array], y: Any) -> Float[Array, " new"]:
+    """p(y* | data) by quadrature."""
+    mean, variance = _predicted(q, new)
+    y = jnp.broadcast_to(observations(lik, y)[0], mean.shape)
+    return expectations.expect(lambda y, z: jnp.exp(lik.log_prob(y, z)), lik, y, mean, variance)
+
+
+def _others(posterior: Any) -> dict[str, Family]:
+    """The other globals of a posterior."""
+    return {name: q for name, q in posterior.items() if name != Z} if isinstance(posterior, Mapping) else {}
+
+
+def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
+    """Where the bound reads them."""
+    return {name: q.expected_stats() for name, q in others.items()}
+
+
+def _means_of_others(posterior: Any) -> dict[str, Any]:
+    """Where a prediction reads them: exact for a density that is linear in them, as of a rate of wrong labels."""
+    return {name: q.stats(q.mean()) for name, q in _others(posterior).items()}
+
+
+def of_others(likelihood: Any) -> LikelihoodOf:
+    """Raises ValueError where it is no function of hyperparameters and statistics."""
+    remedy = "Such as: lambda hyper, s: vijax.likelihood.noisy_labels(s['flip']), with others={'flip': a Beta}."
+    fits = callable(likelihood) and not isinstance(likelihood, Likelihood)
+    require(fits, "likelihood", "a function (hyper, statistics) with others", type(likelihood).__name__, remedy)
+    return likelihood
+
+
+def _dtype(prior: Any) -> Any:
+    return jnp.result_type(jax.tree.leaves(prior)[-1])  # in every form an array of floats comes last
+
+
+def check_observations(y: Any, num_inputs: int, likelihood: Likelihood) -> None:
+    """Raises ValueError where the observations are not one an input, or outside the likelihood's support."""
+    lengths = {int(np.shape(leaf)[0]) if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(y)}
+    require(lengths == {num_inputs}, "y", f"one observation for each of the {num_inputs} inputs", sorted(lengths))
+    require(num_inputs > 0, "x", "at least one input", num_inputs)
+    likelihood.check(y)

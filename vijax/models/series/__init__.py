@@ -1,0 +1,1 @@
+"""Models of sequences: hidden Markov models, factorial ones, linear-Gaussian state spaces."""

@@ -1,0 +1,159 @@
+"""Factorial hidden Markov models: several chains, one series (Hoffman and Blei 2015, section 2.1; Ghahramani and
+Jordan, 1997).
+
+    z^m a Markov chain over K states for each m = 1..M,   y_td ~ N(sum_m w_d[m, z^m_t], 1 / tau_d),
+    (w_d, tau_d) from a normal-gamma prior, rows of initial and transition from Dirichlets
+
+The chains are independent a priori and coupled by the data. Structured mean field: q(z^1) ... q(z^M), each chain kept
+joint and updated by forward-backward at the others' marginals, in turn; q(w_d, tau_d) keeps all contributions to a
+column joint. What one chain gains in all its states another may lose: only sums are known, priors choose among equals.
+So with two chains or more maximum likelihood has no one answer, and `em` is refused: use `map`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_integers, require_positive
+from vijax.contract import init as starts
+from vijax.contract.model import Model
+from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
+from vijax.models.energies.energy import energy_model
+from vijax.models.series.sequence_draws import factorial
+from vijax.models.series.sequences import check_pair, check_values
+from vijax.xla.by_value import by_value
+
+
+@by_value
+def factorial_hmm(
+    dim: int,
+    num_chains: int,
+    num_states: int,
+    initial_concentration: float = 1.0,
+    transition_concentration: float = 1.0,
+    stickiness: float = 0.0,
+    strength: float = 0.01,
+    shape: float = 1.0,
+    rate: float = 1.0,
+) -> Model:
+    """A factorial hidden Markov model with Gaussian observations.
+
+    Args:
+      dim: D, columns of the observations.
+      num_chains: M.
+      num_states: K, of each chain.
+      initial_concentration, transition_concentration: of the Dirichlet priors of first states and of next states.
+      stickiness: added to the concentration of staying where one is.
+      strength: prior precision of the contributions, in units of the noise precision: how many observations it is
+        worth.
+      shape, rate: of the gamma prior of the noise precisions. Data of another scale than one want another rate.
+
+    Returns:
+      A `Model` with globals `initial` (batch (M,)), `transition` (batch (M, K)) and `contributions`
+      (MultivariateNormalGamma over (w_d, tau_d), batch (D,); w_d of length M K, chain by chain), and locals `z1`, ...,
+      `zM`. Data: a pair (y, mask) of shapes (N, T, D) and (N, T), as for `vijax.models.hmm`.
+      `fit.locals(data, key=key)["z1"].probs` are smoothed probabilities of the first chain.
+
+    Raises:
+      ValueError: an argument out of its range.
+
+    >>> import vijax as vi
+    >>> slow, fast = np.repeat([0.0, 1.0], 40), np.tile(np.repeat([0.0, 1.0], 5), 8)
+    >>> y = (5 * slow + 2 * fast + 0.1 * np.random.default_rng(0).normal(size=80))[:, None]
+    >>> data = vi.models.pad([y])
+    >>> fit = vi.fit(vi.cavi(factorial_hmm(1, 2, 2, rate=0.1)), data, num_steps=30, restarts=4, key=jax.random.key(0))
+    >>> w = fit.posterior["contributions"].mean().coefficients.reshape(2, 2)
+    >>> print(jnp.sort(jnp.abs(w[:, 1] - w[:, 0])).round(1))  # how far apart the states of each chain are
+    [2. 5.]
+    """
+    require_integers(dim=dim, num_chains=num_chains, num_states=num_states)
+    given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
+    require_positive(**given, strength=strength, shape=shape, rate=rate)
+    require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
+    rows = transition_concentration + stickiness * jnp.eye(num_states)
+    width = num_chains * num_states
+    made = energy_model(
+        globals={
+            "initial": Dirichlet.from_concentration(jnp.full((num_chains, num_states), initial_concentration)),
+            "transition": Dirichlet.from_concentration(jnp.broadcast_to(rows, (num_chains, *rows.shape))),
+            "contributions": MultivariateNormalGamma.from_parameters(
+                jnp.zeros((dim, width)), strength * jnp.eye(width), shape, rate
+            ),
+        },
+        locals=functools.partial(_paths, num_chains, num_states),
+        energy=energy,
+        example=(jnp.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), jnp.array([True, True])),
+        init=random_contributions,
+        check_data=lambda data: _check(data, dim),
+        generative=factorial(dim, num_chains, lambda data: _check(data, dim)),
+    )
+    return dataclasses.replace(made, needs_prior=("contributions",) if num_chains > 1 else ())
+
+
+def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
+    """log p(y, z^1, ..., z^M | globals) of one sequence, in the statistics of all."""
+    y, mask = group
+    chains = [stats[f"z{m + 1}"] for m in range(len(stats["initial"].log))]
+    total = jnp.zeros((), y.dtype)
+    for z, first, moves in zip(chains, stats["initial"].log, stats["transition"].log, strict=True):
+        total += jnp.vdot(z.initial, first) + jnp.vdot(z.transition, moves)
+    states = jnp.concatenate([jnp.where(mask[:, None], z.unary, 0.0) for z in chains], -1)
+    return total + _fits(stats["contributions"], states, len(chains), jnp.where(mask[:, None], y, 0.0), mask)
+
+
+def _fits(
+    s: Any, states: Float[Array, "T MK"], num_chains: int, y: Float[Array, "T D"], mask: Bool[Array, " T"]
+) -> Float[Array, ""]:
+    """sum_t log N(y_t; W h_t, 1 / tau) with h_t the chains' one-hot states side by side. Of E[h_t h_t'] the blocks of
+    one chain are diagonal, the others products: one quadratic form for all columns serves, and no T x MK x MK array."""
+    pull = jnp.vdot(s.precision_times_value, jnp.einsum("td,tk->dk", y, states, precision="highest"))
+    form = jnp.sum(s.precision_times_outer, 0)
+    width = form.shape[0] // num_chains
+    other = jnp.kron(1 - jnp.eye(num_chains, dtype=form.dtype), jnp.ones((width, width), form.dtype))
+    between = jnp.einsum("ti,ij,tj->", states, form * other, states, precision="highest")
+    spread = between + jnp.sum(states, 0) @ jnp.diagonal(form) + s.precision @ jnp.sum(y**2, 0)
+    count = jnp.sum(mask, dtype=y.dtype)
+    return pull + 0.5 * (count * jnp.sum(s.log_precision - math.log(2 * math.pi)) - spread)
+
+
+def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
+    """Contributions that split mean and variance of each column at random, all else at its prior: restarts find
+    different optima. Far enough from the prior that all have a mode, as points need."""
+    y, mask = context.data().data
+    mask = jnp.asarray(mask, bool)[..., None]
+    y = jnp.where(mask, jnp.asarray(y, jnp.result_type(float)), 0.0)
+    count = jnp.maximum(jnp.sum(mask), 1)
+    mean = jnp.sum(y, (0, 1)) / count
+    variance = jnp.sum(jnp.where(mask, y - mean, 0.0) ** 2, (0, 1)) / count
+    variance = jnp.where(variance > 0, variance, 1.0)
+    prior = context.energy.prior(context.hyper)
+    num_chains, width = prior["initial"].batch_shape[0], prior["contributions"].dim
+    noise = jax.random.normal(key, (len(mean), width), y.dtype)
+    location = mean[:, None] / num_chains + jnp.sqrt(variance / num_chains)[:, None] * noise
+    strength = 10.0 * jnp.eye(width, dtype=y.dtype)
+    start = MultivariateNormalGamma.from_parameters(location, strength, jnp.full_like(variance, 10.0), 10.0 * variance)
+    soften = lambda q: Dirichlet.from_concentration(q.concentration + 1.0)
+    concentrations = {name: soften(prior[name]) for name in ("initial", "transition")}
+    return prior.replace({"contributions": start, **concentrations})
+
+
+def _paths(num_chains: int, num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
+    """Templates of the chains: all paths equally likely."""
+    y, mask = group
+    dtype, k = jnp.result_type(float), num_states
+    flat = MarkovChain(jnp.zeros(k, dtype), jnp.zeros((k, k), dtype), jnp.zeros((len(y), k), dtype))
+    return {f"z{m + 1}": flat.with_context(jnp.asarray(mask, bool)) for m in range(num_chains)}
+
+
+def _check(data: PyTree, dim: int) -> None:
+    y, mask = check_pair(data)
+    require(y.shape[2] == dim, "data", f"y of shape (N, T, {dim})", f"shape {y.shape}")
+    check_values(~np.isfinite(y), y, mask, "finite numbers", "Remove or impute those steps.")

@@ -1,0 +1,151 @@
+"""Hidden Markov models with any emission, over sequences of unequal length (Pei 2019, section on HMMs).
+
+    initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
+    y_t | z_t = k ~ emission with parameters beta_k
+
+A sequence is a group; its path of states is one local variable, kept joint: q(z) is a Markov chain whose potentials
+are the statistics' gradient, its normaliser the forward recursion, its expected statistics forward-backward. `em` is
+Baum-Welch; with a Gibbs E-step paths are drawn by forward filtering and backward sampling.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_positive
+from vijax.contract import init as starts
+from vijax.contract.model import Estimates, Model
+from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
+from vijax.families.chain import chains
+from vijax.models.emission import Emission, check_emission
+from vijax.models.energies.energy import energy_model
+from vijax.models.series.sequence_draws import hidden_markov
+from vijax.models.series.sequences import check_pair, check_values
+from vijax.xla.by_value import by_value
+from vijax.xla.compiler import once_jit
+
+
+@by_value
+def hmm(
+    emission: Emission | None = None,
+    initial_concentration: float = 1.0,
+    transition_concentration: float = 1.0,
+    stickiness: float = 0.0,
+    init: starts.Init | None = None,
+    prior_as_point: bool = False,
+    **others: Any,
+) -> Model:
+    """A hidden Markov model with K = `emission.num_components` states.
+
+    Args:
+      emission: what states emit (`vijax.models.emission`).
+      initial_concentration: of the Dirichlet prior of the first state.
+      transition_concentration: of those of the next state given each.
+      stickiness: added to the concentration of staying where one is.
+      init: states by k-means++ on the observations by default.
+      prior_as_point: see `vijax.energy_model`.
+
+    Returns:
+      A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of shapes (N, T, D) and
+      (N, T), the mask true on the steps that exist, which come first (see `vijax.models.pad`).
+      `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs` smoothed probabilities.
+
+    Raises:
+      TypeError: no emission, or an argument of the emission given to the model.
+      ValueError: a concentration that is not positive.
+
+    >>> import vijax as vi
+    >>> y = jnp.concatenate([jnp.zeros((20, 1)), jnp.full((15, 1), 9.0), jnp.zeros((5, 1))])
+    >>> data = vi.models.pad([y, y[10:]])
+    >>> fit = vi.fit(vi.cavi(hmm(vi.models.emission.unit_gaussian(2, 1))), data, num_steps=20, key=jax.random.key(0))
+    >>> print(jnp.sort(fit.posterior["components"].mean()[:, 0]).round(1))
+    [0. 9.]
+    """
+    emission = check_emission(emission, others)
+    size = emission.num_components
+    given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
+    require_positive(**given)
+    require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
+    rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
+
+    def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
+        y, _ = group
+        fits = jax.vmap(lambda y: emission.log_likelihood(stats["components"], y))(y)
+        z = stats["z"]
+        chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
+        return chain + jnp.vdot(z.unary, fits)
+
+    def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
+        y, mask = group
+        dtype = jnp.result_type(float)
+        zeros = (jnp.asarray(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size)))
+        return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
+
+    return energy_model(
+        globals={
+            "initial": Dirichlet.from_concentration(initial_concentration * np.ones(size)),
+            "transition": Dirichlet.from_concentration(rows),
+            "components": emission.prior,
+        },
+        locals=locals_,
+        energy=energy,
+        example=(np.stack([emission.example, emission.example]), np.array([True, True])),
+        init=init or states_by_kmeans(size),
+        check_data=lambda data: _check(emission, data),
+        score=lambda hyper, q, data, key: score(emission, q, data),
+        prior_as_point=prior_as_point,
+        generative=hidden_markov(emission, lambda data: _check(emission, data)),
+    )
+
+
+@by_value
+def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
+    """Each step in the state of the nearest centre: k-means++ on the observations of all sequences."""
+
+    def start(key: PRNGKeyArray, context: starts.Context) -> Product:
+        y, mask = map(jnp.asarray, context.data().data)
+        mask = mask & context.counts()[:, None]
+        points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
+        weights = mask.reshape(-1).astype(points.dtype)
+        labels = starts.nearest_labels(key, points, weights, num_states, num_iters).reshape(mask.shape)
+        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype))(labels, mask)
+        return context.implied_by({"z": MarkovChainStats(*stats)})
+
+    return start
+
+
+def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
+    """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
+    emissions (after EM and MAP at the point that they found): nats per step, with its standard error over sequences."""
+    from vijax.evaluate import Score
+
+    _check(emission, data)
+    y, mask = map(np.asarray, data)
+    with jax.enable_x64(True):
+        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
+        densities = _log_densities(emission, q, np.asarray(y, np.float64), mask)
+    return Score.of(np.asarray(densities), mask.sum(axis=1))
+
+
+def _work(emission: Emission, q: Estimates, y: Array, mask: Array) -> int:
+    return int(y.size * jax.tree.leaves(q["transition"])[0].size)  # K^2 for each number
+
+
+@functools.partial(once_jit, work=_work, static_argnums=0)
+def _log_densities(emission: Emission, q: Estimates, y: Array, mask: Array) -> Float[Array, " N"]:
+    """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
+    initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
+    emit = jax.vmap(lambda y: emission.log_predictive(q["components"], y))
+    return jax.vmap(lambda y, m: chains.chain_log_normalizer(initial, transition, emit(y), m))(y, mask)
+
+
+def _check(emission: Emission, data: PyTree) -> None:
+    y, mask = check_pair(data)
+    check_values(~np.isfinite(y), y, mask, "finite numbers", "Remove or impute those steps.")
+    emission.check(y[mask])

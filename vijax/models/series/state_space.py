@@ -1,0 +1,231 @@
+"""Linear-Gaussian state-space models, missing entries allowed (Hoffman and Blei 2015, section 2.1).
+
+    x_1 ~ N(m, 1 / p),   x_tk ~ N(a_k' x_{t-1}, 1 / q_k),   y_td ~ N(c_d' x_t + b_d, 1 / r_d),
+
+independently over k = 1..K and d = 1..D, each pair of coefficients and precision, (m_k, p_k), (a_k, q_k) and
+((c_d, b_d), r_d), from a normal-gamma prior. A sequence is a group; its path x is one local variable, kept joint: q(x)
+is a Gaussian chain whose potentials are the statistics' gradient, its normaliser the Kalman filter, its expected
+statistics the smoother. `em` is that of Shumway and Stoffer (1982), `cavi` that of Beal (2003, chapter 5) with learnt
+state noise.
+
+The likelihood knows x up to an invertible linear map only (that noise is independent over k is no restriction: a map
+makes it so). Priors choose among equals, weakly; `em`, which has none, stays near its start, where states have variance
+about one. Compare what does not depend on it: predictions, likelihoods, the eigenvalues of the dynamics. A column that
+is never observed has no maximum either; `em` leaves its coefficients and noise as they started, and counts that among
+the retractions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_integers, require_positive
+from vijax.contract import init as starts
+from vijax.contract.model import Estimates, Model
+from vijax.families import (
+    LinearGaussianChain,
+    LinearGaussianChainStats,
+    MultivariateNormalGamma,
+    NormalGamma,
+    Product,
+)
+from vijax.models.energies.energy import energy_model, zero_stats
+from vijax.models.series.sequence_draws import linear_gaussian
+from vijax.models.series.sequences import check_pair, check_values
+from vijax.xla.by_value import by_value
+from vijax.xla.compiler import once_jit
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+@by_value
+def linear_gaussian_state_space(
+    dim: int,
+    num_states: int,
+    strength: float = 0.01,
+    shape: float = 1.0,
+    rate: float = 1.0,
+) -> Model:
+    """A linear-Gaussian state-space model (linear dynamical system) with a bias.
+
+    Args:
+      dim: D, columns of the observations.
+      num_states: K, dimension of the state.
+      strength: prior precision of the coefficients m, a, c and b, in units of the noise precision they go with: how
+        many observations it is worth.
+      shape, rate: of the gamma prior of all noise precisions. Data of another scale than one want another rate.
+
+    Returns:
+      A `Model` with globals `initial` (NormalGamma, batch (K,)), `dynamics` and `observation`
+      (MultivariateNormalGamma over (a_k, q_k), batch (K,), and over ((c_d, b_d), r_d), batch (D,)), and the local `x`.
+      Data: a pair (y, mask) of shapes (N, T, D) and (N, T), the mask true on the steps that exist, which come first
+      (`vijax.models.pad`). NaN marks a missing entry; steps of NaN after the last observation are forecasts.
+      `fit.locals(data, key=key)["x"]` is the law of the paths: `.mean()` are smoothed states. `fit.score` is the log
+      density of sequences at the posterior means, in nats per step.
+
+    Raises:
+      ValueError: an argument out of its range.
+
+    >>> import vijax as vi
+    >>> t = np.arange(60.0)
+    >>> y = np.stack([np.sin(t / 3), np.cos(t / 3)], 1) + 0.1 * np.random.default_rng(0).normal(size=(60, 2))
+    >>> data = vi.models.pad([y, y[:30]])
+    >>> model = linear_gaussian_state_space(dim=2, num_states=2, rate=0.01)
+    >>> fit = vi.fit(vi.cavi(model), data, num_steps=20, key=jax.random.key(0))
+    >>> turn = np.angle(np.linalg.eigvals(fit.posterior["dynamics"].mean().coefficients))
+    >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
+    [-0.33  0.33]
+    """
+    require_integers(dim=dim, num_states=num_states)
+    require_positive(strength=strength, shape=shape, rate=rate)
+    return energy_model(
+        globals={
+            "initial": NormalGamma.from_parameters(jnp.zeros(num_states), strength, shape, rate),
+            "dynamics": _coefficients(num_states, num_states, strength, shape, rate),
+            "observation": _coefficients(dim, num_states + 1, strength, shape, rate),
+        },
+        locals=functools.partial(_path, num_states),
+        energy=energy,
+        example=(jnp.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), jnp.array([True, True])),
+        init=start_by_windows(num_states),
+        check_data=lambda data: _check(data, dim),
+        score=lambda hyper, q, data, key: score(q, data, dim),
+        generative=linear_gaussian(dim, lambda data: _check(data, dim)),
+    )
+
+
+def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
+    """log p(y, x | globals) of one sequence, in the statistics of all."""
+    y, mask = group
+    x = stats["x"]
+    first = _normal_terms(stats["initial"], x.value[0], jnp.diagonal(x.outer[0]))
+    return jnp.where(mask[0], first, 0.0) + _dynamics_terms(stats["dynamics"], x, mask) + _fits(stats, y, mask)
+
+
+def _normal_terms(s: Any, value: Float[Array, " K"], square: Float[Array, " K"]) -> Float[Array, ""]:
+    """log N(x; m, 1 / p), summed over components, from the statistics of (m, p) and of x."""
+    spread = s.precision * square - 2 * s.precision_times_mean * value + s.precision_times_square
+    return 0.5 * jnp.sum(s.log_precision - spread - _LOG_2PI)
+
+
+def _dynamics_terms(s: Any, x: LinearGaussianChainStats, mask: Bool[Array, " T"]) -> Float[Array, ""]:
+    """sum_t log N(x_t; A x_{t-1}, 1 / q), from sums of the path's statistics over the transitions that exist."""
+    moves = mask[1:].astype(x.value.dtype)
+    cross = jnp.einsum("t,tij->ij", moves, x.cross, precision="highest")
+    before = jnp.einsum("t,tij->ij", moves, x.outer[:-1], precision="highest")
+    after = jnp.einsum("t,tkk->k", moves, x.outer[1:], precision="highest")
+    pull = jnp.vdot(s.precision_times_value, cross.T) - 0.5 * jnp.vdot(jnp.sum(s.precision_times_outer, 0), before)
+    return pull + 0.5 * (jnp.sum(moves) * jnp.sum(s.log_precision - _LOG_2PI) - jnp.vdot(s.precision, after))
+
+
+def _fits(stats: Any, y: Float[Array, "T D"], mask: Bool[Array, " T"]) -> Float[Array, ""]:
+    """sum over observed entries of log N(y_td; c_d' x_t + b_d, 1 / r_d)."""
+    s, x = stats["observation"], stats["x"]
+    seen = (mask[:, None] & ~jnp.isnan(y)).astype(x.value.dtype)
+    y = jnp.where(seen > 0, y, 0.0)
+    # Coefficients (c, b) meet the statistics of (x, 1).
+    linear = jnp.einsum("td,tk->dk", y, x.value, precision="highest")
+    pull = jnp.vdot(s.precision_times_value[:, :-1], linear) + s.precision_times_value[:, -1] @ jnp.sum(y, 0)
+    square, cross = s.precision_times_outer[:, :-1, :-1], s.precision_times_outer[:, :-1, -1]
+    cross = 0.5 * (cross + s.precision_times_outer[:, -1, :-1])
+    spread = jnp.vdot(square, jnp.einsum("td,tij->dij", seen, x.outer, precision="highest"))
+    spread += 2 * jnp.vdot(cross, jnp.einsum("td,tk->dk", seen, x.value, precision="highest"))
+    count = jnp.sum(seen, 0)
+    spread += jnp.vdot(s.precision_times_outer[:, -1, -1], count) + jnp.vdot(s.precision, jnp.sum(y**2, 0))
+    return pull + 0.5 * (jnp.vdot(count, s.log_precision - _LOG_2PI) - spread)
+
+
+@by_value
+def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
+    """States that predict: the leading principal components, scaled to variance one, of windows
+    (y_t, ..., y_{t+L-1}) of the observations about their means, the columns of which are scaled alike (missing entries
+    at their means). As long a window as K needs: those of a noiseless system span its states (observability). States
+    are taken to be known up to `variance`, so that all noise precisions have a mode, as points need; a little noise
+    from the key tells restarts apart."""
+
+    def start(key: PRNGKeyArray, context: starts.Context) -> Product:
+        y, mask = context.data().data
+        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
+        scores = _window_scores(y, mask, num_states)
+        scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
+        chain: Any = _path(num_states, (y[0], mask[0]))["x"]
+        exact = jax.vmap(lambda x, steps: chain.with_context(steps).stats(x))(scores, mask)
+        spread = jnp.where(mask[..., None, None], variance * jnp.eye(num_states, dtype=scores.dtype), 0.0)
+        return context.implied_by({"x": exact._replace(outer=exact.outer + spread)})
+
+    return start
+
+
+def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int) -> Float[Array, "N T K"]:
+    """Leading principal components of windows, of variance one; zero where there is nothing."""
+    seen = mask[..., None] & ~jnp.isnan(y)
+    count = jnp.maximum(jnp.sum(seen, (0, 1)), 1)
+    y = jnp.where(seen, y, 0.0)
+    y = jnp.where(seen, y - jnp.sum(y, (0, 1)) / count, 0.0)
+    spread = jnp.sqrt(jnp.sum(y**2, (0, 1)) / count)
+    y = y / jnp.where(spread > 0, spread, 1.0)
+    length = -(-num_states // y.shape[-1]) + 1
+    ahead = [jnp.pad(y[:, i:], ((0, 0), (0, min(i, y.shape[1])), (0, 0))) for i in range(length)]
+    windows = jnp.concatenate(ahead, -1)
+    flat = windows.reshape(-1, windows.shape[-1])
+    vectors = jnp.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :num_states]
+    scores = windows @ vectors
+    scale = jnp.sqrt(jnp.sum(scores**2, (0, 1)) / jnp.maximum(jnp.sum(mask), 1))
+    return scores / jnp.where(scale > 0, scale, 1.0)
+
+
+def score(q: Estimates, data: PyTree, dim: int) -> Any:
+    """Held-out log density of sequences at the posterior means of the globals (after EM and MAP at the point that they
+    found), exact by the Kalman filter in float64: nats per step, with its standard error over sequences."""
+    from vijax.evaluate import Score
+
+    _check(data, dim)
+    y, mask = map(np.asarray, data)
+    with jax.enable_x64(True):
+        q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
+        stats = {name: found.stats(found.mean()) for name, found in q.items()}
+        densities = log_densities(stats, np.asarray(y, np.float64), np.asarray(mask, bool))
+    return Score.of(np.asarray(densities), mask.sum(axis=1))
+
+
+def _work(stats: Any, y: Array, mask: Array) -> int:
+    return int(y.size * stats["initial"].precision.shape[0] ** 2)
+
+
+@functools.partial(once_jit, work=_work)
+def log_densities(stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]) -> Float[Array, " N"]:
+    """log p(y_n | globals) of the observed entries of each sequence, from the statistics of a point."""
+    num_states = stats["initial"].precision.shape[0]
+
+    def one(group: tuple[Array, Array]) -> Float[Array, ""]:
+        chain = _path(num_states, group)["x"]
+        value, naturals = jax.value_and_grad(lambda x: energy({**stats, **x}, group))(zero_stats({"x": chain}))
+        return value + chain.with_naturals(naturals["x"]).log_normalizer()
+
+    return jax.vmap(one)((y, mask))
+
+
+def _path(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
+    """The template of q(x): standard normals."""
+    y, mask = group
+    dtype, steps = jnp.result_type(float), len(y)
+    square = jnp.broadcast_to(-0.5 * jnp.eye(num_states, dtype=dtype), (steps, num_states, num_states))
+    linear, cross = jnp.zeros((steps, num_states), dtype), jnp.zeros((steps - 1, num_states, num_states), dtype)
+    return {"x": LinearGaussianChain(linear, square, cross, jnp.asarray(mask, bool))}
+
+
+def _coefficients(size: int, width: int, strength: float, shape: float, rate: float) -> MultivariateNormalGamma:
+    return MultivariateNormalGamma.from_parameters(jnp.zeros((size, width)), strength * jnp.eye(width), shape, rate)
+
+
+def _check(data: PyTree, dim: int) -> None:
+    y, mask = check_pair(data)
+    require(y.shape[2] == dim, "data", f"y of shape (N, T, {dim})", f"shape {y.shape}")
+    check_values(np.isinf(y), y, mask, "finite numbers, or NaN where an entry is missing")

@@ -1,0 +1,1 @@
+"""What a fitted model says of data: draws, predictions, values at given globals."""

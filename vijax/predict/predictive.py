@@ -1,0 +1,200 @@
+"""Draws of data from what was fitted: the posterior predictive distribution."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from vijax.checks import require, require_integers
+from vijax.contract.batch import Minibatch
+from vijax.contract.generative import Generative, is_size, is_sizes
+from vijax.contract.intake import taken
+from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.predict.inferred import inferred
+from vijax.xla import keys
+from vijax.xla.compiler import kept, numbers_in, step_jit
+from vijax.xla.memory import total_memory
+
+Groups = Literal["new", "same"]
+Read = Callable[[PyTree, dict[str, Any], Any], Any]
+"""(data, values of the globals, what else it is given) -> what is kept of a draw; equal ones are compiled once."""
+AT_ONCE = 1 << 20
+"""Numbers of so many draws as are made at once."""
+
+
+def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
+    """The data themselves."""
+    return data
+
+
+def drawn(
+    fit: Any,
+    key: PRNGKeyArray,
+    num_draws: int,
+    like: Any,
+    groups: Groups = "new",
+    read: Read = whole,
+    given: Any = None,
+    ahead: int = 0,
+) -> Any:
+    """What `read` keeps of data drawn from a fit, draws leading; by default the data. See `Fit.predictive`, and
+    `Fit.forecast` of the steps `ahead`."""
+    require_integers(num_draws=num_draws)
+    require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
+    model, state = fit.alg.spec.model, fit.state
+    how = generative_of(model)
+    like = _read(model, like)
+    layout = how.layout(like)
+    key_found, key_draws = jax.random.split(key)
+    local = _found(fit, how, like, key_found) if groups == "same" and how.locals is not None else None
+    points = tuple(name for name in fit.posterior if fit.alg.spec.is_point(name))
+    q, posterior = how.globals, fit.posterior
+    laws, sizes = (posterior, layout) if q is None else (q(state.hyper, posterior, layout), None)
+    arguments = (state.hyper, laws, sizes, local, given, key_draws)
+    make = lambda of: step_jit(_bind(of, read, ahead), static_argnums=(0, 1))
+    program = kept(model, ("predictive", read, ahead), make)
+    _check_memory(jax.eval_shape(lambda *a: program(points, 1, *a), *arguments), num_draws)
+    return program(points, num_draws, *arguments)
+
+
+def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> Any:
+    """Draws of what follows sequences. See `Fit.forecast`."""
+    require_integers(num_steps=num_steps)
+    remedy = "Of rows and documents nothing follows: Fit.predictive draws new ones."
+    is_of_time = generative_of(fit.alg.spec.model).ahead is not None
+    require(is_of_time, "forecast", "a model of sequences (hmm, factorial_hmm, state space)", "another", remedy)
+    require(not is_size(data) and not is_sizes(data), "data", "sequences (y, mask)", data, "See vijax.models.pad.")
+    return drawn(fit, key, num_draws, data, "same", ahead=num_steps)
+
+
+def generative_of(model: Model) -> Generative:
+    """How a model draws data; ValueError where nobody has said."""
+    if model.generative is None:
+        raise ValueError(
+            "predictive: this model does not say how data are drawn. A log density, an energy or a bound of your own "
+            "needs one more function: vijax.density(..., sample=), vijax.energy_model(..., sample=, sample_locals=) or "
+            "vijax.model(..., sample=). A likelihood of your own needs Likelihood(..., sample=), an emission "
+            "Emission(..., sample=)."
+        )
+    return model.generative
+
+
+def observed(fit: Any, data: Any) -> PyTree:
+    """Data in the form of draws: what draws are compared with."""
+    model = fit.alg.spec.model
+    how, data = generative_of(model), _read(model, data)
+    return how.observed(how.layout(data), data)
+
+
+def _read(model: Model, like: Any) -> Any:
+    """Data as the model reads them; sizes, documents and inputs of predictors as they are."""
+    are_sizes = is_size(like) or (generative_of(model).from_sizes and is_sizes(like))
+    as_is = are_sizes or model.documents is not None or model.reads is not None
+    return like if as_is else taken(model, like)
+
+
+def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
+    def draw(
+        points: tuple[str, ...],
+        num_draws: int,
+        hyper: Hyper,
+        laws: Mapping[str, Any],
+        layout: PyTree,
+        local: Any,
+        given: Any,
+        key: PRNGKeyArray,
+    ) -> Any:
+        model: Any = of()
+        how: Generative = model.generative
+
+        def one(key: PRNGKeyArray) -> Any:
+            key_globals, key_locals, key_data = jax.random.split(key, 3)
+            values = _values(model, hyper, laws, points, key_globals)
+            inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
+            if ahead:
+                go_on: Any = how.ahead
+                inside, where = go_on(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
+            return read(how.data(hyper, values, inside, where, key_data), values, given)
+
+        sizes = [numbers_in(jax.eval_shape(one, key)), numbers_in(layout, local)]
+        return _map(one, jax.random.split(key, num_draws), AT_ONCE // max(*sizes, 1))
+
+    return draw
+
+
+def _map(one: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -> Any:
+    """`one` of each key, some at once; the last of them made up to as many, so that it is compiled once."""
+    num_draws = len(keys)
+    if num_draws <= at_once:
+        return jax.vmap(one)(keys)
+    width = max(at_once, 1)
+    rounds = -(-num_draws // width)
+    filled = keys[jnp.arange(rounds * width) % num_draws].reshape(rounds, width)
+    found = jax.lax.map(jax.vmap(one), filled)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_draws], found)
+
+
+def _values(model: Any, hyper: Hyper, q: Any, points: tuple[str, ...], key: PRNGKeyArray) -> dict[str, Any]:
+    """One draw of the globals, as the model's user calls them."""
+    each = dict(zip(q, jax.random.split(key, max(len(q), 1)), strict=False))
+    alone = lambda x: jnp.asarray(x)[None]
+    one = lambda name, law: jax.tree.map(alone, law.mode()) if name in points else law.sample(each[name], (1,))
+    found = {name: one(name, law) for name, law in q.items()}
+    named = found if model.values is None else model.values(hyper, found)
+    return jax.tree.map(lambda x: x[0], dict(named))
+
+
+def _locals(how: Generative, hyper: Hyper, values: Any, layout: PyTree, local: Any, key: PRNGKeyArray) -> Any:
+    if local is None:
+        return {} if how.locals is None else how.locals(hyper, values, layout, key)
+    each = jax.random.split(key, len(local))
+    return {name: q.sample(k) for (name, q), k in zip(local.items(), each, strict=True)}
+
+
+def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
+    """Families of the locals of data, by name."""
+    spec, state = fit.alg.spec, fit.state
+    if spec.model.documents is not None:
+        return _found_of_documents(fit, like, key)
+    require(not isinstance(like, int | np.integer), "like", 'data, for groups="same"', like)
+    batch = Minibatch(like, None)
+    return inferred(_families, spec, state.hyper, fit.posterior, batch, key)
+
+
+def _families(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
+    del key
+    return generative_of(model).found(stats, said.local)
+
+
+def _families_by_length(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
+    del key
+    found = [generative_of(model).found(stats, local) for local in said.local]
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
+
+
+def _found_of_documents(fit: Any, documents: Any, key: PRNGKeyArray) -> Any:
+    """Of documents, in their order."""
+    from vijax.data import document_batches, in_order, read
+
+    parts, rows = [], []
+    for i, (batch, order) in enumerate(document_batches(read(documents), 1024)):
+        known = inferred(_families_by_length, fit.alg.spec, fit.state.hyper, fit.posterior, batch, keys.fold_in(key, i))
+        parts.append(known)
+        rows.append(order)
+    places = np.concatenate(rows)
+    joined = lambda *x: jnp.asarray(in_order(np.concatenate([np.asarray(part) for part in x]), places))
+    return jax.tree.map(joined, *parts)
+
+
+def _check_memory(one: PyTree, num_draws: int) -> None:
+    """Before an allocation that cannot succeed."""
+    size = sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(one)) * num_draws
+    there = 0.5 * total_memory()
+    remedy = "Take fewer draws or rows, or vijax.evaluate.predictive_check, which keeps a statistic of each draw alone."
+    require(size <= there, "num_draws", f"draws that fit in {there / 1e9:.3g} GB", f"{size / 1e9:.3g} GB", remedy)

@@ -1,0 +1,132 @@
+"""Matrices of counts, dense or sparse, as the batches that models of documents read.
+
+Shapes are rounded up, so that sets of nearly one size share a compiled program: as in cross-validation. Counts need not
+be whole numbers here, for the words of a pipeline may be weighted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from jaxtyping import Float
+
+from vijax.contract.batch import Minibatch
+from vijax.data.buckets import Bucket, length_buckets
+from vijax.data.minibatch import PADDING, Minibatches
+from vijax.fitting.loader import padded_size
+
+LEAST_ROWS = 32
+LEAST_SLOTS = 16
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bags:
+    """A matrix (documents, words) in the form in which `vijax.data.Minibatches` reads a corpus."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def num_documents(self) -> int:
+        """D."""
+        return len(self.indptr) - 1
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """Different words of each document."""
+        return np.diff(self.indptr)
+
+    @functools.cached_property
+    def tokens(self) -> Float[np.ndarray, " docs"]:
+        """Sum of the counts of each document."""
+        return np.add.reduceat(np.append(self.counts, 0.0), self.indptr[:-1]) * (self.lengths > 0)
+
+    @classmethod
+    def of(cls, X: Any) -> Bags:
+        """Of a dense or sparse matrix of numbers that are not negative."""
+        rows = scipy.sparse.csr_array(X, copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        return cls(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BagLoader:
+    """A `vijax.fitting.loader.Loader` of a matrix of counts.
+
+    Attributes:
+      stream: its minibatches.
+      num_groups: N, of which these may be a part.
+      reshuffled: deal the documents anew in every pass.
+    """
+
+    stream: Minibatches
+    num_groups: int
+    reshuffled: bool
+
+    @classmethod
+    def of(
+        cls, X: Any, batch_size: int | None = None, seed: int = 0, total: int | None = None, reshuffled: bool = True
+    ) -> BagLoader:
+        """Of a matrix, in batches of about `batch_size` documents (None: all of them), of a set of `total`."""
+        bags: Any = Bags.of(X)
+        documents = bags.num_documents
+        steps = max(1, round(documents / (batch_size or documents)))
+        buckets = length_buckets(bags.lengths, bags.tokens, num_parts=steps)
+        stream = Minibatches(bags, tuple(map(_rounded, buckets)), steps, seed)
+        return cls(stream, documents if total is None else int(total), reshuffled)
+
+    @property
+    def num_words(self) -> float:
+        """Sum of all counts."""
+        return float(self.stream.corpus.tokens.sum())
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in one pass."""
+        return self.stream.per_epoch
+
+    def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
+        """Batches of steps start, ..., stop - 1."""
+        for step in range(start, stop):
+            epoch, place = divmod(step, self.steps_per_epoch)
+            yield self._batch([hand[place] for hand in self._deal(epoch if self.reshuffled else 0)])
+
+    def in_turn(self) -> Iterator[tuple[Minibatch, np.ndarray]]:
+        """Every document once, each batch with the document of each of its rows (-1: padding)."""
+        for place in range(self.steps_per_epoch):
+            hands = [_padded(hand[place]) for hand in self._deal(0)]
+            yield self._batch(hands), np.concatenate(hands)
+
+    def _batch(self, hands: list[np.ndarray]) -> Minibatch:
+        batch = self.stream.gather([_padded(hand) for hand in hands])
+        return batch._replace(num_groups=np.float32(self.num_groups))  # type: ignore[arg-type]
+
+    def _deal(self, epoch: int) -> list[np.ndarray]:
+        return _deal(self.stream, epoch)
+
+
+@functools.lru_cache(maxsize=2)
+def _deal(stream: Minibatches, epoch: int) -> list[np.ndarray]:
+    """Kept from step to step of a pass."""
+    return stream.deal(epoch)
+
+
+def _padded(hand: np.ndarray) -> np.ndarray:
+    """More rows of padding, up to a size that other data have too."""
+    size = max(padded_size(len(hand)), LEAST_ROWS)
+    return np.pad(hand, (0, size - len(hand)), constant_values=PADDING)
+
+
+def _rounded(bucket: Bucket) -> Bucket:
+    """Slots up to an eighth more, tokens up to a power of two."""
+    slots = max(bucket.slots, LEAST_SLOTS)
+    grain = 1 << max(0, (slots - 1).bit_length() - 3)
+    tokens = 1 << int(np.ceil(bucket.max_tokens)).bit_length()
+    return dataclasses.replace(bucket, slots=-(-slots // grain) * grain, max_tokens=tokens)

@@ -1,0 +1,88 @@
+"""What the estimators have in common: random states, precision, and what they say of a fit that went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import warnings
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.sparse
+from jaxtyping import PRNGKeyArray, PyTree
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from vijax.checks import require
+from vijax.xla.memory import total_memory
+
+
+class VijaxEstimator(BaseEstimator):
+    """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made: JAX would read
+    arrays of float64 as float32 where that is the working precision."""
+
+    def __getstate__(self) -> Any:
+        state = dict(super().__getstate__())  # type: ignore[arg-type]
+        held = {name: state.pop(name) for name in ("fit_", "emission_") if name in state}
+        if held:
+            fits = held["fit_"] if isinstance(held["fit_"], list) else [held["fit_"]]
+            leaves = jax.tree.leaves([fit.state for fit in fits])
+            is_double = any(getattr(x, "dtype", None) == np.float64 for x in leaves)
+            state["_held"] = is_double, pickle.dumps(held)
+        return state
+
+    def __setstate__(self, state: Any) -> None:
+        is_double, held = state.get("_held", (False, None))
+        super().__setstate__({name: value for name, value in state.items() if name != "_held"})
+        if held is not None:
+            with jax.enable_x64(is_double):
+                self.__dict__.update(pickle.loads(held))
+
+
+def key_of(random_state: Any) -> PRNGKeyArray:
+    """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a `RandomState`."""
+    return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def precision_of(X: Any) -> contextlib.AbstractContextManager:
+    """The working precision for data: float64 where they are of it, else float32."""
+    return jax.enable_x64(X.dtype == np.float64)
+
+
+def cast(values: PyTree, X: Any) -> PyTree:
+    """Arrays of floats, as what is fitted holds them, in the precision of the data."""
+    dtype = np.float64 if X.dtype == np.float64 else np.float32
+    change = lambda x: np.asarray(x, dtype) if jax.dtypes.issubdtype(x.dtype, np.floating) else x
+    return jax.tree.map(change, values)
+
+
+def as_dense(X: Any) -> Any:
+    """A sparse matrix as an array of all its entries, which the model reads; others as they are.
+
+    Raises:
+      ValueError: it would not fit in memory.
+    """
+    if not scipy.sparse.issparse(X):
+        return X
+    needed, there = 8 * X.shape[0] * X.shape[1], 0.5 * total_memory()
+    remedy = "Take fewer features, or LatentDirichletAllocation, which reads what is not zero alone."
+    require(needed <= there, "X", f"a matrix whose entries fit in {there:.3g} bytes", f"{needed:.3g}", remedy)
+    return X.toarray()
+
+
+def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raises ValueError naming the argument where it is none of its choices."""
+    require(value in choices, name, f"one of {sorted(choices)}", repr(value))
+
+
+def warn_not_converged(estimator: Any, max_iter: int) -> None:
+    """Warns in scikit-learn's words, with the remedy."""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in max_iter={max_iter} iterations. Increase max_iter or tol, or "
+        "try another start: n_init, init_params or random_state.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

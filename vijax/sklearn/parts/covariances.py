@@ -1,0 +1,122 @@
+"""The four kinds of covariances in scikit-learn's terms: emissions, their priors, and what was found of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.checks import require, require_positive
+from vijax.families.vector.matrices import is_definite
+from vijax.models import emission
+from vijax.models.emission import Emission
+
+KINDS = ("full", "tied", "diag", "spherical")
+"""Values of `covariance_type`."""
+
+
+class Settings(NamedTuple):
+    """The prior in scikit-learn's terms.
+
+    Attributes:
+      mean: of the means, (D,).
+      strength: how many observations it is worth.
+      degrees: nu, of the precisions.
+      covariance: (D, D) of full and tied, (D,) of diag, one number of spherical: the inverse scale of the Wishart.
+    """
+
+    mean: np.ndarray
+    strength: float
+    degrees: float
+    covariance: np.ndarray
+
+    def counted(self, times: int) -> Settings:
+        """The prior of the one precision that components share, each of which brings it once."""
+        return self._replace(degrees=times * self.degrees, covariance=times * self.covariance)
+
+
+def emission_of(kind: str, num_components: int, dim: int, given: Settings | None = None) -> Emission:
+    """What components emit, under the prior given; under any prior where there is none."""
+    given = given or Settings(np.zeros(dim), 1.0, float(dim), identity(kind, dim))
+    names = {"location": given.mean, "strength": given.strength}
+    if kind in ("full", "tied"):
+        make = emission.full_gaussian if kind == "full" else emission.tied_gaussian
+        scale = np.linalg.inv(given.covariance)
+        return make(num_components, dim, degrees=given.degrees, scale=0.5 * (scale + scale.T), **names)
+    half, half_scale = 0.5 * given.degrees, 0.5 * given.covariance
+    if kind == "diag":
+        return emission.diagonal_gaussian(num_components, dim, shape=half, rate=half_scale, **names)
+    return emission.spherical_gaussian(num_components, dim, shape=dim * half, rate=dim * half_scale, **names)
+
+
+def identity(kind: str, dim: int) -> np.ndarray:
+    """The unit of this kind."""
+    return np.eye(dim) if kind in ("full", "tied") else np.ones(dim) if kind == "diag" else np.ones(())
+
+
+def covariance_of_data(kind: str, X: np.ndarray) -> np.ndarray:
+    """Of all rows, as a prior; the identity of one row."""
+    if len(X) < 2:
+        return identity(kind, X.shape[1])
+    variance = X.var(axis=0, ddof=1)
+    if kind in ("full", "tied"):
+        return np.atleast_2d(np.cov(X.T))
+    return variance if kind == "diag" else variance.mean()
+
+
+def check_prior(kind: str, settings: Settings, dim: int) -> None:
+    """Raises ValueError naming scikit-learn's argument."""
+    shape = identity(kind, dim).shape
+    got = np.shape(settings.covariance)
+    require(got == shape, "covariance_prior", f"shape {shape} for covariance_type={kind!r}", got)
+    require(np.shape(settings.mean) == (dim,), "mean_prior", f"shape ({dim},)", np.shape(settings.mean))
+    require_positive(mean_precision_prior=settings.strength)
+    enough = settings.degrees > dim - 1
+    require(enough, "degrees_of_freedom_prior", f"a number above n_features - 1 = {dim - 1}", settings.degrees)
+    definite = _is_definite(settings.covariance)
+    require(definite, "covariance_prior", "a positive definite covariance", settings.covariance)
+
+
+def _is_definite(covariance: np.ndarray) -> bool:
+    matrix = covariance if np.ndim(covariance) == 2 else np.diag(np.atleast_1d(covariance))
+    return bool(np.all(np.isfinite(matrix)) and np.all(is_definite(matrix)))
+
+
+def means_of(kind: str, point: Any) -> np.ndarray:
+    """(K, D), of a `MeanPrecision`."""
+    mean = np.array(point.mean)
+    return mean[..., 0] if kind == "spherical" else mean
+
+
+def precisions_of(kind: str, point: Any) -> np.ndarray:
+    """In scikit-learn's shapes: (K, D, D), (D, D), (K, D) or (K,)."""
+    precision = np.array(point.precision)
+    return precision[:, 0, 0] if kind == "spherical" else precision
+
+
+def covariances_of(kind: str, precisions: np.ndarray) -> np.ndarray:
+    """Their inverses."""
+    return np.linalg.inv(precisions) if kind in ("full", "tied") else 1.0 / precisions
+
+
+def cholesky_of(kind: str, precisions: np.ndarray) -> np.ndarray:
+    """C with C C' the precision, upper triangular as scikit-learn has it; of the others square roots."""
+    if kind not in ("full", "tied"):
+        return np.sqrt(precisions)
+    inverse = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(precisions)))
+    return inverse.swapaxes(-1, -2)
+
+
+def covariance_matrix(kind: str, covariances: np.ndarray, component: int, dim: int) -> np.ndarray:
+    """(D, D), of one component."""
+    if kind == "tied":
+        return covariances
+    own = covariances[component]
+    return own if kind == "full" else np.diag(np.broadcast_to(own, (dim,)))
+
+
+def num_parameters(kind: str, num_components: int, dim: int) -> int:
+    """Free parameters of a mixture: covariances, means, weights."""
+    matrix = dim * (dim + 1) // 2
+    sizes = {"full": num_components * matrix, "tied": matrix, "diag": num_components * dim, "spherical": num_components}
+    return sizes[kind] + num_components * dim + num_components - 1

@@ -1,0 +1,114 @@
+"""Rows of numbers: padded to sizes that other data share, and fitted until the bound settles from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from vijax.fitting.fit import Progress, fit
+from vijax.fitting.loader import ArrayLoader, padded_size
+from vijax.fitting.result import Fit
+from vijax.inference.compose import Algorithm
+
+LEAST = 64
+"""Rows of the smallest data set, with padding: few numbers, and one program for all that are smaller."""
+STEPS = 10
+"""Steps between two looks at the bound."""
+
+
+class Fitted(NamedTuple):
+    """A fit, and how it ended.
+
+    Attributes:
+      fit: of the best start.
+      converged: the bound of every start settled.
+      n_iter: steps done.
+      bounds: its objective, one entry for each step.
+    """
+
+    fit: Fit
+    converged: bool
+    n_iter: int
+    bounds: np.ndarray
+
+
+def size_with_padding(rows: int, least: int = LEAST) -> int:
+    """Rows and padding."""
+    return max(padded_size(rows), least)
+
+
+def padded(data: PyTree, least: int = LEAST) -> PyTree:
+    """The data, and copies of their last row behind it."""
+    rows = int(np.shape(jax.tree.leaves(data)[0])[0])
+    missing = size_with_padding(rows, least) - rows
+    return jax.tree.map(lambda x: np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)]), data)
+
+
+def by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
+    """What a function says of each row; it is given some more of them."""
+    rows = int(np.shape(jax.tree.leaves(data)[0])[0])
+    return np.asarray(function(padded(data)))[:rows]
+
+
+def fit_rows(
+    alg: Algorithm,
+    data: PyTree,
+    key: PRNGKeyArray,
+    max_iter: int,
+    tol: float,
+    restarts: int = 1,
+    hyper: Any = None,
+    state: Any = None,
+    least: int = LEAST,
+    by_gradient: bool = False,
+) -> Fitted:
+    """Full-data steps until the bound per row changes by less than `tol` from one to the next, or `max_iter`. There are
+    `least` rows at least, with padding. Where something moves `by_gradient`, by a rate in each step, one step says
+    little: the bound per row keeps within `tol` for `STEPS` of them."""
+    rows = int(np.shape(jax.tree.leaves(data)[0])[0])
+    loader = ArrayLoader(data, size_with_padding(rows, least), seed=0)
+    settled = _Settled(tol * rows, _within if by_gradient else _any_step)
+    done = 0 if state is None else int(state.step)
+    given = {"hyper": hyper} if state is None else {"state": state}
+    found = fit(
+        alg,
+        loader,
+        key=key,
+        num_steps=done + max_iter,
+        restarts=restarts,
+        callbacks=[settled],
+        steps_per_chunk=STEPS,
+        **given,  # type: ignore[arg-type]
+    )
+    return Fitted(found, settled.yes, int(found.state.step) - done, found.trace["elbo"])
+
+
+class _Settled:
+    """A callback: whether the bounds of every start since the last look have settled, by a rule."""
+
+    def __init__(self, tol: float, rule: Callable[[np.ndarray, float], bool]):
+        self.tol, self.yes = tol, False
+        self._rule = rule
+        self._last: np.ndarray | None = None
+
+    def __call__(self, progress: Progress) -> bool:
+        elbo = progress.trace.get("restart_elbo", progress.trace["elbo"][:, None])
+        seen = elbo if self._last is None else np.concatenate([self._last, elbo])
+        self._last = elbo[-1:]
+        self.yes = self._rule(seen, self.tol)
+        return self.yes
+
+
+def _any_step(bounds: np.ndarray, tol: float) -> bool:
+    """Whether no start of (steps, starts) changed by `tol` in some step."""
+    return bool(np.any(np.all(np.abs(np.diff(bounds, axis=0)) < tol, axis=1)))
+
+
+def _within(bounds: np.ndarray, tol: float) -> bool:
+    """Whether each start of (steps, starts) kept within `tol`. A turn of Adam, or a slope between two stretches, has
+    steps that change little, with much left to gain."""
+    return bool(np.all(np.ptp(bounds, axis=0) < tol))

@@ -1,0 +1,84 @@
+"""JAX's own random numbers, made in one piece.
+
+On a CPU, `jax.random` runs the rounds of Threefry as a loop whose turns are a dozen tiny calls each, more side by side
+than XLA leaves to one thread: a second one is woken for them, which costs a small step more than its arithmetic. A key
+of the implementation here is read by every function of `jax.random` like any other and gives the same numbers, bit for
+bit, from rounds that are written out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.random import define_prng_impl
+from jaxtyping import Array, Int, PRNGKeyArray, UInt, UInt32
+
+from vijax.xla.threefry import threefry2x32
+
+PLAIN = "threefry2x32"
+"""What JAX calls the implementation whose numbers these are."""
+
+
+def in_one_piece(key: PRNGKeyArray) -> PRNGKeyArray:
+    """The same key, to be used within a compiled step; as it is where that gains nothing: off the CPU, and where it is
+    of another implementation than JAX's usual one.
+
+    >>> key = jax.random.key(1)
+    >>> same = jax.random.normal(key, 3) == jax.random.normal(in_one_piece(key), 3)
+    >>> print(same)
+    [ True  True  True]
+    """
+    partitionable = jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
+    if jax.default_backend() != "cpu" or not partitionable or jax.random.key_impl(key) != PLAIN:
+        return key
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_IMPLEMENTATION)
+
+
+def _seed(seed: Int[Array, ""]) -> UInt32[Array, 2]:
+    return jax.random.key_data(jax.random.key(seed, impl=PLAIN))
+
+
+def _split(key: UInt32[Array, 2], shape: tuple[int, ...]) -> UInt32[Array, "*shape 2"]:
+    return _once(jnp.stack(_words(key, shape), -1))
+
+
+def _fold_in(key: UInt32[Array, 2], data: Int[Array, ""] | int) -> UInt32[Array, 2]:
+    zero = jnp.zeros((), jnp.uint32)
+    return _once(jnp.stack(threefry2x32(key[0], key[1], zero, jnp.asarray(data).astype(jnp.uint32))))
+
+
+def _bits(key: UInt32[Array, 2], width: int, shape: tuple[int, ...]) -> UInt[Array, "*shape"]:
+    high, low = _words(key, shape)
+    if width == 64:
+        return _once((high.astype(jnp.uint64) << jnp.uint64(32)) | low.astype(jnp.uint64))
+    return _once((high ^ low).astype(f"uint{width}"))
+
+
+def _words(key: UInt32[Array, 2], shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Two words for each element, whose counter is its place."""
+    size = math.prod(shape)
+    if size < 2**32:
+        high, low = jnp.zeros(shape, jnp.uint32), lax.iota(jnp.uint32, size).reshape(shape)
+    else:  # only with 64 bits
+        place = lax.iota(jnp.uint64, size).reshape(shape)
+        high, low = (place >> jnp.uint64(32)).astype(jnp.uint32), place.astype(jnp.uint32)
+    return threefry2x32(key[0], key[1], high, low)
+
+
+def _once(x: Array) -> Array:
+    """Not again inside each of its readers: of keys made from keys that would be exponentially many times."""
+    return lax.optimization_barrier(x)
+
+
+_IMPLEMENTATION = define_prng_impl(
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_bits,
+    fold_in=_fold_in,
+    name=f"{PLAIN} in one piece",
+    tag="vij",
+)

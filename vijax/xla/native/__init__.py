@@ -1,0 +1,147 @@
+"""E-steps of mixed membership and gamma draws as machine code: what XLA computes on a CPU, 1.5 to 6 times as fast.
+
+A document's E-step is a loop over its words until it settles. XLA runs it on chunks of documents, each until the
+slowest has settled, and its loops over words and topics are not the best a processor can do. `kernels.cc` says the same
+in C++, document by document; for mean field and CVB0 with the bound and its gradient in the topics, so that no array
+(documents, words, topics) of a batch is ever written. `pairs.cc` chooses the active topics of documents; `gammas.cc`
+has the draws of `vijax.families.numeric.pathwise`.
+
+Installing vijax compiles it where there is a C++ compiler (`hatch_build.py`). Where there is none, on other devices
+than CPUs, and under VIJAX_NATIVE=0, XLA computes it: the same numbers up to rounding. `jax.export` for CPUs refuses
+programs that call them: set VIJAX_NATIVE=0 before a step is traced for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+LIBRARY = Path(__file__).with_name("esteps.so")
+SWITCH = "VIJAX_NATIVE"
+OF_NUMBERS = "cvb0", "mean_field", "gibbs", "choose", "cvb0_step", "mean_field_step"
+NAMES = (
+    *(f"{name}_{dtype}" for name in OF_NUMBERS for dtype in ("float32", "float64")),
+    "distinct_int32",
+    "gamma_offsets_float32",
+)
+OF_SEVERAL = ("gamma_offsets_float32",)
+"""Those that `vmap` calls once, with arrays that have one more axis before the others."""
+Results = Sequence[tuple[int, ...] | jax.ShapeDtypeStruct]
+
+
+def is_installed() -> bool:
+    """Whether kernels were compiled, and are not switched off."""
+    return os.environ.get(SWITCH, "1") != "0" and LIBRARY.exists()
+
+
+def is_available() -> bool:
+    """Whether they also work with this version of JAX.
+
+    >>> is_available() <= is_installed()
+    True
+    """
+    return is_installed() and _registered(LIBRARY)
+
+
+@functools.cache
+def _registered(library: Path) -> bool:
+    """Makes them known to XLA, once; and tries one, for a library may be of another version of XLA."""
+    if not library.exists():
+        return False
+    try:
+        functions = ctypes.CDLL(str(library))
+        _check_version(functions.vijax_major(), functions.vijax_minor())
+        for name in NAMES:
+            jax.ffi.register_ffi_target(_target(name), jax.ffi.pycapsule(getattr(functions, name)), platform="cpu")
+        _try()
+    except Exception as error:
+        warnings.warn(
+            f"The compiled E-steps of vijax do not work here, so XLA computes them, slower ({error}). Install vijax "
+            f"again to compile them anew, or set {SWITCH}=0 to hear no more of it.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
+def _check_version(major: int, minor: int) -> None:
+    """RuntimeError where XLA is older than the one compiled for. XLA would see it too, and have no CPU backend then."""
+    header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text(encoding="utf-8")
+    here = dict(re.findall(r"define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header))
+    if int(here["MAJOR"]) != major or int(here["MINOR"]) < minor:
+        version = f"{here['MAJOR']}.{here['MINOR']}"
+        raise RuntimeError(f"they are of version {major}.{minor} of XLA's interface, and this jaxlib has {version}")
+
+
+def _try() -> None:
+    """A document of two words and one topic: gamma is alpha and its number of tokens."""
+    with jax.ensure_compile_time_eval(), jax.default_device(jax.devices("cpu")[0]):
+        given = [np.ones(n, np.float32) for n in ((1, 2, 1), (1, 2), 1, (1, 1))]
+        results = _typed([(1, 1), (1, 2, 1)], np.float32)
+        found = call("cvb0_float32", results, *given, max_iters=1, tol=0.5)
+        if found[0].item() != 3.0:
+            raise RuntimeError(f"a gamma of 3 was expected, and {found[0].item()} came")
+
+
+def where_there_is(
+    name: str,
+    results: Results,
+    otherwise: Callable[..., tuple[Array, ...]],
+    *args: Array,
+    **settings: int | float,
+) -> tuple[Array, ...]:
+    """The results of a kernel, where it can be used; else `otherwise(*args)`.
+
+    Args:
+      name: of the kernel.
+      results: their shapes, or also of what type where that is not the type of the numbers given.
+      otherwise: the same as JAX sees it.
+      *args: what it is given, numbers, ids or words of bits; constants to differentiation.
+      **settings: integers and numbers known at compilation.
+    """
+    numbers = [x for x in args if jnp.issubdtype(x.dtype, jnp.floating)]
+    dtype = jnp.result_type(*(numbers or args))
+    if f"{name}_{dtype}" not in NAMES:
+        return otherwise(*args)
+    args = tuple(x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x for x in args)
+    kernel = lambda *args: call(f"{name}_{dtype}", _typed(results, dtype), *args, **settings)
+    return on_cpu(kernel, otherwise, *args)
+
+
+def on_cpu(kernel: Callable[..., Any], otherwise: Callable[..., Any], *args: Any) -> Any:
+    """`kernel(*args)`, which may `call`, where kernels can be used; else `otherwise(*args)`, of the same type."""
+    return jax.lax.platform_dependent(*args, cpu=kernel, default=otherwise) if is_available() else otherwise(*args)
+
+
+def call(
+    name: str,
+    results: Sequence[jax.ShapeDtypeStruct],
+    *args: Any,
+    aliases: Any = None,
+    **settings: int | float,
+) -> tuple[Array, ...]:
+    """A kernel itself, whose name ends in the type of numbers. `aliases`: which arguments may become which results."""
+    known = {key: np.int64(x) if isinstance(x, int) else np.float64(x) for key, x in settings.items()}
+    how = "broadcast_all" if name in OF_SEVERAL else "sequential"
+    made = jax.ffi.ffi_call(_target(name), results, vmap_method=how, input_output_aliases=aliases)
+    return tuple(made(*args, **known))
+
+
+def _typed(results: Results, dtype: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(x if isinstance(x, jax.ShapeDtypeStruct) else jax.ShapeDtypeStruct(x, dtype) for x in results)
+
+
+def _target(name: str) -> str:
+    return f"vijax_{name}"
