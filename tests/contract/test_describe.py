@@ -82,7 +82,7 @@ def test_whatever_the_readme_uses_is_exported():
 
 ON_FIRST_USE = """
 import sys, vijax
-assert "vijax.plots" not in sys.modules and "vijax.checkpoint" not in sys.modules
+assert not {"vijax.evaluate.plots", "vijax.fitting.checkpoint", "vijax.sklearn"} & set(sys.modules)
 assert not {"scipy.stats", "scipy.optimize", "matplotlib", "pandas"} & set(sys.modules)  # as long to import as JAX
 for name in vijax.__all__:
     getattr(vijax, name)

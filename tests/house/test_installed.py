@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.house.test_readme import BLOCKS
+
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
 NEWEST_TRIED = 20
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -129,13 +130,12 @@ def test_the_wheel_on_the_newest_python_there_is(built, documents, tmp_path):
 
 
 def test_the_levels_of_the_readme_need_the_core_alone(built, tmp_path):
-    """The README's Python, in an environment without any extra; but for the block on estimators for scikit-learn."""
+    """The Python of README and examples, without any extra; but for the block on estimators for scikit-learn."""
     bin_folder = environment(sys.executable, tmp_path / "env", built.wheel)
     absent = run(bin_folder / "python", "-m", "pip", "list", where=tmp_path)
     assert not re.search(r"^(scikit-learn|tyro|matplotlib|tinygp) ", absent, flags=re.MULTILINE)
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    core = [block for block in blocks if "vijax.sklearn" not in block]
-    assert len(core) >= len(blocks) - 1 > 7
+    core = [block for block in BLOCKS if "vijax.sklearn" not in block]
+    assert len(core) >= len(BLOCKS) - 1 > 7
     for i, block in enumerate(core):
         (tmp_path / f"block{i}.py").write_text(block)
         run(bin_folder / "python", f"block{i}.py", where=tmp_path)

@@ -1,4 +1,4 @@
-"""The README's Python runs, and its test command is the one that continuous integration runs."""
+"""The Python of the README and of docs/examples.md runs, and the README's test command is the one that continuous integration runs."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+BLOCKS = [
+    block
+    for text in (README, (ROOT / "docs" / "examples.md").read_text())
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+]
+"""The README's first."""
 
 
 @pytest.mark.slow
