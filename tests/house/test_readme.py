@@ -1,4 +1,4 @@
-"""The Python of the README and of docs/examples.md runs, and the README's test command is the one that continuous integration runs."""
+"""The Python of the README and of docs/examples.md runs; continuous integration runs the README's test command."""
 
 import re
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +117,11 @@ def test_there_is_no_circle() -> None:
 
     for name in GRAPH:
         visit(name, ())
+
+
+def test_the_picture_of_the_rooms_is_of_today() -> None:
+    drawn = runpy.run_path(str(PACKAGE.parent / "docs" / "rooms.py"))
+    assert drawn["PICTURE"].read_text() == drawn["picture"](), "python docs/rooms.py draws it anew"
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name)
