@@ -13,6 +13,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
 import vijax as vi
+from tests.app.small_runs import no_figures, write_inputs  # noqa: F401
 from vijax.app.cli import main
 from vijax.app.runs.run_folder import read_json
 
@@ -28,24 +29,15 @@ MORE_OF_ROWS = ("versions.json", "transformed.csv", "summary.txt", "report.html"
 OF_DOCUMENTS = ("vocabulary.txt", "posterior.npz", "doc_topics.csv", "excerpts.json", "result.json")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_figures():
-    """Figures are not what is tested here; drawing them takes as long as the rest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vijax.app.page.pages._write_figures", lambda *arguments: None)
-        yield
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     """A finished run of a mixture."""
-    folder = tmp_path_factory.mktemp("rows")
-    x = np.random.default_rng(0).normal(size=(40, 2)) + 4.0 * (np.arange(40) % 2)[:, None]
-    np.savetxt(folder / "rows.csv", x, delimiter=",", header="a,b", comments="", fmt="%.6g")
-    said = ["num_components=2", "data.held_out=0", "fit.num_epochs=4", "fit.checkpoint_every_s=0", "fit.restarts=1"]
-    data, out = str(folder / "rows.csv"), folder / "run"
-    assert main(["fit", "mixture", "--data", data, "--out", str(out), "--set", *said]) == 0
-    return out
+    folder = write_inputs(tmp_path_factory.mktemp("rows"))
+    assert main(["fit", str(folder / "small.toml"), "--out", str(folder / "run")]) == 0
+    return folder / "run"
 
 
 @pytest.fixture(scope="module")

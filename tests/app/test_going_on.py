@@ -1,6 +1,5 @@
 """What `vijax resume`, `summary` and `report` say of a run that was stopped, changed or gone on with."""
 
-import json
 import shutil
 
 import jax
@@ -10,6 +9,7 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
+from tests.app.small_runs import no_figures, write_inputs  # noqa: F401
 from vijax.app.cli import main
 from vijax.app.kinds.listing import Seen
 from vijax.app.runs import run as runs
@@ -19,20 +19,7 @@ from vijax.app.runs.run_folder import write_json
 from vijax.fitting.fit import Status
 from vijax.fitting.result import Fit
 
-CONFIG = """
-[model]
-name = "mixture"
-num_components = 2
-emission.name = "diagonal_gaussian"
-
-[data]
-path = {path}
-held_out = 0.0
-
-[fit]
-num_epochs = 4
-checkpoint_every_s = 0
-"""
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 def read_json(path):
@@ -41,19 +28,7 @@ def read_json(path):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    x = np.random.default_rng(0).normal(size=(40, 2)) + 4.0 * (np.arange(40) % 2)[:, None]
-    np.savetxt(folder / "rows.csv", x, delimiter=",", header="a,b", comments="", fmt="%.6g")
-    (folder / "small.toml").write_text(CONFIG.format(path=json.dumps(str(folder / "rows.csv"))))
-    return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_figures():
-    """Figures are not what is tested here; drawing them takes as long as the rest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vijax.app.page.pages._write_figures", lambda *arguments: None)
-        yield
+    return write_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from tests.programs import compiled
 from vijax.automatic.endless import _target, runs_away
 from vijax.contract.batch import Minibatch
 from vijax.fitting.loader import ArrayLoader
@@ -98,6 +99,18 @@ def test_a_free_variable_of_an_energy_without_a_prior_is_named(more):
     fit = fitted(by_svi(), **more)
     assert fit.status is UNBOUNDED
     assert "grows without limit along idle. " in fit.verdict
+
+
+def test_another_fit_of_an_energy_compiles_nothing():
+    """Whether it runs away is asked by the programs of the first."""
+    fits, counts = [], []
+    for data in (Y, Y + 1, Y):
+        fits.append(fitted(vi.svi(of_energy()), data))
+        counts.append(compiled())
+    assert counts[1] == counts[2] == counts[0] > 0
+    assert [fit.status for fit in fits] == [UNBOUNDED] * 3
+    means = [fit.posterior["free"].mean()[1] for fit in fits]
+    np.testing.assert_allclose(np.diff(means), [1, -1], atol=0.1)
 
 
 def test_one_that_the_data_or_a_wide_prior_know_is_proper():

@@ -160,11 +160,12 @@ OVERSHOOTS = {
     "plain gradients": (coin(), np.ones(40), {"update": vi.update.euclidean(), "step_size": vi.step_size.beta(3e38)}),
     "an optimiser": (coin(), np.ones(40), {"update": vi.update.descend(optax.sgd(1e38))}),
     "a point alone": (BY_HYPER, np.ones(40), {"learn": ("a",), "hyper_optimizer": optax.sgd(1e38)}),
+    "a positive point to zero": (BY_HYPER, np.ones(40), {"learn": ("a",), "hyper_optimizer": optax.sgd(-2.0)}),
 }
 
 
 @pytest.mark.parametrize("name", OVERSHOOTS)
-def test_a_step_that_overshoots_to_infinity_is_skipped(name):
+def test_a_step_that_overshoots_to_infinity_or_zero_is_skipped(name):
     """Bound and gradients are finite: only where the step leads tells."""
     model, data, choices = OVERSHOOTS[name]
     alg = vi.cavi(model, **choices)

@@ -28,15 +28,16 @@ class OfFree(Protocol):
     def variables(self) -> Variables:
         """Whose coordinates they are."""
 
-    def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+    def log_prior_at(self, x: Float[Array, " D"], *given: PyTree) -> Float[Array, ""]:
         """What does not depend on groups."""
 
-    def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
+    def log_liks_at(self, x: Float[Array, " D"], data: PyTree, *given: PyTree) -> Float[Array, " groups"]:
         """Of groups, whose sum counts."""
 
 
 class Target:
-    """log p of free coordinates; of some of the groups, their likelihood times `scale`.
+    """log p of free coordinates; of some of the groups, their likelihood times `scale`; of a density that is one given
+    something else (`given`), given that.
 
     Attributes:
       dim: D.
@@ -46,12 +47,13 @@ class Target:
       epsilon: relative rounding of its values.
     """
 
-    def __init__(self, model: OfFree, data: PyTree, scale: float = 1.0):
+    def __init__(self, model: OfFree, data: PyTree, scale: float = 1.0, given: tuple[PyTree, ...] = ()):
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
         self.groups = jax.tree.map(jnp.asarray, data)
-        self._model, self._data = model, (jnp.asarray(scale), self.groups)
+        self._model, self._given = model, given
+        self._data = jnp.asarray(scale), self.groups, given
 
     @classmethod
     def of(cls, model: Density, data: Any) -> Target:
@@ -97,7 +99,7 @@ class Target:
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
-        values = np.asarray(program(jnp.asarray(x, jnp.result_type(float))), np.float64)
+        values = np.asarray(program(jnp.asarray(x, jnp.result_type(float)), self._given), np.float64)
         return np.where(values < np.inf, values, -np.inf)
 
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
@@ -135,7 +137,7 @@ def _values(of: weakref.ref[OfFree]) -> Callable[..., Any]:
 
 
 def _priors(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return jax.vmap(lambda z: _model_of(of).log_prior_at(z))
+    return lambda x, given: jax.vmap(lambda z: _model_of(of).log_prior_at(z, *given))(x)
 
 
 def _hessians(of: weakref.ref[OfFree]) -> Callable[..., Any]:
@@ -149,9 +151,9 @@ def _products(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     return lambda x, v, data: (jax.vmap(product, (0, 0, None))(x, v, data),)
 
 
-def _total(of: weakref.ref[OfFree], z: Array, scaled: tuple[Array, PyTree]) -> Float[Array, ""]:
-    model, (scale, data) = _model_of(of), scaled
-    return model.log_prior_at(z) + scale * jnp.sum(model.log_liks_at(z, data))
+def _total(of: weakref.ref[OfFree], z: Array, rest: tuple[Array, PyTree, tuple[PyTree, ...]]) -> Float[Array, ""]:
+    model, (scale, data, given) = _model_of(of), rest
+    return model.log_prior_at(z, *given) + scale * jnp.sum(model.log_liks_at(z, data, *given))
 
 
 def _model_of(of: weakref.ref[OfFree]) -> Any:

@@ -122,7 +122,7 @@ def compose(
       estep: how the model treats its local variables (`vijax.estep`); None takes the model's default.
       ramp: N_t (`vijax.step_size`); None is N.
       learn: names of `model.hyper` to learn, by gradient steps on the objective in free coordinates: logarithms, unless
-        `model.constraints` says otherwise.
+        `model.constraints` says otherwise. A step to infinity, or of a positive point to zero, is skipped.
       hyper_optimizer: the optax optimiser of those steps, which sees a dict of them by name, so that
         `optax.multi_transform` can tell them apart; None is Adam at rate 0.01.
       penalty_every: evaluate the penalty of the reported objective every so many steps: no step needs it, and for a
@@ -311,11 +311,11 @@ class _Step(_OfChoices):
             theta_grad = gradient_through_context(spec, key, state, batch, theta)
         else:
             theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
-        hyper, opt_state = ascend(spec, self.optimizer or ADAM, theta_grad, theta, state)
+        hyper, opt_state, too_far = ascend(spec, self.optimizer or ADAM, theta_grad, theta, state)
         if spec.learn:  # the posterior follows a prior that changed
             moved = moved._replace(posterior=in_context(spec.model, hyper, moved.posterior))
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
-        ok = (non_finite == 0) & tree.all_finite((moved.posterior, hyper))
+        ok = (non_finite == 0) & ~too_far & tree.all_finite((moved.posterior, hyper))
         bad_group = first_bad(spec, moved.message.aux, batch, reads_of(spec, state, batch))
         info = _info(moved, penalty, non_finite, ok, bad_group)
         new = _advance(ok, state, moved, hyper, opt_state)

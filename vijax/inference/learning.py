@@ -5,14 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper
 from vijax.inference.bound import in_context, reads_of, scaled_bound
 from vijax.inference.estimator.joint import value
-from vijax.inference.points import with_points
+from vijax.inference.points import underflow, with_points
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
 
@@ -48,7 +48,9 @@ def penalty_of(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""
 
 def ascend(
     spec: Spec, optimizer: optax.GradientTransformation, ascent: PyTree, theta: PyTree, state: State
-) -> tuple[Hyper, PyTree]:
-    """One ascent step on the objective in the free coordinates of what is learnt."""
+) -> tuple[Hyper, PyTree, Bool[Array, ""]]:
+    """One ascent step on the objective in the free coordinates of what is learnt; and whether a positive point has gone
+    further down than its type has numbers."""
     updates, opt_state = optimizer.update(tree.scale(-1.0, ascent), state.opt_state, theta)
-    return with_points(spec.model, state.hyper, optax.apply_updates(theta, updates)), opt_state
+    new = optax.apply_updates(theta, updates)
+    return with_points(spec.model, state.hyper, new), opt_state, underflow(spec.model, new)

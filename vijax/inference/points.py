@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from vijax.checks import require
 from vijax.constrain import Constraint, positive
@@ -35,3 +35,10 @@ def free_points(model: Model, hyper: Hyper, names: tuple[str, ...]) -> dict[str,
 def with_points(model: Model, hyper: Hyper, free: dict[str, PyTree]) -> Hyper:
     """All points, those in free coordinates in the place of their former values."""
     return {**hyper, **{name: jax.tree.map(constraint_of(model, name).point, x) for name, x in free.items()}}
+
+
+def underflow(model: Model, free: dict[str, PyTree]) -> Bool[Array, ""]:
+    """Whether a positive point is below the smallest number of its type: as far off as one above the largest, which is
+    not finite."""
+    leaves = [x for name in free if constraint_of(model, name) == positive() for x in jax.tree.leaves(free[name])]
+    return jnp.any(jnp.array([jnp.any(x < jnp.log(jnp.finfo(x.dtype).tiny)) for x in leaves], bool))

@@ -36,11 +36,13 @@ def test_densities_match_scipy(name):
             np.testing.assert_allclose(each(y, jnp.asarray(Z[1:4])), row.by_hand(y, Z[1:4])[0], rtol=1e-10)
 
 
+COUNTS = np.float32([0.0, 1.0, 30.0, 1e3, 1e5, 1e6, 1e7, 1e8])
+
+
 def test_large_counts_in_float32():
     """Log probabilities and their slopes, counts up to 1e8, up to five deviations off the rate, as good as exp(z) is;
     and the expectation, which is half the variance times the rate below."""
-    lik, counts = likelihood.poisson_log(), np.float32([0.0, 1.0, 30.0, 1e3, 1e5, 1e6, 1e7, 1e8])
-    y = np.repeat(counts[:, None], 5, 1)
+    lik, y = likelihood.poisson_log(), np.repeat(COUNTS[:, None], 5, 1)
     z = np.float32(np.log(np.maximum(y, 0.5)) + np.array([-5, -1, 0, 1, 5]) / np.sqrt(np.maximum(y, 4)))
     each = jax.vmap(jax.vmap(jax.value_and_grad(lik.log_prob, 1)))
     value, slope = (np.asarray(x, np.float64) for x in jax.jit(each)(y, z))
@@ -51,6 +53,35 @@ def test_large_counts_in_float32():
     m, v = np.float32(np.log(1e6)), np.float32(1e-6)
     lower = float(lik.closed_form(1e6, jnp.asarray(m), jnp.asarray(v)).value)
     assert lower == pytest.approx(float(lik.log_prob(1e6, jnp.asarray(m))) - 0.5, abs=1e-3)
+
+
+def test_large_counts_of_a_negative_binomial_in_float32():
+    """As good as z is known, whose rounding the slope multiplies, counts far above and below the dispersion."""
+    dispersion, y, off = np.meshgrid(np.float32([0.01, 5.0, 1e4, 1e8]), COUNTS, np.float32([-30, -1e-3, 0, 1e-3, 30]))
+    z = np.float32(np.log(np.maximum(y, 0.5)) + off)
+    each = lambda r, y, z: jax.value_and_grad(likelihood.negative_binomial(r).log_prob, 1)(y, z)
+    value, slope = (np.asarray(x, np.float64) for x in jax.jit(jnp.vectorize(each))(dispersion, y, z))
+
+    def exact(r, y, z):
+        r, y, mean = mp.mpf(r), mp.mpf(y), mp.exp(mp.mpf(z))
+        own = mp.loggamma(y + r) - mp.loggamma(r) - mp.loggamma(y + 1)
+        found = own + y * mp.log(mean / (mean + r)) + r * mp.log(r / (mean + r))
+        return float(found), float((y - mean) * r / (mean + r))
+
+    want, steep = np.vectorize(exact)(*(np.float64(x) for x in (dispersion, y, z)))
+    assert np.all(np.abs(value - want) < 3e-7 * (10 + np.abs(want) + np.abs(z * steep)))
+    assert np.all(np.abs(slope - steep) < 3e-6 * (1 + np.minimum(y, dispersion) + np.abs(steep)))
+
+
+def test_large_counts_of_a_softmax_in_float32():
+    y, rng = np.float32([0.0, 1.0, 1e3, 3e6, 1e8]), np.random.default_rng(0)
+    z = np.float32(np.log(np.maximum(y, 0.5)) + 1e-4 * rng.normal(size=(8, 5)))
+    got = jax.jit(jax.vmap(lambda z: likelihood.softmax(5).log_prob(y, z)))(z)
+    counts = [mp.mpf(float(count)) for count in y]
+    for found, at in zip(got, z, strict=True):
+        total = mp.log(mp.fsum(mp.exp(mp.mpf(float(x))) for x in at))
+        each = [c * (mp.mpf(float(x)) - total) - mp.loggamma(c + 1) for c, x in zip(counts, at, strict=True)]
+        assert float(found) == pytest.approx(float(mp.loggamma(mp.fsum(counts) + 1) + mp.fsum(each)), rel=1e-3)
 
 
 @pytest.mark.parametrize("x64", [False, True])

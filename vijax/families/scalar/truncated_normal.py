@@ -18,7 +18,7 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.numeric.excess import product_difference, without_rounding_below_zero
-from vijax.families.numeric.mills import SWITCH, log_mills, mills_tails
+from vijax.families.numeric.mills import SWITCH, hazard, log_mills, mills_tails
 from vijax.families.univariate import TruncatedNormalLaw
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -102,7 +102,7 @@ class TruncatedNormal(Family):
         return TruncatedNormalLaw(self.location, jnp.sqrt(self.spread), self.mean(), self.variance())
 
     def variance(self) -> Float[Array, "*batch"]:
-        """s^2 T_1 (T_2 - T_1), for a <= 1 as s^2 (1 - h T_1), h the hazard phi(a) / Phi(-a)."""
+        """s^2 T_1 (T_2 - T_1), for a <= 0.4 as s^2 (1 - h T_1), h the hazard phi(a) / Phi(-a)."""
         return self.spread * _central_moments(self._cut())[0]
 
     def mode(self) -> Float[Array, "*batch"]:
@@ -126,8 +126,8 @@ class TruncatedNormal(Family):
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), minus infinity where x is negative.
 
-        By the normal's density where most of it is kept (a <= 1), its residual (x - m) / s from lambda_1 + 2 lambda_2 x
-        without cancellation; in the tail by that of the excess over the cut."""
+        By the normal's density where much of it is kept (a <= 0.4), its residual (x - m) / s from lambda_1 + 2 lambda_2
+        x without cancellation; in the tail by that of the excess over the cut."""
         x, a, s = as_float(x), self._cut(), jnp.sqrt(self.spread)
         inside = (x >= 0) & jnp.isfinite(x)
         x_in = jnp.where(inside, x, 0.0)
@@ -140,11 +140,11 @@ class TruncatedNormal(Family):
         return jnp.where(inside, density, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """log s + log(2 pi e) / 2 + log Phi(-a) + a h / 2 for a <= 1, h the hazard phi(a) / Phi(-a); in the tail
+        """log s + log(2 pi e) / 2 + log Phi(-a) + a h / 2 for a <= 0.4, h the hazard phi(a) / Phi(-a); in the tail
         log s + log R(a) + a T_1 + T_1 T_2 / 2."""
         a = self._cut()
         near, (t1, t2) = jnp.minimum(a, SWITCH), mills_tails(jnp.maximum(a, SWITCH))[:2]
-        kept = _HALF_LOG_TWO_PI + 0.5 + log_ndtr(-near) + 0.5 * near * _hazard(near)
+        kept = _HALF_LOG_TWO_PI + 0.5 + log_ndtr(-near) + 0.5 * near * hazard(near)
         tail = -jnp.log(jnp.maximum(a, SWITCH) + t1) + t1 * (jnp.maximum(a, SWITCH) + 0.5 * t2)
         return jnp.where(a > SWITCH, tail, kept) + 0.5 * jnp.log(self.spread)
 
@@ -154,15 +154,15 @@ class TruncatedNormal(Family):
         return without_rounding_below_zero(self._cross_entropy(other) - self.entropy())
 
     def _cross_entropy(self, other: Self) -> Float[Array, "*batch"]:
-        """-E_q[log p]: E[(x - m')^2] = Var x + (E x - m')^2, with E x - m' = s T_1 + s' a', which for a <= 1 is
+        """-E_q[log p]: E[(x - m')^2] = Var x + (E x - m')^2, with E x - m' = s T_1 + s' a', which for a <= 0.4 is
         m - m' + s h."""
         a, s, s2, cut2 = self._cut(), jnp.sqrt(self.spread), jnp.sqrt(other.spread), other._cut()
         in_tail, near = a > SWITCH, jnp.minimum(a, SWITCH)
         t1 = mills_tails(jnp.maximum(a, SWITCH))[0]
-        hazard = _hazard(near)
-        first = jnp.where(in_tail, t1, hazard - near)
+        h = hazard(near)
+        first = jnp.where(in_tail, t1, h - near)
         variance = _central_moments(a)[0]
-        distance = jnp.where(in_tail, s * t1 + s2 * cut2, self._location_less(other) + s * hazard)
+        distance = jnp.where(in_tail, s * t1 + s2 * cut2, self._location_less(other) + s * h)
         kept2, far2 = jnp.minimum(cut2, SWITCH), jnp.maximum(cut2, SWITCH)
         k = s / s2
         kept = _HALF_LOG_TWO_PI + log_ndtr(-kept2) + 0.5 * (k * k * variance + (distance / s2) ** 2)
@@ -197,10 +197,10 @@ class TruncatedNormal(Family):
 
 
 def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
-    """The second to fourth of a standard normal z given z > a. For a <= 1 by the hazard, as what is cut off changes
+    """The second to fourth of a standard normal z given z > a. For a <= 0.4 by the hazard, as what is cut off changes
     those of the whole normal; in the tail by the T_k, of one size there."""
     near = jnp.minimum(a, SWITCH)
-    h = _hazard(near)
+    h = hazard(near)
     kept = (
         1.0 - h * (h - near),
         h * (near**2 - 1.0 - h * (3.0 * near - 2.0 * h)),
@@ -214,11 +214,6 @@ def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
     )
     second, third, fourth = (jnp.where(a > SWITCH, t, k) for t, k in zip(tail, kept, strict=True))
     return second, third, fourth
-
-
-def _hazard(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """phi(a) / Phi(-a), for a that is not far in the upper tail."""
-    return jnp.exp(-0.5 * a * a - _HALF_LOG_TWO_PI - log_ndtr(-a))
 
 
 @jax.custom_jvp
@@ -235,20 +230,20 @@ def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array
     first = mills_tails(far)[0]
     y = 2 * target / (far + jnp.sqrt(far**2 + 2 * target))
     for _ in range(4):
-        hazard = far + y + mills_tails(far + y)[0]
-        gap = y * (far + 0.5 * y) + jnp.log(hazard / (far + first)) - target
-        y = jnp.maximum(y - gap / hazard, 0.0)
+        slope = far + y + mills_tails(far + y)[0]
+        gap = y * (far + 0.5 * y) + jnp.log(slope / (far + first)) - target
+        y = jnp.maximum(y - gap / slope, 0.0)
     return jnp.where(a > 1.0, y, middle)
 
 
 @_excess.defjvp
 def _excess_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """dz / da = R(z) / R(a) at a fixed quantile, so that dy / da = (a + T(a)) / (z + T(z)) - 1; for a <= 1 that is
+    """dz / da = R(z) / R(a) at a fixed quantile, so that dy / da = (a + T(a)) / (z + T(z)) - 1; for a <= 0.4 that is
     h(a) / h(z) - 1."""
     a, u = primals
     y = _excess(a, u)
     far = jnp.maximum(a, SWITCH)
     at_cut, at_draw = mills_tails(far)[0], mills_tails(far + y)[0]
     tail = (at_cut - at_draw - y) / (far + y + at_draw)
-    kept = _hazard(jnp.minimum(a, SWITCH)) / _hazard(jnp.minimum(a, SWITCH) + y) - 1.0
+    kept = hazard(jnp.minimum(a, SWITCH)) / hazard(jnp.minimum(a, SWITCH) + y) - 1.0
     return y, jnp.where(a > SWITCH, tail, kept) * tangents[0]

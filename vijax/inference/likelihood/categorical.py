@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
 from vijax.inference.likelihood.base import require_sites
 
 Averages = tuple[Float[Array, ""], Float[Array, " K"], Float[Array, "K K"]]
@@ -47,9 +47,11 @@ def softmax(num_categories: int) -> VectorLikelihood:
     """
 
     def log_prob(y: Any, z: Array) -> Array:
-        total = jnp.sum(y)
-        constant = gammaln(total + 1.0) - jnp.sum(gammaln(y + 1.0))
-        return jnp.sum(y * z) - total * jax.nn.logsumexp(z) + constant
+        """Without a difference of terms of the size of W log W."""
+        counts = jnp.asarray(y, z.dtype)
+        total = jnp.sum(counts)
+        log_mean = jax.nn.log_softmax(z) + jnp.log(jnp.maximum(total, jnp.finfo(z.dtype).tiny))
+        return log_factorial_gap(total) - jnp.sum(deviance(counts, log_mean) + log_factorial_gap(counts))
 
     def check(y: Any) -> None:
         counts = np.asarray(y)

@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaincc, gammaln
-from jaxtyping import Array, PRNGKeyArray
+from jax.scipy.special import betainc, gammaincc
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require_positive
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
+from vijax.families.numeric.special import stirling_gap
 from vijax.families.scalar.poisson_draws import poisson_values
 from vijax.inference.likelihood.base import Likelihood, Moments, require_sites
 from vijax.xla.by_value import by_value
@@ -61,9 +62,10 @@ def negative_binomial(dispersion: Any) -> Likelihood:
     r = jnp.asarray(dispersion)
 
     def log_prob(y: Any, z: Array) -> Array:
-        shift = z - jnp.log(r)
-        constant = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
-        return y * jax.nn.log_sigmoid(shift) + r * jax.nn.log_sigmoid(-shift) + constant
+        """Without a difference of terms of the size of y log y."""
+        count, size = jnp.asarray(y, z.dtype), r.astype(z.dtype)
+        gap = stirling_gap(count + size) - stirling_gap(size) - log_factorial_gap(count)
+        return gap - _deviance(count, z, size)
 
     def cdf(y: Any, z: Array) -> Array:
         success = jax.nn.sigmoid(jnp.log(r) - z)
@@ -84,6 +86,20 @@ def negative_binomial(dispersion: Any) -> Likelihood:
         cdf=cdf,
         sample=sample,
     )
+
+
+def _deviance(count: Float[Array, "*shape"], z: Array, r: Array) -> Float[Array, "*shape"]:
+    """By how much the log density of a negative binomial is below its value at a mean of y: with n = y + r,
+    v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n (log(1 + v (e^d - 1)) - v d),
+    of terms of the size of n v d."""
+    y = jnp.maximum(count, 1.0)
+    n, least = y + r, jnp.minimum(y, r)
+    d = jnp.where(y < r, 1.0, -1.0) * (z - jnp.log(y))
+    v = least / n
+    near = jnp.log1p(v * jnp.expm1(jnp.minimum(d, 1.0)))
+    far = jnp.logaddexp(jnp.log1p(-v), jnp.log(v) + jnp.maximum(d, 1.0))
+    known = n * (jnp.where(d < 1.0, near, far) - v * d)
+    return jnp.where(count > 0, known, r * jax.nn.softplus(z - jnp.log(r)))
 
 
 def _check_counts(y: Any, name: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from vijax.contract.model import Hyper, Model
 from vijax.contract.variables import Free, Variables
 from vijax.families import Family, Point, Product
 from vijax.inference.guides import Guide, Z
+from vijax.xla import by_value
 
 START = 0.1
 """Standard deviation of q where it starts, and of its means among starts: networks must not begin at zero weights."""
@@ -69,7 +70,8 @@ class FreePart:
 
             if isinstance(posterior[Z], Point):
                 return None
-            return report(GivenOthers(model, self.variables, hyper, posterior, key), {}, posterior[Z], batch, key)
+            of_free = by_value.of(model, GivenOthers(model, self.variables))
+            return report(of_free, {}, posterior[Z], batch, key, Others(hyper, posterior, key))
 
         return endless
 
@@ -79,38 +81,47 @@ class FreePart:
         return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class GivenOthers:
-    """The bound of an energy as a function of its free coordinates: q of the conjugate globals stays, that of locals is
-    found by their E-step.
+class Others(NamedTuple):
+    """What the bound of an energy reads beside free coordinates and data.
 
     Attributes:
-      model: the energy.
-      variables: whose coordinates they are.
-      hyper: its hyperparameters.
+      hyper: hyperparameters.
       posterior: q of all globals.
       key: of E-steps that draw.
     """
 
-    model: Model
-    variables: Variables
     hyper: Hyper
     posterior: Product
     key: PRNGKeyArray
 
-    def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
+    def stats(self, x: Float[Array, " D"]) -> dict[str, Any]:
+        """Of the globals, with the free ones at x."""
+        means = {name: q.expected_stats() for name, q in _others(self.posterior).items()}
+        return {**means, Z: self.posterior[Z].stats(x)}
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenOthers:
+    """The bound of an energy as a function of its free coordinates: q of the conjugate globals stays, that of locals is
+    found by their E-step. It is one object for each model, whose programs serve every fit (`vijax.xla.by_value.of`).
+
+    Attributes:
+      model: the energy.
+      variables: whose coordinates they are.
+    """
+
+    model: Model
+    variables: Variables
+
+    def log_prior_at(self, x: Float[Array, " D"], others: Others) -> Float[Array, ""]:
         """Terms of globals alone."""
         of = self.model.global_elbo
-        return jnp.zeros((), x.dtype) if of is None else of(self.hyper, self._stats(x))
+        return jnp.zeros((), x.dtype) if of is None else of(others.hyper, others.stats(x))
 
-    def log_liks_at(self, x: Float[Array, " D"], data: Any) -> Float[Array, " 1"]:
+    def log_liks_at(self, x: Float[Array, " D"], data: Any, others: Others) -> Float[Array, " 1"]:
         """The bound of all groups."""
         batch, model = Minibatch(data, None), self.model
-        return model.local_elbo(self.hyper, self._stats(x), batch, self.key, model.estep).total[None]
-
-    def _stats(self, x: Float[Array, " D"]) -> dict[str, Any]:
-        others = {name: q.expected_stats() for name, q in _others(self.posterior).items()}
-        return {**others, Z: self.posterior[Z].stats(x)}
+        return model.local_elbo(others.hyper, others.stats(x), batch, others.key, model.estep).total[None]
 
 
 def _others(named: Mapping[str, Any]) -> dict[str, Any]:
