@@ -1,9 +1,12 @@
+import functools
 import gzip
 import json
 
 import pytest
 
-from vijax.data.texts.text_files import csv_rows, jsonl, parquet, text_folder, text_lines
+from vijax.data.texts.text_files import column_texts, text_folder, text_lines
+
+jsonl, csv_rows, parquet = (functools.partial(column_texts, kind) for kind in ("jsonl", "csv", "parquet"))
 
 
 def write(path, text, encoding="utf-8"):

@@ -59,6 +59,15 @@ def test_factorisations_side_by_side_come_to_an_end(program, threads):
     assert done.stdout.strip() == "done", done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not needed({}, jaxlib.__version__, num_cores=2), reason="this jaxlib gets no settings")
+def test_without_the_settings_they_lock_up():
+    """Where this fails `vijax.xla.runtime` is not needed any more: leave this version of jaxlib out of `needed`."""
+    done = run(WATCHED + SIDE_BY_SIDE, XLA_FLAGS=f"--{FLAG}=true", PJRT_NPROC="2")
+    assert done.returncode == 3, done.stdout
+    assert "no end" in done.stderr
+
+
 def test_the_users_choice_stands():
     for environ in ({"XLA_FLAGS": f"--{FLAG}=true", "PJRT_NPROC": "3"}, {"XLA_FLAGS": f"--{FLAG}=true", "NPROC": "1"}):
         assert needed(environ, "0.10.2", num_cores=2) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,7 @@ COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
 TEXT_FORMATS: dict[str, Callable[..., text_files.Texts]] = {
     "text-folder": text_files.text_folder,
     "text-lines": text_files.text_lines,
-    "jsonl": text_files.jsonl,
-    "csv": text_files.csv_rows,
-    "parquet": text_files.parquet,
+    **{kind: functools.partial(text_files.column_texts, kind) for kind in text_files.RECORDS},
 }
 ENDINGS = {
     ".npz": "npz",

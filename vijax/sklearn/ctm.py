@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import jax
@@ -14,10 +15,11 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.expectation import vector_monte_carlo
 from vijax.models.documents.ctm import ctm
 from vijax.sklearn.parts.bags import BagLoader
-from vijax.sklearn.parts.base import precision_of
+from vijax.sklearn.parts.base import estimator, precision_of
 from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
 
 
+@estimator
 class CorrelatedTopicModel(TopicEstimator):
     """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents.
 
@@ -43,24 +45,14 @@ class CorrelatedTopicModel(TopicEstimator):
     (2, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        topic_word_prior: float = 0.01,
-        max_iter: int = 12,
-        n_samples: int = 16,
-        evaluate_every: int = -1,
-        perp_tol: float = 0.1,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.n_samples = n_samples
-        self.evaluate_every = evaluate_every
-        self.perp_tol = perp_tol
-        self.random_state = random_state
+    n_components: int = 10
+    _: dataclasses.KW_ONLY
+    topic_word_prior: float = 0.01
+    max_iter: int = 12
+    n_samples: int = 16
+    evaluate_every: int = -1
+    perp_tol: float = 0.1
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the topics of documents, and how their shares go together.

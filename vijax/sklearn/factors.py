@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, Self
 
 import jax
@@ -15,11 +16,12 @@ from vijax.algorithms import cavi, em
 from vijax.checks import require, require_integers, require_positive
 from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.models.factors.factor_analysis import factor_analysis
-from vijax.sklearn.parts.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows
 from vijax.xla.compiler import quick_jit
 
 
+@estimator
 class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
     """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each column.
 
@@ -47,24 +49,14 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
     [[1.0, -1.0, 2.0]]
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        noise: Literal["diagonal", "isotropic"] = "diagonal",
-        inference: Literal["em", "variational"] = "em",
-        loading_precision: float = 1.0,
-        tol: float = 1e-5,
-        max_iter: int = 1000,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.noise = noise
-        self.inference = inference
-        self.loading_precision = loading_precision
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    n_components: int | None = None
+    _: dataclasses.KW_ONLY
+    noise: Literal["diagonal", "isotropic"] = "diagonal"
+    inference: Literal["em", "variational"] = "em"
+    loading_precision: float = 1.0
+    tol: float = 1e-5
+    max_iter: int = 1000
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds loadings and noise of rows.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, Self
 
 import jax
@@ -18,7 +19,7 @@ from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequence_draws import path
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
 from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.parts.rows import fit_rows, padded, size_with_padding
 from vijax.xla.compiler import quick_jit
@@ -26,6 +27,7 @@ from vijax.xla.compiler import quick_jit
 _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 
 
+@estimator
 class HiddenMarkovModel(VijaxEstimator):
     """A hidden Markov model, with Gaussian or Poisson emissions.
 
@@ -58,32 +60,18 @@ class HiddenMarkovModel(VijaxEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        emission: Literal["gaussian", "poisson"] = "gaussian",
-        covariance_type: Literal["full", "tied", "diag", "spherical"] = "diag",
-        inference: Literal["em", "variational"] = "em",
-        startprob_prior: float = 1.0,
-        transmat_prior: float = 1.0,
-        reg_covar: float = 1e-3,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        n_init: int = 1,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.emission = emission
-        self.covariance_type = covariance_type
-        self.inference = inference
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.random_state = random_state
+    n_components: int = 2
+    _: dataclasses.KW_ONLY
+    emission: Literal["gaussian", "poisson"] = "gaussian"
+    covariance_type: Literal["full", "tied", "diag", "spherical"] = "diag"
+    inference: Literal["em", "variational"] = "em"
+    startprob_prior: float = 1.0
+    transmat_prior: float = 1.0
+    reg_covar: float = 1e-3
+    max_iter: int = 100
+    tol: float = 1e-4
+    n_init: int = 1
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
         """Fits the model.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,10 +15,11 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.documents.lda import lda
 from vijax.sklearn.parts.bags import BagLoader
-from vijax.sklearn.parts.base import key_of, precision_of, require_choice
+from vijax.sklearn.parts.base import estimator, key_of, precision_of, require_choice
 from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
 
 
+@estimator
 class LatentDirichletAllocation(TopicEstimator):
     """Topics of documents, with the arguments of scikit-learn's estimator of this name.
 
@@ -57,42 +59,23 @@ class LatentDirichletAllocation(TopicEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        doc_topic_prior: float | None = None,
-        topic_word_prior: float | None = None,
-        learning_method: Literal["batch", "online", "structured"] = "batch",
-        learning_decay: float = 0.7,
-        learning_offset: float = 10.0,
-        max_iter: int = 10,
-        batch_size: int = 128,
-        evaluate_every: int = -1,
-        total_samples: float = 1e6,
-        perp_tol: float = 0.1,
-        mean_change_tol: float = 1e-3,
-        max_doc_update_iter: int = 100,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.learning_method = learning_method
-        self.learning_decay = learning_decay
-        self.learning_offset = learning_offset
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.evaluate_every = evaluate_every
-        self.total_samples = total_samples
-        self.perp_tol = perp_tol
-        self.mean_change_tol = mean_change_tol
-        self.max_doc_update_iter = max_doc_update_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int = 10
+    _: dataclasses.KW_ONLY
+    doc_topic_prior: float | None = None
+    topic_word_prior: float | None = None
+    learning_method: Literal["batch", "online", "structured"] = "batch"
+    learning_decay: float = 0.7
+    learning_offset: float = 10.0
+    max_iter: int = 10
+    batch_size: int = 128
+    evaluate_every: int = -1
+    total_samples: float = 1e6
+    perp_tol: float = 0.1
+    mean_change_tol: float = 1e-3
+    max_doc_update_iter: int = 100
+    n_jobs: int | None = None
+    verbose: int = 0
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the topics of documents.

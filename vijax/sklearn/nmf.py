@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import jax
@@ -14,11 +15,12 @@ from vijax.algorithms import cavi
 from vijax.checks import require, require_integers, require_positive
 from vijax.inference import estep
 from vijax.models.factors.gap_nmf import gap_nmf
-from vijax.sklearn.parts.base import VijaxEstimator, as_dense, key_of, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of, warn_not_converged
 from vijax.sklearn.parts.counts import check_counts
 from vijax.sklearn.parts.rows import by_row, fit_rows
 
 
+@estimator
 class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
     """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian Kullback-Leibler
     NMF, in which parts that are not needed tend to lose their weight (Hoffman and Blei 2015, section 4.3).
@@ -46,24 +48,14 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
     ((60, 3), (3, 4))
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        activation_prior: float = 0.2,
-        dictionary_prior: float = 0.25,
-        concentration: float = 1.0,
-        max_iter: int = 200,
-        tol: float = 1e-3,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.activation_prior = activation_prior
-        self.dictionary_prior = dictionary_prior
-        self.concentration = concentration
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_components: int = 10
+    _: dataclasses.KW_ONLY
+    activation_prior: float = 0.2
+    dictionary_prior: float = 0.25
+    concentration: float = 1.0
+    max_iter: int = 200
+    tol: float = 1e-3
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the parts of counts.

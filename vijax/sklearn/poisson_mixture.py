@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal
 
 import numpy as np
@@ -14,10 +15,11 @@ from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.mixtures import MixtureEstimator
-from vijax.sklearn.parts.base import as_dense, require_choice
+from vijax.sklearn.parts.base import as_dense, estimator, require_choice
 from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
 
 
+@estimator
 class PoissonMixture(MixtureEstimator):
     """A mixture of rows of independent counts, dense or sparse (made dense).
 
@@ -40,32 +42,11 @@ class PoissonMixture(MixtureEstimator):
     [[1.0, 10.0], [10.0, 1.0]]
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        inference: Literal["variational", "em"] = "variational",
-        weight_concentration_prior: float | None = None,
-        rate_shape_prior: float = 1.0,
-        rate_prior: float | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: Literal["kmeans", "k-means++", "random"] = "kmeans",
-        random_state: Any = None,
-        warm_start: bool = False,
-    ):
-        self.n_components = n_components
-        self.inference = inference
-        self.weight_concentration_prior = weight_concentration_prior
-        self.rate_shape_prior = rate_shape_prior
-        self.rate_prior = rate_prior
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.random_state = random_state
-        self.warm_start = warm_start
+    _: dataclasses.KW_ONLY
+    inference: Literal["variational", "em"] = "variational"
+    weight_concentration_prior: float | None = None
+    rate_shape_prior: float = 1.0
+    rate_prior: float | None = None
 
     def _emission(self, dim: int) -> Emission:
         return weights_allowed(poisson(self.n_components, dim))

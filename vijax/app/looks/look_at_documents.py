@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,8 @@ from vijax.app.looks.look import Look
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.read import guess_format
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.files import read_lines
 from vijax.data.reading.guards import kind_of
-from vijax.data.tables.delimited import read_delimited
-from vijax.data.texts.text_files import DEFAULT_COLUMN
-from vijax.extras import require_extra
+from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.fitting.loader import USUAL
 
 WORD = re.compile(r"[^\W\d_]{3,}")
@@ -67,8 +63,9 @@ def _text_column(data: str) -> str | None:
     path = fetch(data) if is_url(data) else Path(data).expanduser()
     if kind_of(path) != "a file":
         return None
-    peek = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}.get(guess_format(path))
-    records = peek(path) if peek else []
+    kind = guess_format(path)
+    rows = RECORDS[kind](path).rows(None) if kind in RECORDS else iter(())
+    records = [row for *_, row in itertools.islice(rows, MOST_READ)]
     if not records:
         return None
     lengths = {name: _mean_length([record.get(name) for record in records]) for record in records for name in record}
@@ -83,23 +80,3 @@ def _text_column(data: str) -> str | None:
 def _mean_length(values: list[Any]) -> float:
     """How many words of three letters or more a text has on average."""
     return float(np.mean([len(WORD.findall(value)) if isinstance(value, str) else 0 for value in values]))
-
-
-def _csv(path: Path) -> list[dict[str, Any]]:
-    header, rows = read_delimited(path)
-    return [dict(zip(header, row, strict=False)) for _, row in itertools.islice(rows, MOST_READ)]
-
-
-def _jsonl(path: Path) -> list[dict[str, Any]]:
-    lines = itertools.islice((line for line in read_lines(path, "utf-8") if line.strip()), MOST_READ)
-    try:
-        records = [json.loads(line) for line in lines]
-    except ValueError:
-        return []  # the reader says which line
-    return [record for record in records if isinstance(record, dict)]
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    with require_extra("pyarrow.parquet").ParquetFile(path) as file:
-        batch = next(file.iter_batches(batch_size=MOST_READ), None)
-        return [] if batch is None else batch.to_pylist()

@@ -73,8 +73,9 @@ class CorpusBuilder:
         """Appends `number` documents, whose rows count from 0."""
         self._largest = max(self._largest, int(indices.max(initial=-1)))
         check_vocab_size(self._largest + 1, "word ids")
-        rows, indices, counts = canonical(rows, indices, integer_counts(counts, "counts"), self._largest + 1)
-        self._lengths.append(np.bincount(rows, minlength=number))
+        counts = integer_counts(counts, "counts")
+        lengths, indices, counts = canonical(rows, indices, counts, (number, max(self._largest + 1, 1)))
+        self._lengths.append(lengths)
         self._num_documents += number
         self._store.append(indices.astype(np.int32), counts)
 

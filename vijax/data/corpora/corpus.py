@@ -100,8 +100,8 @@ class Corpus:
             check_vocabulary(vocabulary, vocab_size, "vocabulary")
         entries = counts.tocoo()
         values = integer_counts(entries.data, where)
-        rows, indices, values = canonical(entries.row, entries.col, values, vocab_size)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_documents))])
+        lengths, indices, values = canonical(entries.row, entries.col, values, counts.shape)
+        indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         return cls(indptr, indices, values, vocabulary=vocabulary, vocab_size=vocab_size, **fields)
 
     # --- sizes ------------------------------------------------------------------------------------------------

@@ -54,27 +54,19 @@ def row_sums(indptr: Int[np.ndarray, " rows_plus_1"], values: Int[np.ndarray, " 
     return sums
 
 
-def _summed(counts: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Sums of runs of counts, which must not wrap around."""
-    sums = np.add.reduceat(counts, first, dtype=np.int64)
-    if sums.max(initial=0) > INT32_MAX:
-        got = f"{sums.max()}, summed over entries of one word in one document"
-        raise fail("counts", f"counts of at most {INT32_MAX}", got, "correct these entries")
-    return sums.astype(counts.dtype)
+def canonical(
+    rows: np.ndarray, columns: np.ndarray, counts: np.ndarray, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lengths of rows, columns and counts of entries sorted by row and column, repeats summed and zeros dropped.
 
-
-def canonical(rows: np.ndarray, columns: np.ndarray, counts: np.ndarray, num_columns: int) -> tuple[np.ndarray, ...]:
-    """Entries sorted by row and column, duplicates summed and zeros dropped.
-
-    >>> canonical(np.array([1, 0, 1]), np.array([3, 2, 3]), np.array([1, 4, 1]), num_columns=5)
-    (array([0, 1]), array([2, 3]), array([4, 2]))
+    >>> canonical(np.array([1, 0, 1]), np.array([3, 2, 3]), np.array([1, 4, 1]), (2, 5))
+    (array([1, 1], dtype=int32), array([2, 3], dtype=int32), array([4, 2]))
     """
-    code = rows.astype(np.int64) * num_columns + columns
-    if (np.diff(code) <= 0).any():
-        order = np.argsort(code, kind="stable")
-        code, counts = code[order], counts[order]
-        first = np.flatnonzero(np.diff(code, prepend=-1))
-        code, counts = code[first], _summed(counts, first)
-    if not counts.all():
-        code, counts = code[counts != 0], counts[counts != 0]
-    return code // num_columns, code % num_columns, counts
+    import scipy.sparse
+
+    matrix = scipy.sparse.csr_matrix((counts.astype(np.int64), (rows, columns)), shape)  # sums repeats
+    if matrix.data.max(initial=0) > INT32_MAX:
+        got = f"{matrix.data.max()}, summed over entries of one word in one document"
+        raise fail("counts", f"counts of at most {INT32_MAX}", got, "correct these entries")
+    matrix.eliminate_zeros()
+    return np.diff(matrix.indptr), matrix.indices, matrix.data.astype(counts.dtype)

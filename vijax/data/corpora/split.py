@@ -10,7 +10,7 @@ import numpy as np
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus, lasting_notes
 from vijax.data.corpora.csr import row_blocks
-from vijax.data.reading.temporary import make_working_folder
+from vijax.data.reading.temporary import working_folder
 from vijax.data.texts.vocabulary import select_words
 
 
@@ -34,13 +34,13 @@ def _in_memory(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 
 def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """The documents `rows` in files that go with them."""
-    folder, remove = make_working_folder("vijax-train-")
+    folder = working_folder("vijax-train-")
     try:
-        train = _written(folder, corpus, rows, seen)
+        train = _written(Path(folder.name), corpus, rows, seen)
     except BaseException:
-        remove()
+        folder.cleanup()
         raise
-    weakref.finalize(train, remove)
+    weakref.finalize(train, folder.cleanup)
     return train
 
 

@@ -39,8 +39,8 @@ def cached_corpus(name: str, key: object, build: Callable[[Path], Corpus], root:
     if not is_corpus_folder(final):
         final.parent.mkdir(parents=True, exist_ok=True)
         with working_folder("building-", final.parent) as folder:
-            build(folder / "corpus")
-            _put(folder / "corpus", final)
+            build(Path(folder, "corpus"))
+            _put(Path(folder, "corpus"), final)
     return Corpus.open(final)
 
 

@@ -1,24 +1,34 @@
-"""Corpora by URL: fetched once, and the same file ever after.
-
-What has come of a file stays when the connection breaks, and the next try goes on from there, if the server can say
-that the file is still the same (RFC 9110: Range with If-Range).
-"""
+"""Corpora by URL: fetched once by `pooch`, and the same file ever after."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
+import logging
 import os
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from vijax.data.reading.cache import cache_folder
-from vijax.data.reading.checks import fail
-from vijax.data.reading.temporary import locked
-from vijax.data.reading.transfer import Limits, Partial, transfer
+from vijax.data.reading.checks import DataError, fail
+from vijax.extras import require_extra
 
 MAX_NAME = 100
 """Letters of an address that its local copy's name keeps: its last ones, with the ending."""
+BLOCK_BYTES = 1 << 14
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How large a file may be, how long it may take, and how long nothing may come."""
+
+    num_bytes: float = 20e9
+    seconds: float = 7200.0
+    stall_seconds: float = 30.0
 
 
 def is_url(source: object) -> bool:
@@ -42,46 +52,76 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
 
     Raises:
       DataError: the file cannot be had, is beyond the limits, or is not the one expected.
+      ImportError: pooch is missing; the message has the remedy.
     """
-    name = local_name(url)
-    folder = (root or cache_folder()) / "downloads"
-    folder.mkdir(parents=True, exist_ok=True)
-    path, record = folder / name, folder / f"{name}.sha256"
+    pooch, limits = require_extra("pooch"), limits or _limits()
+    folder, name = (root or cache_folder()) / "downloads", local_name(url)
+    record = folder / f"{name}.sha256"
     given = _checked_hash(sha256) if sha256 else None
-    with locked(folder / f"{name}.lock"):  # a second process waits, and finds the file and its record
-        expected = given or _recorded(record)
-        if not path.is_file() or (expected is not None and file_hash(path) != expected):
-            _download(url, path, expected, record, limits or _limits(), given=given is not None)
-        record.write_text(f"{expected or file_hash(path)}\n")
-    return path
-
-
-def _recorded(record: Path) -> str | None:
-    """The hash of the first download; None before it, and where a process was killed while it wrote the record."""
-    return (record.read_text().strip() or None) if record.exists() else None
-
-
-def _download(url: str, path: Path, expected: str | None, record: Path, limits: Limits, given: bool) -> None:
-    part = Partial(path.with_name(f"{path.name}.part"))
-    went_on = transfer(url, part, limits)
-    if expected is not None and file_hash(part.path) != expected and went_on:
-        part.discard()  # two halves that do not belong together, perhaps
-        transfer(url, part, limits)
-    got = file_hash(part.path)
-    if expected is not None and got != expected:
-        part.discard()
+    expected = given or (record.read_text().strip() if record.is_file() else "")
+    get = pooch.HTTPDownloader(
+        progressbar=_Watch(url, limits),
+        chunk_size=BLOCK_BYTES,
+        timeout=limits.stall_seconds,
+        headers={"User-Agent": "vijax", "Accept-Encoding": "identity"},
+    )
+    try:
+        with _quiet(pooch.get_logger()):
+            path = pooch.retrieve(url, f"sha256:{expected}" if expected else None, name, folder, downloader=get)
+    except DataError:
+        raise
+    except OSError as error:
+        remedy = "check the address and the network, or download it yourself and name the file"
+        raise fail(url, "a file to download", str(error), remedy) from error
+    except ValueError as error:
         remedy = "pass the right sha256=" if given else f"if the new file is to be trusted, delete {record}"
-        raise fail(
-            url, f"a file with SHA-256 {expected}", f"another file, with SHA-256 {got}", f"{remedy}, and fetch again"
-        )
-    part.path.replace(path)
-    part.discard()
+        remedy += ", and fetch again"
+        raise fail(url, f"a file with SHA-256 {expected}", f"another ({error})", remedy) from error
+    record.write_text(f"{expected or pooch.file_hash(path)}\n")
+    return Path(path)
 
 
-def file_hash(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+class _Watch:
+    """Ends a transfer that is beyond the limits. To `pooch` it is a bar that shows progress."""
+
+    def __init__(self, url: str, limits: Limits):
+        self.total = self.come = 0
+        self._url, self._limits, self._began = url, limits, time.monotonic()
+
+    def update(self, num_bytes: int) -> None:
+        """A block has come; the last one may be shorter."""
+        self.come += num_bytes
+        size = max(self.total, self.come - BLOCK_BYTES)
+        if size > self._limits.num_bytes:
+            remedy = "allow more, by the environment variable VIJAX_DOWNLOAD_GB, or download it yourself and name it"
+            expected = f"a file of at most {_megabytes(self._limits.num_bytes)}"
+            raise fail(self._url, expected, f"{_megabytes(size)} or more", remedy)
+        if time.monotonic() - self._began > self._limits.seconds:
+            remedy = "allow more, by the environment variable VIJAX_DOWNLOAD_MINUTES"
+            expected = f"a file within {self._limits.seconds / 60:g} minutes"
+            raise fail(self._url, expected, f"{_megabytes(self.come)} in that time", remedy)
+
+    def reset(self) -> None:
+        """The whole file has come."""
+        self.come = 0
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Its advice is for those who call `pooch` themselves."""
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e9:,.3g} GB"
 
 
 def local_name(url: str) -> str:

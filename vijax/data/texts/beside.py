@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +10,8 @@ from typing import Any
 from vijax.data.corpora.objects import TABLES, column_values
 from vijax.data.read import guess_format
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.files import read_lines
 from vijax.data.reading.guards import kind_of, naming
-from vijax.data.tables.delimited import read_delimited
-from vijax.data.texts.text_files import TITLE_COLUMN, find_column
-from vijax.extras import require_extra
+from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, find_column
 
 Beside = Mapping[str, Sequence[Any]]
 """Columns by name, a value a document, as they are written."""
@@ -40,8 +35,22 @@ def columns_beside(source: Any, column: str | None, format: str | None = None, e
     if kind_of(path) != "a file":
         return {}
     with naming(path):
-        reader = READERS.get(format or guess_format(path))
-        return {} if reader is None else reader(path, column, encoding)
+        kind = format or guess_format(path)
+        return _of_records(path, kind, column, encoding) if kind in RECORDS else {}
+
+
+def _of_records(path: Path, kind: str, column: str | None, encoding: str) -> Beside:
+    """Of JSON lines the names may differ from line to line. What has parts is written as JSON."""
+    names, _, rows = RECORDS[kind](path, encoding)
+    found = [row for *_, row in rows(_kept(names, column))]
+    more = [name for row in found for name in row] if kind == "jsonl" else []
+    kept = _kept(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))
+    missing = "" if kind == "csv" else None
+    return {name: [_plain(row.get(name, missing)) for row in found] for name in kept}
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def _of_object(source: Any, column: str | None) -> Beside:
@@ -55,33 +64,3 @@ def _of_object(source: Any, column: str | None) -> Beside:
 def _kept(names: list[str], column: str | None) -> list[str]:
     text = find_column(column, names, "source")
     return [name for name in names if name and name not in (text, TITLE_COLUMN)]
-
-
-def _csv(path: Path, column: str | None, encoding: str) -> Beside:
-    header, rows = read_delimited(path, encoding)
-    kept = _kept(header, column)
-    cells = [dict(itertools.zip_longest(header, row, fillvalue="")) for _, row in rows]
-    return {name: [row[name] for row in cells] for name in kept}
-
-
-def _jsonl(path: Path, column: str | None, encoding: str) -> Beside:
-    """Values that are neither text nor numbers are written as JSON."""
-    rows = [json.loads(line) for line in read_lines(path, encoding) if line.strip()]
-    text = find_column(column, rows[0], str(path))
-    names = collections.Counter(name for row in rows for name in row)
-    kept = [name for name in names if name not in (text, TITLE_COLUMN)]
-    return {name: [_plain(row.get(name)) for row in rows] for name in kept}
-
-
-def _plain(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-
-
-def _parquet(path: Path, column: str | None, encoding: str) -> Beside:
-    with require_extra("pyarrow.parquet").ParquetFile(path) as file:
-        kept = _kept(file.schema_arrow.names, column)
-        return file.read(columns=kept).to_pydict() if kept else {}
-
-
-READERS = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}
-"""The formats that have columns."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -111,7 +112,7 @@ def _scratch(folder: Path | None) -> Iterator[Path | None]:
         yield None
         return
     with working_folder("counting-", folder) as scratch:
-        yield scratch
+        yield Path(scratch)
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
@@ -123,23 +124,11 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     except re.error as error:
         got = f"{settings.token_pattern!r} ({error})"
         raise fail("token_pattern", "a regular expression of a word", got, r"try '\w+'") from error
-    tokens = text.CountVectorizer(
-        lowercase=settings.lowercase, token_pattern=settings.token_pattern, stop_words=None
-    ).build_analyzer()
+    make = functools.partial(text.CountVectorizer, lowercase=settings.lowercase, token_pattern=settings.token_pattern)
     # Stop words go through the same tokeniser, so that "don't" stops the token "don".
-    stop = {token for word in stop_words_of(settings.stop_words) for token in tokens(word)}
-    words = lambda document: (token for token in tokens(document) if token not in stop)
-    return words if settings.ngrams == 1 else lambda document: phrases(list(words(document)), settings.ngrams)
-
-
-def phrases(words: Sequence[str], longest: int) -> Iterator[str]:
-    """Words, and neighbours joined, up to so many.
-
-    >>> list(phrases(["new", "york", "times"], 2))
-    ['new', 'york', 'times', 'new york', 'york times']
-    """
-    for size in range(1, longest + 1):
-        yield from map(" ".join, zip(*(words[i:] for i in range(size)), strict=False))
+    tokens = make().build_analyzer()
+    stop = sorted({token for word in stop_words_of(settings.stop_words) for token in tokens(word)})
+    return make(stop_words=stop, ngram_range=(1, settings.ngrams)).build_analyzer()
 
 
 def longest_phrase(vocabulary: Sequence[str]) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from vijax.data.reading.checks import fail, listed, nearest
 from vijax.data.reading.files import read_lines, read_text
@@ -40,18 +43,74 @@ def text_lines(path: Path, column: str | None = None, encoding: str = "utf-8", n
         yield f"{path.name}:{number}", line
 
 
-def jsonl(path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None) -> Texts:
-    """JSON lines: one object per line, its text under the key `column`."""
-    told, notes = notes, notes or Notes()
-    for number, line in enumerate(read_lines(path, encoding), 1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        row = _json_object(line, where)
-        chosen = find_column(column, row, where, told)
-        told = None  # the first object tells which columns there are
-        title, text = _title(row, path, number), _cell(row, chosen, where)
-        yield whole_letters(title, notes, where), whole_letters(text, notes, where)
+class Records(NamedTuple):
+    """Rows of a file whose values have names.
+
+    Attributes:
+      names: of the columns; of JSON lines those of the first.
+      where: the place of these names.
+      rows: the columns wanted (None: all) -> where each row is, its number, and its values by name. Files of text have
+        all columns always.
+    """
+
+    names: list[str]
+    where: str
+    rows: Callable[[Sequence[str] | None], Iterator[tuple[str, int, dict[str, Any]]]]
+
+
+def csv_records(path: Path, encoding: str = "utf-8") -> Records:
+    """.csv or .tsv with a header line; a row that is shorter lacks the last values."""
+    header, rows = read_delimited(path, encoding)
+    named = ((f"{path}:{line}", line, dict(zip(header, cells, strict=False))) for line, cells in rows)
+    return Records(header, f"{path}:1", lambda columns: named)
+
+
+def jsonl_records(path: Path, encoding: str = "utf-8") -> Records:
+    """JSON lines: one object per line; empty lines are left out."""
+    lines = ((line, n, f"{path}:{n}") for n, line in enumerate(read_lines(path, encoding), 1) if line.strip())
+    rows = ((where, number, _json_object(line, where)) for line, number, where in lines)
+    first = list(itertools.islice(rows, 1))
+    names = [name for *_, row in first for name in row]
+    return Records(names, f"{path}:1", lambda columns: itertools.chain(first, rows))
+
+
+def parquet_records(path: Path, encoding: str = "utf-8") -> Records:
+    """A Parquet file."""
+    check_regular(path)
+    reader = require_extra("pyarrow.parquet")
+    whole = functools.partial(parsing, path, "a whole Parquet file", "fetch or write the file again")
+
+    def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
+        with whole(), reader.ParquetFile(path) as file:
+            records = (record for batch in file.iter_batches(columns=columns) for record in batch.to_pylist())
+            yield from ((f"{path}, row {n}", n, record) for n, record in enumerate(records, 1))
+
+    with whole(), reader.ParquetFile(path) as file:
+        return Records(file.schema_arrow.names, str(path), rows)
+
+
+RECORDS: dict[str, Callable[..., Records]] = {
+    "csv": csv_records,
+    "jsonl": jsonl_records,
+    "parquet": parquet_records,
+}
+"""The formats that have columns."""
+
+
+def column_texts(
+    kind: str, path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None
+) -> Texts:
+    """A file of one of `RECORDS`: the text is in `column`."""
+    names, where, rows = RECORDS[kind](path, encoding)
+    if not names:
+        return
+    if kind == "csv" and column is None and len(names) == 1:
+        _check_only_column(names[0], path, notes)
+    column = find_column(column, names, where, notes)
+    wanted = [name for name in names if name in (column, TITLE_COLUMN)]
+    seen = notes or Notes()
+    for at, number, row in rows(wanted):
+        yield whole_letters(_title(row, path, number), seen, at), whole_letters(_cell(row, column, at), seen, at)
 
 
 def _json_object(line: str, where: str) -> dict:
@@ -64,17 +123,6 @@ def _json_object(line: str, where: str) -> dict:
     if not isinstance(row, dict):
         raise fail(where, "a JSON object", f"{line[:40]!r}", f'write {{"{DEFAULT_COLUMN}": "..."}}')
     return row
-
-
-def csv_rows(path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None) -> Texts:
-    """.csv or .tsv with a header line: the text is in `column`."""
-    header, rows = read_delimited(path, encoding)
-    if column is None and len(header) == 1:
-        _check_only_column(header[0], path, notes)
-    column = find_column(column, header, f"{path}:1", notes)
-    for line, cells in rows:
-        row = dict(zip(header, cells, strict=False))
-        yield _title(row, path, line), _cell(row, column, f"{path}:{line}")
 
 
 def _check_only_column(name: str, path: Path, notes: Notes | None) -> None:
@@ -90,21 +138,6 @@ def _check_only_column(name: str, path: Path, notes: Notes | None) -> None:
             f"Line 1 of {path.name} was taken for a header, the name of its only column: {name!r}. If it is a "
             f"document, write {DEFAULT_COLUMN} in a line above."
         )
-
-
-def parquet(path: Path, column: str | None = None, encoding: str = "utf-8", notes: Notes | None = None) -> Texts:
-    """A Parquet file: the text is in `column`."""
-    check_regular(path)
-    reader = require_extra("pyarrow.parquet")
-    with parsing(path, "a whole Parquet file", "fetch or write the file again"), reader.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        column = find_column(column, names, str(path), notes)
-        titles = [TITLE_COLUMN] if TITLE_COLUMN in names and column != TITLE_COLUMN else []
-        row = 0
-        for batch in file.iter_batches(columns=[column, *titles]):
-            for record in batch.to_pylist():
-                row += 1
-                yield _title(record, path, row), _cell(record, column, f"{path}, row {row}")
 
 
 def find_column(column: str | None, known: Iterable[str], where: str, notes: Notes | None = None) -> str:

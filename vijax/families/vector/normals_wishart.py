@@ -14,27 +14,21 @@ holds of sum_j kappa_j m_j m_j' / 2 here.
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from vijax.checks import require
-from vijax.families.base import Family, as_floats, domain_mask, family, finite, positive_and_finite
+from vijax.families.base import as_floats, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.held import CENTRE, lost_spread, require_held
-from vijax.families.numeric.special import excess_over_log
-from vijax.families.scalar.normal_gamma import MeanPrecision
+from vijax.families.means_and_precision import MeansAndPrecision, sum_of_products
 from vijax.families.univariate import StudentLaw
-from vijax.families.vector.matrices import solve, symmetric, transpose
+from vijax.families.vector.matrices import symmetric
 from vijax.families.vector.normal_wishart import NormalWishart
-from vijax.families.vector.wishart import BartlettDraw, Wishart, WishartStats, checked_degrees, floored_log_det, gram
+from vijax.families.vector.wishart import Wishart, checked_degrees
 
 
 class NormalsWishartStats(NamedTuple):
@@ -47,7 +41,7 @@ class NormalsWishartStats(NamedTuple):
 
 
 @family
-class NormalsWishart(Family):
+class NormalsWishart(MeansAndPrecision):
     """A law of J means and one precision matrix.
 
     log h(mean, precision) = (num_means - dim - 1) / 2 * logdet(precision);
@@ -95,38 +89,13 @@ class NormalsWishart(Family):
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     @property
-    def strength(self) -> Float[Array, "*batch J"]:
-        """kappa_j: how many observations each mean is worth."""
-        return -2.0 * self.negative_half_strength
-
-    @property
-    def location(self) -> Float[Array, "*batch J D"]:
-        """m_j = E[mu_j]."""
-        return self.strength_times_location / self.strength[..., None]
-
-    @property
-    def degrees(self) -> Float[Array, "*batch"]:
-        """The Wishart's degrees of freedom."""
-        return 2.0 * self.half_degrees
-
-    @property
-    def scale(self) -> Float[Array, "*batch D D"]:
-        """The Wishart's scale."""
-        return self.precision_law().scale
-
-    @property
-    def dim(self) -> int:
-        """D."""
-        return self.strength_times_location.shape[-1]
-
-    @property
     def num_means(self) -> int:
         """J."""
         return self.strength_times_location.shape[-2]
 
     def precision_law(self) -> Wishart:
         """The marginal law of the precision matrix."""
-        raw = 0.5 * _sum_of_products(self.strength_times_location, self.location)
+        raw = 0.5 * sum_of_products(self.strength_times_location, self.location)
         return Wishart(symmetric(self.negative_raw_rate + raw), self.half_degrees)
 
     def each(self) -> NormalWishart:
@@ -137,155 +106,9 @@ class NormalsWishart(Family):
         half_degrees = jnp.broadcast_to(self.half_degrees[..., None], shape)
         return NormalWishart(self.strength_times_location, raw, self.negative_half_strength, half_degrees)
 
-    # --- the law ----------------------------------------------------------------------------------------------
-    def log_normalizer(self) -> Float[Array, "*batch"]:
-        """The Wishart's A, and D log(2 pi / kappa_j) / 2 of each mean."""
-        of_means = 0.5 * self.dim * jnp.sum(math.log(2 * math.pi) - jnp.log(self.strength), -1)
-        return self.precision_law().log_normalizer() + of_means
-
-    def stats(self, x: MeanPrecision) -> NormalsWishartStats:
-        """(L mu_j, L, mu_j' L mu_j, log|L|) of a pair (means, precision)."""
-        means, precision = as_floats(*x)
-        product = _products(precision, means)
-        return NormalsWishartStats(product, precision, _dots(means, product), floored_log_det(precision))
-
-    def log_base_measure(self, stats: NormalsWishartStats) -> Float[Array, "*batch"]:
-        """log h = (J - D - 1) / 2 log|L|."""
-        return 0.5 * (self.num_means - self.dim - 1) * stats.log_det
-
-    def mean(self) -> MeanPrecision:
-        """(m, n P^-1)."""
-        return MeanPrecision(self.location, self.precision_law().mean())
-
     def mean_law(self) -> StudentLaw:
         """The marginal laws of the numbers of mu, as of the normal-Wishart."""
         return self.each().mean_law()
-
-    def variance(self) -> MeanPrecision:
-        """Of means and precision; intervals of the means are those of `mean_law()`."""
-        return MeanPrecision(self.mean_law().variance(), self.precision_law().variance())
-
-    def mode(self) -> MeanPrecision:
-        """(m, (n + (J - D - 1) / 2) P^-1), with precision 0 where that is negative."""
-        excess = jnp.maximum(self.half_degrees + 0.5 * (self.num_means - self.dim - 1), 0.0)
-        return MeanPrecision(self.location, 2.0 * excess[..., None, None] * self.scale)
-
-    def in_domain(self) -> Self:
-        """Every kappa positive, P positive definite, n > (D - 1) / 2, all finite."""
-        ok = self.precision_law().in_domain().half_degrees & jnp.all(positive_and_finite(self.strength), -1)
-        return domain_mask(ok & jnp.all(jnp.isfinite(self.strength_times_location), (-2, -1)), self)
-
-    def flat(self) -> Self:
-        """n = (D + 1 - J) / 2, the others zero."""
-        zeros = jax.tree.map(jnp.zeros_like, self)
-        n = jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1 - self.num_means))
-        return dataclasses.replace(zeros, half_degrees=n)
-
-    # --- closed forms -----------------------------------------------------------------------------------------
-    def expected_stats(self) -> NormalsWishartStats:
-        """(E[L] m_j, E[L], D / kappa_j + m_j' E[L] m_j, E log|L|)."""
-        m, of_precision = self.location, self.precision_law().expected_stats()
-        product = _products(of_precision.value, m)
-        quadratic = self.dim / self.strength + _dots(m, product)
-        return NormalsWishartStats(product, of_precision.value, quadratic, of_precision.log_det)
-
-    def log_prob(self, x: MeanPrecision) -> Float[Array, "*batch"]:
-        """log q(L) + sum_j log q(mu_j | L); -inf where L is not positive definite."""
-        means, precision = as_floats(*x)
-        of_precision = self.precision_law().log_prob(precision)
-        eye = jnp.eye(self.dim, dtype=precision.dtype)
-        precision = jnp.where(jnp.isneginf(of_precision)[..., None, None], eye, precision)
-        shift = means - self.location
-        spread = self.strength * _dots(shift, _products(precision, shift))
-        log_scale = self.dim * (jnp.log(self.strength) - math.log(2 * math.pi)) + floored_log_det(precision)[..., None]
-        return of_precision + 0.5 * jnp.sum(log_scale - spread, -1)
-
-    def entropy(self) -> Float[Array, "*batch"]:
-        """H[L] + sum_j E H[mu_j | L]."""
-        law = self.precision_law()
-        of_each = self.dim * (1.0 + math.log(2 * math.pi) - jnp.log(self.strength))
-        return law.entropy() + 0.5 * (jnp.sum(of_each, -1) - self.num_means * law.expected_stats().log_det)
-
-    def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and of each mean as in the normal-Wishart."""
-        law, shift = self.precision_law(), self.location - other.location
-        distance = other.strength * _dots(shift, _products(law.mean(), shift))
-        of_each = self.dim * excess_over_log(other.strength / self.strength) + distance
-        return law.kl(other.precision_law()) + 0.5 * jnp.sum(of_each, -1)
-
-    def fisher_solve(self, cotangent: NormalsWishartStats) -> Self:
-        """F^-1 g: of each mean as in the normal-Wishart, and the Wishart's solution for its own two."""
-        law, m, kappa = self.precision_law(), self.location, self.strength
-        linear, matrix = cotangent.precision_times_mean, symmetric(cotangent.precision)
-        gap = linear - _products(matrix, m)
-        dm = _products(law.rate, gap) / self.half_degrees[..., None, None]
-        d_inverse = cotangent.quadratic - _dots(m, linear + gap)
-        return self._moved(dm, -(kappa**2) * d_inverse / self.dim, law.fisher_solve(WishartStats(matrix, cotangent[3])))
-
-    # --- sampling ---------------------------------------------------------------------------------------------
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
-        """(mu, L) ~ q."""
-        draw, scaled = self._draw(key, shape)
-        return MeanPrecision(self.location + _solve_root(draw, scaled), gram(draw.root))
-
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> NormalsWishartStats:
-        """t of a draw, with nothing divided by the precision; differentiable in the parameters."""
-        return self._stats_of_draw(*self._draw(key, shape))
-
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[NormalsWishartStats, Callable[[NormalsWishartStats], Self]]:
-        """t of a draw, and V: eta -> F^-1 J^T eta, block by block as in the normal-Wishart; what the means say of L is
-        summed over them."""
-        draw, scaled = lax.optimization_barrier(self._draw(key, ()))
-        law, m, kappa = self.precision_law(), self.location, self.strength
-
-        def v_product(eta: NormalsWishartStats) -> Any:
-            linear, quadratic = eta.precision_times_mean, eta.quadratic[..., None]
-            slope_at_m = linear + 2.0 * quadratic * m
-            step = _solve_root(draw, scaled)
-            slope = _products(transpose(draw.root), slope_at_m) + 2.0 * quadratic * scaled  # B' s
-            scales = kappa[..., None] * self.half_degrees[..., None, None]
-            dm = _products(law.rate, _products(draw.root, slope)) / scales
-            dkappa = -kappa * _dots(slope, scaled) / self.dim
-            matrix = _sum_of_products(linear + quadratic * m, m) + 0.5 * _sum_of_products(slope_at_m, step)
-            return self._moved(dm, dkappa, law.bartlett_v(draw, WishartStats(eta.precision + matrix, eta.log_det)))
-
-        return self._stats_of_draw(draw, scaled), v_product
-
-    def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[BartlettDraw, Array]:
-        """L = B B', and B' (mu_j - m_j), which is N(0, 1 / kappa_j)."""
-        key_precision, key_noise = jax.random.split(key)
-        noise = jax.random.normal(key_noise, shape + self.strength_times_location.shape, self.half_degrees.dtype)
-        return self.precision_law().bartlett(key_precision, shape), noise / jnp.sqrt(self.strength)[..., None]
-
-    def _stats_of_draw(self, draw: BartlettDraw, scaled: Array) -> NormalsWishartStats:
-        rooted = _products(transpose(draw.root), self.location) + scaled  # B' mu_j
-        return NormalsWishartStats(_products(draw.root, rooted), gram(draw.root), _dots(rooted, rooted), draw.log_det)
-
-    def _moved(self, dm: Array, dkappa: Array, law: Wishart) -> Self:
-        """The direction in natural parameters of a change of (m, kappa, -P, n)."""
-        m, kappa = self.location, self.strength[..., None]
-        raw = 0.5 * _sum_of_products(dkappa[..., None] * m, m) + symmetric(_sum_of_products(kappa * m, dm))
-        linear = dkappa[..., None] * m + kappa * dm
-        return type(self)(linear, law.negative_rate - raw, -0.5 * dkappa, law.half_degrees)
-
-
-def _products(matrix: Array, vectors: Array) -> Float[Array, "*batch J D"]:
-    """The matrix times each of J vectors."""
-    return jnp.einsum("...ik,...jk->...ji", matrix, vectors, precision="highest")
-
-
-def _dots(x: Array, y: Array) -> Float[Array, "*batch J"]:
-    return jnp.einsum("...jd,...jd->...j", x, y, precision="highest")
-
-
-def _sum_of_products(x: Array, y: Array) -> Float[Array, "*batch D D"]:
-    """sum_j x_j y_j'."""
-    return jnp.einsum("...ji,...jk->...ik", x, y, precision="highest")
-
-
-def _solve_root(draw: BartlettDraw, x: Array) -> Array:
-    """B'^-1 x_j = C T'^-1 x_j, C the Cholesky factor of P."""
-    return _products(draw.factor, transpose(solve(draw.triangle, transpose(x), trans=1)))
 
 
 def _lost_scale(scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pickle
 import warnings
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -18,6 +19,14 @@ from sklearn.utils import check_random_state
 
 from vijax.checks import require
 from vijax.xla.memory import total_memory
+
+T = TypeVar("T", bound=type)
+
+
+@dataclass_transform(eq_default=False)
+def estimator(cls: T) -> T:
+    """Makes the constructor of an estimator, of its fields: it keeps what it is given, as scikit-learn wants it."""
+    return dataclasses.dataclass(eq=False, repr=False)(cls)
 
 
 class VijaxEstimator(BaseEstimator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Collection
 from typing import Any, ClassVar
 
@@ -12,17 +13,24 @@ from sklearn.utils.validation import validate_data
 from vijax.checks import require, require_integers, require_positive
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn import predictors
-from vijax.sklearn.parts.base import VijaxEstimator, as_dense, key_of
+from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of
 from vijax.sklearn.parts.rows import Fitted, size_with_padding
 
 
-class PredictorEstimator(VijaxEstimator, abc.ABC):
+@estimator
+class PredictorSettings:
+    """Settings of every model with Gaussian predictors."""
+
+    _: dataclasses.KW_ONLY
+    learning_rate: float = 0.05
+    max_iter: int = 500
+    tol: float = 1e-4
+    random_state: Any = None
+
+
+class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
     """An abstract estimator of a model whose inputs are features of X."""
 
-    max_iter: int
-    tol: float
-    learning_rate: float
-    random_state: Any
     fit_: Any
     _accepts_sparse: ClassVar[str | bool] = False
 

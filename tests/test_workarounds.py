@@ -1,0 +1,87 @@
+"""Each work-around for XLA on CPUs is still needed: these tests fail when it buys nothing any more, and then it goes.
+
+They look at compiled programs and at files, not at clocks; `benchmarks/workarounds.py` says what each buys.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.extend.random import threefry_2x32
+
+from vijax import tree
+from vijax.fitting.told import Told
+from vijax.xla.blas import VARIABLE
+from vijax.xla.compiler import STEP, usable
+from vijax.xla.generator import in_one_piece
+from vijax.xla.threefry import threefry2x32
+
+pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="they are for CPUs")
+
+
+def compiled(fn: Any, *args: Any) -> str:
+    """As XLA compiles a step of `vijax.fit`."""
+    return jax.jit(fn, compiler_options=usable(STEP)).lower(*args).compile().as_text() or ""
+
+
+def calls(text: str, name: str) -> int:
+    """How many calls a computation of a program makes: XLA's runtime starts each by itself."""
+    body = re.search(rf"^(?:ENTRY )?%?{name}[^\n]*\{{\n(.*?)^\}}", text, re.MULTILINE | re.DOTALL)
+    assert body is not None, text
+    kinds = re.findall(r"= \S+ ([\w-]+)\(", re.sub(r"\([^()]*\) ", "tuple ", body[1]))
+    return sum(kind not in ("parameter", "constant", "tuple", "get-tuple-element", "bitcast") for kind in kinds)
+
+
+def test_jax_rolls_the_rounds_of_its_random_numbers() -> None:
+    draw = lambda key: jax.random.normal(key, (5,))
+    key = jax.random.key(0)
+    assert " while(" in compiled(draw, key), "vijax.xla.generator is not needed any more"
+    assert " while(" not in compiled(lambda key: draw(in_one_piece(key)), key)
+
+
+def test_jax_rolls_the_rounds_of_threefry() -> None:
+    words, counter = jnp.zeros(2, jnp.uint32), jnp.arange(8, dtype=jnp.uint32)
+    assert " while(" in compiled(threefry_2x32, words, counter), "vijax.xla.threefry is not needed any more"
+    assert " while(" not in compiled(lambda w, c: threefry2x32(w[0], w[1], c, c), words, counter)
+
+
+def test_choices_of_small_leaves_are_calls_of_their_own() -> None:
+    a = [jnp.full(5 + i, float(i)) for i in range(10)]
+    text = compiled(tree.select, jnp.array(True), a, [x + 1 for x in a])
+    assert calls(text, "main") >= 8, "vijax.xla.in_turn is not needed any more"
+
+
+def test_each_number_that_steps_tell_is_a_call_of_its_own() -> None:
+    info = {f"x{i}": jnp.float32(i) for i in range(12)}
+
+    def by_column(columns: Any) -> Any:
+        put = lambda i, columns: {name: column.at[i].set(columns["x0"][0] + i) for name, column in columns.items()}
+        return jax.lax.fori_loop(0, 3, put, columns)
+
+    def in_tables(told: Any) -> Any:
+        put = lambda i, told: told.with_row(i, dict.fromkeys(info, told.tables[0][0, 0] + i))
+        return jax.lax.fori_loop(0, 3, put, told)
+
+    plain = compiled(by_column, {name: jnp.zeros(6) for name in info})
+    ours = compiled(in_tables, Told.empty(6, info))
+    assert plain.count("dynamic-update-slice") > 2 * ours.count("dynamic-update-slice"), (
+        "vijax.fitting.told is not needed"
+    )
+
+
+def test_xla_factorises_by_the_lapack_of_scipy_which_reads_how_long_its_threads_spin() -> None:
+    import scipy
+
+    text = compiled(jnp.linalg.cholesky, 2 * jnp.eye(40))
+    assert "lapack_spotrf" in text, "vijax.xla.blas is not needed any more"
+    libraries = list(Path(scipy.__file__).parent.parent.glob("scipy.libs/libscipy_openblas*"))
+    if not libraries:
+        pytest.skip("SciPy has another BLAS here")
+    assert any(VARIABLE.encode() in library.read_bytes() for library in libraries), (
+        "vijax.xla.blas is not needed any more"
+    )
