@@ -10,8 +10,8 @@ import numpy as np
 from jax.scipy.special import betainc, gammaincc, gammaln
 from jaxtyping import Array, PRNGKeyArray
 
+from vijax.arguments import Positives, checked
 from vijax.by_value import by_value
-from vijax.checks import require_positive
 from vijax.families.log_factorial import deviance, log_factorial_gap
 from vijax.families.poisson_draws import poisson_values
 from vijax.likelihood.base import Likelihood, Moments, require_sites
@@ -48,16 +48,16 @@ def poisson_log() -> Likelihood:
 
 
 @by_value
-def negative_binomial(dispersion: Any) -> Likelihood:
+@checked
+def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
     """p(y | z) = NegativeBinomial(y; mean e^z, variance e^z + e^2z / r).
 
     Args:
-      dispersion: r > 0; the Poisson likelihood as r grows.
+      dispersion: r; large is near Poisson.
 
     Raises:
       ValueError: r not positive.
     """
-    require_positive(dispersion=dispersion)
     r = jnp.asarray(dispersion)
 
     def log_prob(y: Any, z: Array) -> Array:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pickle
 import warnings
-from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -16,13 +16,26 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from vijax.arguments import check_values
 from vijax.checks import require
 from vijax.memory import total_memory
+
+T = TypeVar("T", bound=type)
+
+
+@dataclass_transform(eq_default=False)
+def estimator(cls: T) -> T:
+    """Makes the constructor of an estimator, of its fields: it keeps what it is given, as scikit-learn wants it."""
+    return dataclasses.dataclass(eq=False, repr=False)(cls)
 
 
 class VijaxEstimator(BaseEstimator):
     """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made: JAX would read
     arrays of float64 as float32 where that is the working precision."""
+
+    def _check_settings(self) -> None:
+        """Raises ValueError naming the setting that is outside its limit or choices."""
+        check_values(type(self), self.get_params(deep=False))
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]
@@ -71,11 +84,6 @@ def as_dense(X: Any) -> Any:
     remedy = "Take fewer features, or LatentDirichletAllocation, which reads what is not zero alone."
     require(needed <= there, "X", f"a matrix whose entries fit in {there:.3g} bytes", f"{needed:.3g}", remedy)
     return X.toarray()
-
-
-def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """Raises ValueError naming the argument where it is none of its choices."""
-    require(value in choices, name, f"one of {sorted(choices)}", repr(value))
 
 
 def warn_not_converged(estimator: Any, max_iter: int) -> None:

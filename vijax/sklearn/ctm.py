@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import dataclasses
+from typing import Annotated, Any, Self
 
 import jax
 import numpy as np
@@ -10,14 +11,16 @@ import numpy as np
 from vijax import estep
 from vijax.algorithm import Algorithm
 from vijax.algorithms import em
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import EVEN, Positive, Size, whole
+from vijax.checks import require
 from vijax.expectation import vector_monte_carlo
 from vijax.models.ctm import ctm
 from vijax.sklearn.bags import BagLoader
-from vijax.sklearn.base import precision_of
-from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
+from vijax.sklearn.base import estimator, precision_of
+from vijax.sklearn.topics import TopicEstimator, seed_of
 
 
+@estimator
 class CorrelatedTopicModel(TopicEstimator):
     """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents.
 
@@ -43,24 +46,14 @@ class CorrelatedTopicModel(TopicEstimator):
     (2, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        topic_word_prior: float = 0.01,
-        max_iter: int = 12,
-        n_samples: int = 16,
-        evaluate_every: int = -1,
-        perp_tol: float = 0.1,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.n_samples = n_samples
-        self.evaluate_every = evaluate_every
-        self.perp_tol = perp_tol
-        self.random_state = random_state
+    n_components: Annotated[int, whole(2)] = 10
+    _: dataclasses.KW_ONLY
+    topic_word_prior: Positive = 0.01
+    max_iter: Size = 12
+    n_samples: Annotated[int, EVEN] = 16
+    evaluate_every: int = -1
+    perp_tol: float = 0.1
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the topics of documents, and how their shares go together.
@@ -73,7 +66,7 @@ class CorrelatedTopicModel(TopicEstimator):
           ValueError: an argument out of its range; counts that are negative or missing.
         """
         del y
-        self._check()
+        self._check_settings()
         X = self._checked(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
         with precision_of(X):
@@ -95,9 +88,3 @@ class CorrelatedTopicModel(TopicEstimator):
         self.topic_mean_, self.topic_covariance_ = logits.mean, np.linalg.inv(logits.precision)
         spread = np.sqrt(np.diag(self.topic_covariance_))
         self.topic_correlation_ = self.topic_covariance_ / np.outer(spread, spread)
-
-    def _check(self) -> None:
-        check_passes(self.max_iter, self.n_components, 1)
-        require_integers(2, n_components=self.n_components, n_samples=self.n_samples)
-        require(self.n_samples % 2 == 0, "n_samples", "an even number", self.n_samples)
-        require_positive(topic_word_prior=self.topic_word_prior)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, Self
 
 import jax
@@ -12,14 +13,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
 from vijax.compiler import quick_jit
 from vijax.families.low_rank_normal import LowRankNormal
 from vijax.models.factor_analysis import factor_analysis
-from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, estimator, key_of, warn_not_converged
 from vijax.sklearn.rows import by_row, fit_rows
 
 
+@estimator
 class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
     """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each column.
 
@@ -47,24 +49,14 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
     [[1.0, -1.0, 2.0]]
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        noise: Literal["diagonal", "isotropic"] = "diagonal",
-        inference: Literal["em", "variational"] = "em",
-        loading_precision: float = 1.0,
-        tol: float = 1e-5,
-        max_iter: int = 1000,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.noise = noise
-        self.inference = inference
-        self.loading_precision = loading_precision
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    n_components: Size | None = None
+    _: dataclasses.KW_ONLY
+    noise: Literal["diagonal", "isotropic"] = "diagonal"
+    inference: Literal["em", "variational"] = "em"
+    loading_precision: Positive = 1.0
+    tol: NotNegative = 1e-5
+    max_iter: Size = 1000
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds loadings and noise of rows.
@@ -80,7 +72,7 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
         self.mean_ = X.mean(axis=0)
         self._scale = _spreads(X, self.mean_) if self.noise == "diagonal" else _usual(X.std(axis=0))
@@ -138,13 +130,6 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
-
-    def _check_arguments(self) -> None:
-        require_integers(n_components=1 if self.n_components is None else self.n_components, max_iter=self.max_iter)
-        require_choice("noise", self.noise, ("diagonal", "isotropic"))
-        require_choice("inference", self.inference, ("em", "variational"))
-        require_positive(loading_precision=self.loading_precision)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)

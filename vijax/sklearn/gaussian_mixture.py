@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal
 
 import numpy as np
 
 from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
-from vijax.checks import require, require_positive
+from vijax.arguments import NotNegative, Positive, Size
 from vijax.families import Dirichlet, Product, stick_breaking
 from vijax.models.dp_mixture import dp_mixture
 from vijax.models.emission import Emission, blurred
 from vijax.models.mixture import mixture
 from vijax.sklearn import covariances as kinds
-from vijax.sklearn.base import require_choice
+from vijax.sklearn.base import estimator
 from vijax.sklearn.mixtures import MixtureEstimator
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
 
+@estimator
 class _Gaussian(MixtureEstimator):
     """What the two have in common."""
 
-    covariance_type: str
-    n_components: int
-    reg_covar: float
+    _: dataclasses.KW_ONLY
+    covariance_type: CovarianceType = "full"
+    reg_covar: NotNegative = 1e-6
 
     def _emission(self, dim: int) -> Emission:
         made = kinds.emission_of(self.covariance_type, self.n_components, dim)
@@ -45,12 +47,8 @@ class _Gaussian(MixtureEstimator):
         covariance = kinds.covariance_matrix(self.covariance_type, self.covariances_, component, len(mean))
         return rng.multivariate_normal(mean, covariance, size)
 
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        require_choice("covariance_type", self.covariance_type, kinds.KINDS)
-        require(self.reg_covar >= 0, "reg_covar", "a number >= 0", self.reg_covar)
 
-
+@estimator
 class GaussianMixture(_Gaussian):
     """A Gaussian mixture by EM, with the arguments of scikit-learn's estimator of this name.
 
@@ -78,30 +76,8 @@ class GaussianMixture(_Gaussian):
     [[1.0, 2.0], [10.0, 2.0]]
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: CovarianceType = "full",
-        tol: float = 1e-3,
-        reg_covar: float = 1e-6,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: Literal["kmeans", "k-means++", "random"] = "kmeans",
-        means_init: Any = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-    ):
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.means_init = means_init
-        self.random_state = random_state
-        self.warm_start = warm_start
+    _: dataclasses.KW_ONLY
+    means_init: Any = None
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion: lower is better."""
@@ -129,6 +105,7 @@ class GaussianMixture(_Gaussian):
         super()._describe(bounds / self.fit_.trace["num_groups"][-1])
 
 
+@estimator
 class BayesianGaussianMixture(_Gaussian):
     """A Gaussian mixture by variational inference, with the arguments of scikit-learn's estimator of this name.
 
@@ -161,40 +138,14 @@ class BayesianGaussianMixture(_Gaussian):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        n_components: int = 1,
-        covariance_type: CovarianceType = "full",
-        tol: float = 1e-3,
-        reg_covar: float = 1e-6,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: Literal["kmeans", "k-means++", "random"] = "kmeans",
-        weight_concentration_prior_type: Literal["dirichlet_process", "dirichlet_distribution"] = "dirichlet_process",
-        weight_concentration_prior: float | None = None,
-        mean_precision_prior: float | None = None,
-        mean_prior: Any = None,
-        degrees_of_freedom_prior: float | None = None,
-        covariance_prior: Any = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-    ):
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weight_concentration_prior_type = weight_concentration_prior_type
-        self.weight_concentration_prior = weight_concentration_prior
-        self.mean_precision_prior = mean_precision_prior
-        self.mean_prior = mean_prior
-        self.degrees_of_freedom_prior = degrees_of_freedom_prior
-        self.covariance_prior = covariance_prior
-        self.random_state = random_state
-        self.warm_start = warm_start
+    _: dataclasses.KW_ONLY
+    n_components: Size = 1
+    weight_concentration_prior_type: Literal["dirichlet_process", "dirichlet_distribution"] = "dirichlet_process"
+    weight_concentration_prior: Positive | None = None
+    mean_precision_prior: Positive | None = None
+    mean_prior: Any = None
+    degrees_of_freedom_prior: float | None = None
+    covariance_prior: Any = None
 
     @property
     def _is_process(self) -> bool:
@@ -217,7 +168,6 @@ class BayesianGaussianMixture(_Gaussian):
         self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
         own = kinds.covariance_of_data(kind, X) + self.reg_covar * kinds.identity(kind, dim)
         self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, own), np.float64)
-        require_positive(weight_concentration_prior=self.weight_concentration_prior_)
         settings = kinds.Settings(
             self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_
         )
@@ -242,11 +192,6 @@ class BayesianGaussianMixture(_Gaussian):
         else:
             self.weight_concentration_ = np.array(q["weights"].concentration)
         self.mean_precision_, self.degrees_of_freedom_ = _strengths(self.covariance_type, components, self.n_components)
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        known = ("dirichlet_process", "dirichlet_distribution")
-        require_choice("weight_concentration_prior_type", self.weight_concentration_prior_type, known)
 
 
 def _strengths(kind: str, q: Any, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
+from vijax.arguments import Positive
 from vijax.models.predictors import Predictors
+from vijax.sklearn.base import estimator
 from vijax.sklearn.classifiers import PredictorClassifier
+from vijax.sklearn.observations import Observation
+from vijax.sklearn.predictor_base import PredictorSettings
 from vijax.sklearn.predictors import process
 from vijax.sklearn.regressors import PredictorRegressor
 
 
-class _Process:
+@estimator
+class _Process(PredictorSettings):
     """What the two have in common."""
 
-    kernel: Any
-    ard: bool
-    length_scale: Any
-    scale: float
-    optimizer: str | None
+    kernel: Any = "rbf"
+    _: dataclasses.KW_ONLY
+    length_scale: Any = None
+    scale: Positive = 1.0
+    ard: bool = False
+    optimizer: str | None = "adam"
 
     def _start(self, features: np.ndarray) -> dict[str, Any]:
         """A length of about the distance between two rows."""
@@ -39,6 +46,7 @@ class _Process:
         return dim if self.ard else 1
 
 
+@estimator
 class GaussianProcessRegressor(_Process, PredictorRegressor):
     """A Gaussian process observed through a likelihood: real numbers, with outliers or without, counts, times.
 
@@ -71,35 +79,14 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
     ((4,), True)
     """
 
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        *,
-        likelihood: str = "gaussian",
-        length_scale: Any = None,
-        scale: float = 1.0,
-        ard: bool = False,
-        optimizer: str | None = "adam",
-        learning_rate: float = 0.05,
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.length_scale = length_scale
-        self.scale = scale
-        self.ard = ard
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _: dataclasses.KW_ONLY
+    likelihood: Observation = "gaussian"
 
     def _model(self, num_sites: int, dim: int) -> Predictors:
         return process(num_sites, dim, self.likelihood, self.kernel, self._lengths(dim))
 
 
+@estimator
 class GaussianProcessClassifier(_Process, PredictorClassifier):
     """Classes by Gaussian processes through a logistic likelihood, one against the rest where there are more than two.
 
@@ -120,28 +107,8 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
     [True, False]
     """
 
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        *,
-        length_scale: Any = None,
-        scale: float = 2.0,
-        ard: bool = False,
-        optimizer: str | None = "adam",
-        learning_rate: float = 0.05,
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.scale = scale
-        self.ard = ard
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    _: dataclasses.KW_ONLY
+    scale: Positive = 2.0
 
     def _model(self, num_sites: int, dim: int) -> Predictors:
         return process(num_sites, dim, "bernoulli", self.kernel, self._lengths(dim))

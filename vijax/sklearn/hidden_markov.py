@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, Self
 
 import jax
@@ -12,20 +13,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
+from vijax.checks import require, require_integers
 from vijax.compiler import quick_jit
 from vijax.families import Dirichlet, Product
 from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.hmm import hmm
 from vijax.models.sequence_draws import path
 from vijax.sklearn import covariances as kinds
-from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, estimator, key_of, warn_not_converged
 from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.rows import fit_rows, padded, size_with_padding
 
 _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 
 
+@estimator
 class HiddenMarkovModel(VijaxEstimator):
     """A hidden Markov model, with Gaussian or Poisson emissions.
 
@@ -58,32 +61,18 @@ class HiddenMarkovModel(VijaxEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        emission: Literal["gaussian", "poisson"] = "gaussian",
-        covariance_type: Literal["full", "tied", "diag", "spherical"] = "diag",
-        inference: Literal["em", "variational"] = "em",
-        startprob_prior: float = 1.0,
-        transmat_prior: float = 1.0,
-        reg_covar: float = 1e-3,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        n_init: int = 1,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.emission = emission
-        self.covariance_type = covariance_type
-        self.inference = inference
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.random_state = random_state
+    n_components: Size = 2
+    _: dataclasses.KW_ONLY
+    emission: Literal["gaussian", "poisson"] = "gaussian"
+    covariance_type: Literal["full", "tied", "diag", "spherical"] = "diag"
+    inference: Literal["em", "variational"] = "em"
+    startprob_prior: Positive = 1.0
+    transmat_prior: Positive = 1.0
+    reg_covar: NotNegative = 1e-3
+    max_iter: Size = 100
+    tol: NotNegative = 1e-4
+    n_init: Size = 1
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
         """Fits the model.
@@ -100,7 +89,7 @@ class HiddenMarkovModel(VijaxEstimator):
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
         sequences = in_sequences(X, lengths)
         with jax.enable_x64(True):
@@ -188,15 +177,6 @@ class HiddenMarkovModel(VijaxEstimator):
         self.means_ = kinds.means_of(self.covariance_type, point)
         precisions = kinds.precisions_of(self.covariance_type, point)
         self.covariances_ = kinds.covariances_of(self.covariance_type, precisions)
-
-    def _check_arguments(self) -> None:
-        require_integers(n_components=self.n_components, max_iter=self.max_iter, n_init=self.n_init)
-        require_choice("emission", self.emission, ("gaussian", "poisson"))
-        require_choice("covariance_type", self.covariance_type, kinds.KINDS)
-        require_choice("inference", self.inference, ("em", "variational"))
-        require_positive(startprob_prior=self.startprob_prior, transmat_prior=self.transmat_prior)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
-        require(self.reg_covar >= 0, "reg_covar", "a number >= 0", self.reg_covar)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
 
+from vijax.arguments import NotNegative, Positive
 from vijax.checks import require_positive
 from vijax.models.predictors import Predictors
 from vijax.sklearn import predictors
+from vijax.sklearn.base import estimator
 from vijax.sklearn.classifiers import PredictorClassifier
+from vijax.sklearn.observations import Observation
+from vijax.sklearn.predictor_base import PredictorSettings
 from vijax.sklearn.predictors import linear_model
 from vijax.sklearn.regressors import PredictorRegressor
 
@@ -17,12 +22,15 @@ OF_INTERCEPT = 10.0
 """The prior standard deviation of the intercept, in units of that of the coefficients."""
 
 
-class _Linear:
+@estimator
+class _Linear(PredictorSettings):
     """What the two have in common: columns about their means, in units of their spreads."""
 
-    fit_intercept: bool
-    prior_scale: float
-    learn_prior_scale: bool
+    _: dataclasses.KW_ONLY
+    prior_scale: Positive = 1.0
+    learn_prior_scale: bool = False
+    fit_intercept: bool = True
+    tol: NotNegative = 1e-5
     _accepts_sparse: ClassVar[str | bool] = "csr"
 
     def _prepare(self, X: np.ndarray) -> None:
@@ -52,6 +60,7 @@ class _Linear:
         return mean[:dim] / self._spread, np.sqrt(variance[:dim]) / self._spread, intercept
 
 
+@estimator
 class BayesianGLM(_Linear, PredictorRegressor):
     """A generalised linear model with a Gaussian prior of its coefficients.
 
@@ -82,26 +91,7 @@ class BayesianGLM(_Linear, PredictorRegressor):
     ([1.0, -0.5], True)
     """
 
-    def __init__(
-        self,
-        likelihood: str = "gaussian",
-        *,
-        prior_scale: float = 1.0,
-        learn_prior_scale: bool = False,
-        fit_intercept: bool = True,
-        learning_rate: float = 0.05,
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        random_state: Any = None,
-    ):
-        self.likelihood = likelihood
-        self.prior_scale = prior_scale
-        self.learn_prior_scale = learn_prior_scale
-        self.fit_intercept = fit_intercept
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    likelihood: Observation = "gaussian"
 
     def _model(self, num_sites: int, dim: int) -> Predictors:
         return linear_model(num_sites, dim, self.likelihood)
@@ -132,25 +122,6 @@ class BayesianLogisticRegression(_Linear, PredictorClassifier):
     >>> BayesianLogisticRegression().fit(X, X[:, 0] > 0).score(X, X[:, 0] > 0) > 0.95
     True
     """
-
-    def __init__(
-        self,
-        *,
-        prior_scale: float = 1.0,
-        learn_prior_scale: bool = False,
-        fit_intercept: bool = True,
-        learning_rate: float = 0.05,
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        random_state: Any = None,
-    ):
-        self.prior_scale = prior_scale
-        self.learn_prior_scale = learn_prior_scale
-        self.fit_intercept = fit_intercept
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _model(self, num_sites: int, dim: int) -> Predictors:
         return linear_model(num_sites, dim, "bernoulli")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Self
+import dataclasses
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
@@ -14,17 +15,32 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax import init
 from vijax.algorithm import Algorithm
-from vijax.checks import require, require_integers
+from vijax.arguments import NotNegative, Size
+from vijax.checks import require_integers
 from vijax.evaluate.held_out import log_predictive_density
 from vijax.families import stick_breaking
 from vijax.models.emission import Emission
-from vijax.sklearn.base import VijaxEstimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, estimator, key_of, warn_not_converged
 from vijax.sklearn.rows import by_row, fit_rows
 
-STARTS = ("kmeans", "k-means++", "random")
+Start = Literal["kmeans", "k-means++", "random"]
 
 
-class MixtureEstimator(DensityMixin, VijaxEstimator, abc.ABC):
+@estimator
+class MixtureSettings:
+    """Settings of every mixture."""
+
+    n_components: Size = 1
+    _: dataclasses.KW_ONLY
+    tol: NotNegative = 1e-3
+    max_iter: Size = 100
+    n_init: Size = 1
+    init_params: Start = "kmeans"
+    random_state: Any = None
+    warm_start: bool = False
+
+
+class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
     """An abstract mixture."""
 
     emission_: Emission
@@ -45,28 +61,28 @@ class MixtureEstimator(DensityMixin, VijaxEstimator, abc.ABC):
           ConvergenceWarning: the bound still changed by more than `tol` after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
-        rows, size = len(X), self.n_components  # type: ignore[attr-defined]
+        rows, size = len(X), self.n_components
         if rows < size:
             raise ValueError(f"Expected n_samples >= n_components but got n_components = {size}, n_samples = {rows}")
-        state = self.fit_.state if self.warm_start and hasattr(self, "fit_") else None  # type: ignore[attr-defined]
+        state = self.fit_.state if self.warm_start and hasattr(self, "fit_") else None
         with jax.enable_x64(True):
             self.emission_ = self._emission(X.shape[1])
             found = fit_rows(
                 self._algorithm(),
                 X,
-                key_of(self.random_state),  # type: ignore[attr-defined]
-                self.max_iter,  # type: ignore[attr-defined]
+                key_of(self.random_state),
+                self.max_iter,
                 self._tol_per_row(len(X)),
-                self.n_init if state is None else 1,  # type: ignore[attr-defined]
+                self.n_init if state is None else 1,
                 {"prior": self._prior(X)},
                 state,
             )
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self._describe(found.bounds)
         if not self.converged_:
-            warn_not_converged(self, self.max_iter)  # type: ignore[attr-defined]
+            warn_not_converged(self, self.max_iter)
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
@@ -104,14 +120,14 @@ class MixtureEstimator(DensityMixin, VijaxEstimator, abc.ABC):
         """Draws from the fitted mixture at its point estimates, and the component of each."""
         check_is_fitted(self)
         require_integers(n_samples=n_samples)
-        rng = check_random_state(self.random_state)  # type: ignore[attr-defined]
+        rng = check_random_state(self.random_state)
         sizes = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
         draws = [self._draws(rng, k, size) for k, size in enumerate(sizes)]
         return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
 
     def _tol_per_row(self, rows: int) -> float:
         del rows
-        return self.tol  # type: ignore[attr-defined]
+        return self.tol
 
     def _weights(self) -> np.ndarray:
         found = self.fit_.estimates
@@ -124,13 +140,7 @@ class MixtureEstimator(DensityMixin, VijaxEstimator, abc.ABC):
         if centres is not None:
             return init.nearest(np.asarray(centres, np.float64))
         starts = {"kmeans": init.kmeans_plus_plus(), "k-means++": init.kmeans_plus_plus(num_iters=0)}
-        return starts.get(self.init_params, init.random_responsibilities())  # type: ignore[attr-defined]
-
-    def _check_arguments(self) -> None:
-        given = {name: getattr(self, name) for name in ("n_components", "max_iter", "n_init")}
-        require_integers(**given)
-        require_choice("init_params", self.init_params, STARTS)  # type: ignore[attr-defined]
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)  # type: ignore[attr-defined]
+        return starts.get(self.init_params, init.random_responsibilities())
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)

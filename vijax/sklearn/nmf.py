@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import jax
@@ -12,13 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax import estep
 from vijax.algorithms import cavi
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
+from vijax.checks import require
 from vijax.models.gap_nmf import gap_nmf
-from vijax.sklearn.base import VijaxEstimator, as_dense, key_of, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, as_dense, estimator, key_of, warn_not_converged
 from vijax.sklearn.counts import check_counts
 from vijax.sklearn.rows import by_row, fit_rows
 
 
+@estimator
 class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
     """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian Kullback-Leibler
     NMF, in which parts that are not needed tend to lose their weight (Hoffman and Blei 2015, section 4.3).
@@ -46,24 +49,14 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
     ((60, 3), (3, 4))
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        activation_prior: float = 0.2,
-        dictionary_prior: float = 0.25,
-        concentration: float = 1.0,
-        max_iter: int = 200,
-        tol: float = 1e-3,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.activation_prior = activation_prior
-        self.dictionary_prior = dictionary_prior
-        self.concentration = concentration
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_components: Size = 10
+    _: dataclasses.KW_ONLY
+    activation_prior: Positive = 0.2
+    dictionary_prior: Positive = 0.25
+    concentration: Positive = 1.0
+    max_iter: Size = 200
+    tol: NotNegative = 1e-3
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the parts of counts.
@@ -80,7 +73,7 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
         require(X.any(), "X", "counts", "only zeros")
         with jax.enable_x64(True):
@@ -114,12 +107,6 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
         """The rates W H of given activations."""
         check_is_fitted(self)
         return np.asarray(X) @ self.components_
-
-    def _check_arguments(self) -> None:
-        require_integers(n_components=self.n_components, max_iter=self.max_iter)
-        names = ("activation_prior", "dictionary_prior", "concentration")
-        require_positive(**{name: getattr(self, name) for name in names})
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)

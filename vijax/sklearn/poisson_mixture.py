@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal
 
 import numpy as np
@@ -9,15 +10,16 @@ from sklearn.utils.validation import validate_data
 
 from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
-from vijax.checks import require_positive
+from vijax.arguments import Positive
 from vijax.families import Dirichlet, Product
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixture import mixture
-from vijax.sklearn.base import as_dense, require_choice
+from vijax.sklearn.base import as_dense, estimator
 from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.mixtures import MixtureEstimator
 
 
+@estimator
 class PoissonMixture(MixtureEstimator):
     """A mixture of rows of independent counts, dense or sparse (made dense).
 
@@ -40,32 +42,11 @@ class PoissonMixture(MixtureEstimator):
     [[1.0, 10.0], [10.0, 1.0]]
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        inference: Literal["variational", "em"] = "variational",
-        weight_concentration_prior: float | None = None,
-        rate_shape_prior: float = 1.0,
-        rate_prior: float | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: Literal["kmeans", "k-means++", "random"] = "kmeans",
-        random_state: Any = None,
-        warm_start: bool = False,
-    ):
-        self.n_components = n_components
-        self.inference = inference
-        self.weight_concentration_prior = weight_concentration_prior
-        self.rate_shape_prior = rate_shape_prior
-        self.rate_prior = rate_prior
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.random_state = random_state
-        self.warm_start = warm_start
+    _: dataclasses.KW_ONLY
+    inference: Literal["variational", "em"] = "variational"
+    weight_concentration_prior: Positive | None = None
+    rate_shape_prior: Positive = 1.0
+    rate_prior: Positive | None = None
 
     def _emission(self, dim: int) -> Emission:
         return weights_allowed(poisson(self.n_components, dim))
@@ -88,13 +69,6 @@ class PoissonMixture(MixtureEstimator):
 
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
         return rng.poisson(self.rates_[component], (size, self.rates_.shape[1])).astype(float)
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        require_choice("inference", self.inference, ("variational", "em"))
-        given = {"weight_concentration_prior": self.weight_concentration_prior, "rate_prior": self.rate_prior}
-        given = {name: value for name, value in given.items() if value is not None}
-        require_positive(rate_shape_prior=self.rate_shape_prior, **given)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)

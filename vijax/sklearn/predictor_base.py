@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Collection
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
 from vijax.models.predictors import Predictors
 from vijax.sklearn import predictors
-from vijax.sklearn.base import VijaxEstimator, as_dense, key_of
+from vijax.sklearn.base import VijaxEstimator, as_dense, estimator, key_of
 from vijax.sklearn.rows import Fitted, size_with_padding
 
 
-class PredictorEstimator(VijaxEstimator, abc.ABC):
+@estimator
+class PredictorSettings:
+    """Settings of every model with Gaussian predictors."""
+
+    _: dataclasses.KW_ONLY
+    learning_rate: Positive = 0.05
+    max_iter: Size = 500
+    tol: NotNegative = 1e-4
+    random_state: Any = None
+
+
+class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
     """An abstract estimator of a model whose inputs are features of X."""
 
-    max_iter: int
-    tol: float
-    learning_rate: float
-    random_state: Any
     fit_: Any
     _accepts_sparse: ClassVar[str | bool] = False
 
@@ -76,9 +84,3 @@ class PredictorEstimator(VijaxEstimator, abc.ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accepts_sparse)
         return tags
-
-    def _check_steps(self) -> None:
-        """Raises ValueError naming the argument that makes no sense."""
-        require_integers(max_iter=self.max_iter)
-        require_positive(learning_rate=self.learning_rate)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)

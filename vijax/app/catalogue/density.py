@@ -15,9 +15,10 @@ from vijax.app.blocks import Block, Intervals, Table
 from vijax.app.density_algorithm import DensityAlgorithm, read_by
 from vijax.app.listing import Data, Listing, Seen
 from vijax.app.tables import TABLES, load_table, target, values
-from vijax.app.typed_toml import ConfigError, Entry, at_least, setting
+from vijax.app.typed_toml import ConfigError, Entry, setting
 from vijax.app.units import units_of
 from vijax.app.user_code import executed, telling_where
+from vijax.arguments import whole
 from vijax.data.table import Table as Rows
 from vijax.data.table import TargetKind
 from vijax.judged import of_data
@@ -41,7 +42,7 @@ class Settings:
     )
     sha256: str | None = setting(None, "of that file; unset: as it is when the run begins")
     target_kind: TargetKind = setting("real", "what data.target must be; binary is -1 and +1 in data['y']")
-    num_draws: int = setting(4000, "draws of the posterior, of which the table of variables is made", at_least(100))
+    num_draws: int = setting(4000, "draws of the posterior, of which the table of variables is made", whole(100))
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -187,9 +188,9 @@ LISTING = Listing(
     Settings,
     SOURCE,
     DensityAlgorithm,
-    build,
     describe,
     arrange,
+    build=build,
     target=lambda settings: settings.target_kind,
     no_transform="what it predicts is in the Python file alone: draw from it with "
     "vijax.load(RUN, allow_code=True).sample(key, n), and apply the file's own functions to the draws",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,34 +14,21 @@ from vijax.app import views
 from vijax.app.blocks import Block, Heat, Table
 from vijax.app.by_row import checked, in_blocks
 from vijax.app.drawing import ROWS
-from vijax.app.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.listing import Found, Listing, Seen, Tell
+from vijax.app.options import model_section
 from vijax.app.scores import RowScore
 from vijax.app.sections import EnergyAlgorithm
 from vijax.app.tables import TABLES, held_out_entries, values
-from vijax.app.typed_toml import POSITIVE, at_least, setting
 from vijax.app.units import log_scales, units_of
 from vijax.families.low_rank_normal import LowRankNormal
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["factor_analysis"] = setting(
-        "factor_analysis", "factor analysis; probabilistic PCA; matrix factorisation with missing entries"
-    )
-    num_factors: int = setting(3, "K, how many factors", at_least(1))
-    noise: Literal["diagonal", "isotropic"] = setting("diagonal", "a variance a column, or one for all (PCA)")
-    intercept: bool = setting(True, "whether columns have means")
-    loading_precision: float = setting(1.0, "prior precision of loadings and means", POSITIVE)
-    shape: float = setting(1.0, "of the gamma prior of the noise precisions", POSITIVE)
-    rate: float = setting(1.0, "its rate", POSITIVE)
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    given = dataclasses.asdict(settings)
-    return models.factor_analysis(len(data.names), **{k: v for k, v in given.items() if k != "name"})
+Settings = model_section(
+    models.factor_analysis,
+    "factor analysis; probabilistic PCA; matrix factorisation with missing entries",
+    width="dim",
+    without=("prior_as_point",),
+    num_factors=3,
+)
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------
@@ -134,7 +120,6 @@ LISTING = Listing(
     Settings,
     TABLES,
     EnergyAlgorithm,
-    build,
     describe,
     values,
     score,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -11,31 +11,23 @@ from vijax import models
 from vijax.app.blocks import Block, Heat, Lines, Table
 from vijax.app.by_row import checked, in_blocks_of_sequences
 from vijax.app.drawing import SEQUENCES
-from vijax.app.listing import Data, Found, Seen, Tell
+from vijax.app.listing import Found, Seen, Tell
+from vijax.app.options import model_section
 from vijax.app.scores import RowScore, sequences
 from vijax.app.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
-from vijax.app.typed_toml import POSITIVE, at_least, setting
 from vijax.app.units import log_scales, units_of
 
 MOST_COLUMNS = 4
 """Columns whose smoothed course is drawn."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["state_space"] = setting("state_space", "linear-Gaussian state-space model of sequences")
-    num_states: int = setting(2, "K, dimension of the state", at_least(1))
-    strength: float = setting(0.01, "prior precision of coefficients: how many observations it is worth", POSITIVE)
-    shape: float = setting(1.0, "of the gamma prior of all noise precisions", POSITIVE)
-    rate: float = setting(1.0, "its rate; data of another scale than one want another", POSITIVE)
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    given = {name: getattr(settings, name) for name in ("strength", "shape", "rate")}
-    return models.linear_gaussian_state_space(len(data.names), settings.num_states, **given)
+Settings = model_section(
+    models.linear_gaussian_state_space,
+    "linear-Gaussian state-space model of sequences",
+    name="state_space",
+    width="dim",
+    num_states=2,
+)
 
 
 def score(seen: Seen) -> RowScore:
@@ -136,5 +128,5 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 
 LISTING = sequence_model(
-    Settings, build, describe, score, missing=True, transform=transform, predicts="expected", drawing=SEQUENCES
+    Settings, describe, score, missing=True, transform=transform, predicts="expected", drawing=SEQUENCES
 )
