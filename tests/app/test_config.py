@@ -1,5 +1,6 @@
 """Configurations: reading, overriding, writing, and the messages of every mistake."""
 
+import inspect
 import tomllib
 import typing
 from pathlib import Path
@@ -12,6 +13,7 @@ from vijax.app.catalogue import LISTINGS
 from vijax.app.config import differing_keys, load_config, read_config, schema, settings_text
 from vijax.app.toml_source import _leaves
 from vijax.app.typed_toml import ConfigError, Entry, flatten, settings, write_toml
+from vijax.arguments import arguments_of
 
 DOTTED = ".".join("a" * 3000)
 DEEP = ("[" * 400 + "]" * 400, "[" * 5000 + "]" * 5000, "{" + DOTTED + " = 1}", "[{" + DOTTED + " = 1}]")
@@ -258,3 +260,31 @@ def test_without_a_name_the_settings_of_lda_and_the_names_of_the_others_are_list
 @pytest.mark.parametrize("path", sorted(Path(__file__).parents[2].glob("configs/*.toml")), ids=lambda p: p.stem)
 def test_shipped_configurations_load(path):
     assert load_config(path).name == path.stem
+
+
+@pytest.mark.parametrize("model", LISTINGS)
+def test_every_setting_has_a_meaning_and_a_default_within_its_limit(model):
+    for key, setting in settings(schema(model)).items():
+        assert setting.help, key
+        assert setting.check is None or setting.default is None or setting.check.test(setting.default), key
+
+
+OTHER_DEFAULTS = {("lda", "eta"), ("gp", "jitter")}
+"""Of the command line, by measurement on whole data sets."""
+
+
+@pytest.mark.parametrize("model", [name for name, listing in LISTINGS.items() if hasattr(listing.settings, "MADE")])
+def test_settings_of_a_model_are_those_of_its_constructor(model):
+    made, section = LISTINGS[model].settings.MADE, settings(LISTINGS[model].settings)
+    for name, argument in arguments_of(made.make).items():
+        if name in made.takes:
+            assert section[name].help == argument.meaning
+            assert section[name].check is argument.limit
+            same = argument.default in (section[name].default, inspect.Parameter.empty)
+            assert same != ((model, name) in OTHER_DEFAULTS)
+
+
+def test_a_choice_that_cannot_do_without_a_setting_says_so(tmp_path):
+    path = write(tmp_path, "[algorithm]\nname = 'svi'\n[algorithm.step_size]\nname = 'hold_then_decay'\n")
+    with pytest.raises(ConfigError, match=r"line 4: algorithm.step_size.name is .* needs algorithm.step_size.hold too"):
+        load_config(path)

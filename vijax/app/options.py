@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from vijax.app.typed_toml import ConfigError, Entry, setting, toml_value
-from vijax.arguments import Argument, arguments_of, members_of
+from vijax.arguments import Argument, Limit, arguments_of, members_of
 
 PLAIN = (bool, int, float, str)
 _MISSING = inspect.Parameter.empty
@@ -38,12 +38,12 @@ def _is_plain(hint: Any) -> bool:
     return hint in (*PLAIN, types.NoneType) or typing.get_origin(hint) is Literal
 
 
-def setting_of(make: Callable, name: str, default: Any = _MISSING, before: str = "") -> Any:
+def setting_of(make: Callable, name: str, default: Any = _MISSING, before: str = "", limit: Limit | None = None) -> Any:
     """The field of a dataclass: the setting that is an argument of a function, under another default where one is
-    given, with words before its meaning."""
+    given, with words before its meaning, and a limit that the function checks by itself."""
     argument = arguments_of(make)[name]
     default = argument.default if default is _MISSING else default
-    return setting(default, before + argument.meaning, argument.limit)
+    return setting(default, before + argument.meaning, limit or argument.limit)
 
 
 def settings_in(make: Callable, without: Iterable[str] = ()) -> dict[str, Argument]:
@@ -149,9 +149,7 @@ class Chooser:
     OPTIONS: ClassVar[Mapping[str, Option]]
 
 
-def chooser(
-    doc: str, default: str, meaning: str, /, without: Iterable[str] = (), more: Any = (), **options: Any
-) -> Any:
+def chooser(doc: str, default: str, meaning: str, /, without: Iterable[str] = (), **options: Any) -> Any:
     """A `Chooser` between constructors by name: each of their arguments is a setting, which is left unset by default.
 
     Args:
@@ -159,21 +157,22 @@ def chooser(
       default: the option that is chosen if none is named.
       meaning: of `name`.
       without: arguments that are no settings.
-      more: names, types and fields of settings that stand before those of the constructors.
       **options: by name the constructor; or a pair, what makes it and the settings that this takes, as of
         `settings_in`.
     """
     pairs = {name: one if isinstance(one, tuple) else (one, settings_in(one, without)) for name, one in options.items()}
     taken = {name: settings for name, (_, settings) in pairs.items()}
-    fields: list[Any] = [("name", Literal[tuple(options)], setting(default, meaning)), *more]
+    fields: list[Any] = [("name", Literal[tuple(options)], setting(default, meaning))]
     for key in dict.fromkeys(key for settings in taken.values() for key in settings):
         having = {name: settings[key] for name, settings in taken.items() if key in settings}
-        first = next(iter(having.values()))
+        hint = functools.reduce(operator.or_, [*(one.hint for one in having.values()), None])
+        limits = {one.limit.expected: one.limit for one in having.values() if one.limit is not None}
+        if len(limits) > 1:
+            raise TypeError(f"{key}: options want {' and '.join(limits)}: give one of the arguments another name")
         meant = _meaning(having, named=len(having) < len(options))
-        fields.append((key, first.hint | None, setting(None, meant, first.limit)))
-    own = tuple(key for key, _, _ in more)
+        fields.append((key, hint, setting(None, meant, *limits.values())))
     found = {
-        name: Option(make, (*own, *taken[name]), tuple(k for k, a in taken[name].items() if a.default is _MISSING))
+        name: Option(make, tuple(taken[name]), tuple(k for k, a in taken[name].items() if a.default is _MISSING))
         for name, (make, _) in pairs.items()
     }
     namespace = {"__doc__": doc, "OPTIONS": found}

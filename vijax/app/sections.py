@@ -192,7 +192,7 @@ ProximalAlgorithm = section_class(
     "[algorithm]: proximal-gradient steps on models of Gaussian predictors.",
     name=(Literal["pg_svi"], setting("pg_svi", "the algorithm")),
     memory=setting_of(pg_svi, "memory"),
-    inner_steps=setting_of(pg_svi, "inner_steps"),
+    inner_steps=setting_of(pg_svi, "inner_steps", limit=whole()),
     mean=(Literal["current", "exact"], setting_of(pg_svi, "mean")),
     average_after=(int | None, setting(None, "keep the mean of the sites from this step on", whole(0))),
     learn_rate=setting(0.01, "rate of Adam, for hyperparameters that are learnt", POSITIVE),
