@@ -7,8 +7,12 @@ from typing import Any
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
 
 
+def skeleton(heading: str) -> str:
+    """The Python block under a heading."""
+    return re.search(r"```python\n(.*?)```", TEXT.partition(f"## {heading}\n")[2], flags=re.DOTALL)[1]
+
+
 def run_skeleton(heading: str, names: dict[str, Any]) -> dict[str, Any]:
     """What the Python block under a heading defines, given what it needs by name."""
-    block = re.search(r"```python\n(.*?)```", TEXT.partition(f"## {heading}\n")[2], flags=re.DOTALL)[1]
-    exec(block, names)
+    exec(skeleton(heading), names)
     return names

@@ -221,14 +221,14 @@ def pg_svi(
       step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta), or `backtracking()`, the default on
         full data, whose steps never lower the ELBO. With minibatches the default moves the batch's sites a third of the
         way to their messages: rho = 1/3 with `memory`, else (S/N)/3, decaying as (1 + passes)^-0.6.
-      memory: keep every site's last message and replace those of the batch, instead of estimating all of them from the
-        batch; the noise then vanishes at the optimum, and large steps with small batches converge. Of globals beside
-        the sites nothing is remembered: they want a decreasing `step_size`.
-      inner_steps: with `memory`, how many steps of size rho to take on the batch's sites, the others held, before the
-        whole posterior is factorised again (`vijax.update.block`). Measured on GP classification with batches
+      memory: keep every site's last message: large steps with small batches then converge. Those of the batch are
+        replaced, instead of estimating all of them from the batch; the noise then vanishes at the optimum. Of globals
+        beside the sites nothing is remembered: they want a decreasing `step_size`.
+      inner_steps: with memory: steps on the batch's sites before all is factorised again. Those are of size rho, the
+        other sites held (`vijax.update.block`). Measured on GP classification with batches
         of 5, a gap of 1e-3 after 3 or 4 passes, where full-data steps take 9 (ionosphere) and 28 (sonar).
-      mean: "current" linearises f in the mean parameters (natural gradient); "exact" in (m, V), the exact-m form of
-        appendix D, which has the same fixed points and is undamped while the sites are weak.
+      mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural gradient; "exact",
+        the exact-m form of appendix D, has the same fixed points and is undamped while the sites are weak.
       **choices: the other arguments of `compose`, `learn` and `average_after` among them.
 
     Raises:

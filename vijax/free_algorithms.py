@@ -49,7 +49,7 @@ def ngvi(
     Args:
       model: with free variables (`vijax.density`).
       guide: family of q (`vijax.guides`); None is the model's own.
-      num_samples: draws a step (`vijax.estimator.least_squares` says how many are exact on normal targets).
+      num_samples: draws a step. `vijax.estimator.least_squares` says how many are exact on normal targets.
       nats: no step goes further than this.
       step_size: rho_t.
       **choices: the other arguments of `compose`.
@@ -173,7 +173,7 @@ def bbvi(
     Args:
       model: with free variables (`vijax.density`).
       guide: family of q; None is `vijax.guides.mean_field()`.
-      num_samples: draws a step, at least two.
+      num_samples: draws a step. At least two.
       optimizer: None is Adam at rate 0.01.
       **choices: the other arguments of `compose`.
 

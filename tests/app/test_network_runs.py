@@ -180,7 +180,7 @@ def test_the_score_is_the_bound_of_the_held_out_rows(bits):
         ("vae", ["restarts=3"], r"fit\.restarts: expected 1 for networks"),
         ("vae", ["data.group=bit1"], r"data\.group: vae reads rows one by one"),
         ("vae", ["data.hold_out=entries"], r'data\.hold_out: expected "rows" for vae'),
-        ("vae", ["learning_rate=0"], r"algorithm\.learning_rate: expected above 0"),
+        ("vae", ["learning_rate=0"], r"algorithm\.learning_rate: expected a positive number"),
         (
             "svae",
             ["observed.name=bernoulli"],

@@ -1,38 +1,58 @@
-"""The skeleton of CONTRIBUTING.md puts a model on the command line."""
+"""The skeletons of CONTRIBUTING.md, two files, put a model on the command line."""
 
-import dataclasses
-from typing import Any, Literal
+import sys
 
-import numpy as np
 import pytest
 
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from tests.recipes import run_skeleton
-from vijax.app.catalogue import LISTINGS
+from tests.recipes import skeleton
+from vijax.app import catalogue
 from vijax.app.cli import main
-from vijax.app.kinds import listing, tables
-from vijax.app.page import blocks
-from vijax.app.settings import sections, typed_toml
+
+MODEL = """
+import vijax as vi
+from vijax.arguments import Positive, checked
+
+"""
+PAGE = """
+from typing import Any
+
+import numpy as np
+
+from vijax.app.page.blocks import Block, Table
+from vijax.app.kinds.listing import Listing, Seen
+from vijax.app.settings.options import model_section
+from vijax.app.settings.sections import EnergyAlgorithm
+from vijax.app.kinds.tables import TABLES, values
 from vijax.data.tables import table as data_table
+from vijax.models.coin import coin
+
+"""
 
 
 @pytest.fixture
-def coin(monkeypatch):
-    names = {
-        "vi": vi, "np": np, "dataclasses": dataclasses, "Any": Any, "Literal": Literal, "data_table": data_table,
-        **vars(blocks), **vars(listing), **vars(sections), **vars(tables), **vars(typed_toml),
-        "Table": blocks.Table,
-    }  # fmt: skip
-    run_skeleton("How to add a model", names)
-    run_skeleton("How to put a model on the command line", names)
-    monkeypatch.setitem(LISTINGS, "coin", names["LISTING"])
-    return names["LISTING"]
+def coin(monkeypatch, tmp_path):
+    """Two new files, in the folders of models and of their pages; no other is changed."""
+    written = {"models": (vi.models, MODEL, "How to add a model"), "catalogue": (catalogue, PAGE, ON_COMMAND_LINE)}
+    for name, (package, head, heading) in written.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "coin.py").write_text(head + skeleton(heading))
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+    for module, listing in catalogue.listings().items():
+        monkeypatch.setitem(catalogue.LISTINGS, module, listing)
+    yield catalogue.LISTINGS["coin"]
+    for package in (vi.models, catalogue):
+        del sys.modules[f"{package.__name__}.coin"], package.coin
 
 
-def test_a_new_model_is_fitted_described_and_has_settings(coin, tmp_path, capsys):
+ON_COMMAND_LINE = "How to put a model on the command line"
+
+
+def test_a_new_model_is_two_files_is_fitted_described_and_has_settings(coin, tmp_path, capsys):
     (tmp_path / "tosses.csv").write_text("heads\n" + "1\n1\n0\n" * 30)
     config = '[model]\nname = "coin"\na = 2\n[data]\npath = "{}"\n[fit]\nnum_epochs = 3\n'
     (tmp_path / "coin.toml").write_text(config.format(tmp_path / "tosses.csv"))
@@ -44,3 +64,9 @@ def test_a_new_model_is_fitted_described_and_has_settings(coin, tmp_path, capsys
     assert main(["settings", "--model", "coin"]) == 0
     assert "# prior pseudo-count of heads\na = 1.0" in capsys.readouterr().out
     assert main(["fit", str(tmp_path / "coin.toml"), "--set", "model.a=-1"]) == 2
+    assert "model.a: expected a positive number, got -1" in capsys.readouterr().err
+
+
+def test_its_limits_hold_in_python(coin):
+    with pytest.raises(ValueError, match=r"^a: expected a positive number, got -1\.0\.$"):
+        vi.models.coin.coin(a=-1.0)

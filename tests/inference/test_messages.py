@@ -11,7 +11,10 @@ QUOTES = "Write the number without quotes."
 
 TABLE = {
     # A number in quotes, wherever a positive number is wanted.
-    "lda alpha": (lambda: vi.models.lda(3, 9, alpha="0.1"), ["alpha: expected numbers", "the string '0.1'", QUOTES]),
+    "lda alpha": (
+        lambda: vi.models.lda(3, 9, alpha="0.1"),
+        ["alpha: expected a positive number, got the string '0.1'", QUOTES],
+    ),
     "lda eta": (lambda: vi.models.lda(3, 9, eta="0.1"), ["eta:", "'0.1'", QUOTES]),
     "ctm eta": (lambda: vi.models.ctm(3, 9, eta="0.1"), ["eta:", "'0.1'", QUOTES]),
     "plsa alpha": (lambda: vi.models.plsa(3, 4, 5, alpha="2"), ["alpha: expected a positive number", QUOTES]),

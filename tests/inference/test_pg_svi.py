@@ -305,7 +305,7 @@ def test_bad_input_is_named():
         (lambda: vi.models.gp(X, Y[:4], rbf, lik), "y: expected one observation for each of the 6 inputs"),
         (lambda: vi.models.gp(X, Y, lambda a, b: -rbf(a, b), lik), "kernel: .*positive definite.*Add jitter"),
         (lambda: vi.models.gp(X, Y, lambda a, b: a, lik), "kernel: expected a matrix of shape"),
-        (lambda: vi.models.gp(X, Y, "cubic", lik), "kernel: expected a function .* got 'cubic'"),
+        (lambda: vi.models.gp(X, Y, "cubic", lik), 'kernel: expected one of "rbf", .* or a function, got .cubic.'),
         (lambda: vi.models.gp(X, Y, rbf, lik, form="dense"), "form"),
         (lambda: vi.models.gp(X, Y, "rbf", lik, hyper={"length": -1.0}), "length"),
         (lambda: proximal(0.0), "beta: expected a positive number"),

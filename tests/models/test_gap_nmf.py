@@ -287,7 +287,7 @@ def test_bad_arguments_are_named(change):
 
 
 def test_a_start_of_no_known_name_is_refused():
-    with pytest.raises(ValueError, match=r"init: expected one of \['columns', 'flat'\], or a function, got 'rows'"):
+    with pytest.raises(ValueError, match=r'init: expected "columns" or "flat", or a function, got .rows.'):
         vi.models.gap_nmf(4, 2, init="rows")
 
 

@@ -211,8 +211,8 @@ def test_likelihoods_are_right_down_to_the_floor():
         ({"num_topics": 0}, "num_topics: expected an integer >= 1, got 0"),
         ({"num_topics": 2.5}, r"num_topics: expected an integer >= 1, got 2\.5"),
         ({"vocab_size": 0}, "vocab_size: expected an integer >= 1, got 0"),
-        ({"alpha": 0.0}, "alpha: expected positive finite numbers"),
-        ({"eta": -1.0}, "eta: expected positive finite numbers"),
+        ({"alpha": 0.0}, "alpha: expected a positive number"),
+        ({"eta": -1.0}, "eta: expected a positive number"),
         ({"alpha": [0.1, 0.2]}, r"alpha: expected a scalar or shape \(3,\)"),
     ],
 )

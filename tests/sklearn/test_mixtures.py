@@ -125,7 +125,7 @@ def test_counts_in_two_groups():
         (
             {"covariance_type": "banded"},
             IRIS,
-            r"covariance_type: expected one of \['diag', 'full', 'spherical', 'tied'\]",
+            'covariance_type: expected one of "full", "tied", "diag", "spherical"',
         ),
         ({"init_params": "best"}, IRIS, "init_params: expected one of"),
         ({"reg_covar": -1.0}, IRIS, "reg_covar: expected a number >= 0"),

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require_integers
 from vijax.xla.gather import AtOnce
 
 
@@ -131,16 +130,3 @@ def repeat_by_document(
         return new, active & ~done, iteration + 1
 
     return jax.lax.while_loop(unfinished, iterate, (start, active, 0))[0]
-
-
-def check_positive(argument: str, value: float) -> float:
-    """A positive finite number, or ValueError naming the argument."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError(f"{argument}: expected a positive number, got {value!r}.")
-    return float(value)
-
-
-def check_count(argument: str, value: int, least: int) -> int:
-    """`value`, if it is an integer of at least `least`; else ValueError naming the argument."""
-    require_integers(least, **{argument: value})
-    return value

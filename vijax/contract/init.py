@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Count, Positive, checked
+from vijax.checks import require
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.families import Categorical, Family, Product
 from vijax.xla.by_value import by_value
@@ -108,16 +109,16 @@ def implied() -> Init:
 
 
 @by_value
-def random_responsibilities(concentration: float = 1.0) -> Init:
+@checked
+def random_responsibilities(concentration: Positive = 1.0) -> Init:
     """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
 
     Args:
-      concentration: of that Dirichlet, positive.
+      concentration: of that Dirichlet; 1 is diverse.
 
     Raises:
       ValueError: it is not positive; or (when used) the model has no categorical local.
     """
-    require_positive(concentration=concentration)
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
         size = jax.tree.leaves(context.data().data)[0].shape[0]
@@ -145,18 +146,18 @@ def near_symmetric() -> Init:
 
 
 @by_value
-def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: int = 100) -> Init:
+@checked
+def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: Count = 100) -> Init:
     """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), each the
     best of some that are drawn, then rounds of Lloyd's algorithm until none changes class.
 
     Args:
       features: group -> vector in which distances are taken; by default its first array, flattened.
-      num_iters: most rounds, 0 or more.
+      num_iters: most rounds of Lloyd's algorithm.
 
     Raises:
       ValueError: `num_iters` is negative; or (when used) the model has no categorical local.
     """
-    require_integers(0, num_iters=num_iters)
     read = features or (lambda group: jnp.ravel(jax.tree.leaves(group)[0]))
 
     def start(key: PRNGKeyArray, context: Context) -> Product:

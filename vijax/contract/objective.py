@@ -39,7 +39,7 @@ class renyi:
     of draws. Below 0 it may exceed log p(x) where draws are many. Above 1 it is below the evidence lower bound.
 
     Args:
-      alpha: finite; 1 is the evidence lower bound.
+      alpha: order of the bound of several draws; 0 weighs them by importance, 1 is the evidence lower bound.
 
     Raises:
       ValueError: an order that is no finite number.

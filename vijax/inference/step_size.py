@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Count, Positive, Size, at_least, checked, inside
+from vijax.checks import require
 from vijax.families.construction import on_host
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
@@ -37,14 +38,16 @@ def check_schedule(step_size: Any, sizes: Collection[str] = ("rho",)) -> None:
     require(known or np.asarray(first) <= 1, "step_size", "steps of at most 1", first, remedy)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class constant:
-    """rho_t = rho."""
+    """rho_t = rho.
 
-    rho: float = 1.0
+    Args:
+      rho: the step size.
+    """
 
-    def __post_init__(self) -> None:
-        require(0.0 < self.rho <= 1.0, "rho", "a number in (0, 1]", self.rho)
+    rho: Annotated[float, inside("(0, 1]")] = 1.0
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
@@ -52,6 +55,7 @@ class constant:
         return xp.full(xp.shape(t), self.rho, jnp.result_type(float))
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class beta:
     """beta_t = scale schedule(t): for updates whose step size is beta, which may exceed 1 (`vijax.update`).
@@ -68,39 +72,32 @@ class beta:
     [1000.0, 500.0, 100.0]
     """
 
-    scale: float
+    scale: Positive
     schedule: Schedule | None = None
-
-    def __post_init__(self) -> None:
-        require(self.scale > 0, "scale", "a positive number", self.scale)
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """beta_t."""
         return self.scale * (self.schedule or constant())(t)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class robbins_monro:
     """rho_t = min(1, scale (t + offset)^-kappa).
 
     Args:
-      scale: s > 0.
-      offset: tau >= 1, which damps the first steps.
-      kappa: in (0.5, 1] for almost-sure convergence; smaller values, down to 0, are allowed and forget faster.
+      scale: s of s (t + tau)^-kappa.
+      offset: tau, which damps the first steps.
+      kappa: the power; 0.5 to 1. That is for almost-sure convergence: smaller values are allowed and forget faster.
 
     >>> rho = robbins_monro(kappa=0.75)
     >>> [round(float(rho(t)), 4) for t in (0, 1, 15)]
     [1.0, 0.5946, 0.125]
     """
 
-    scale: float = 1.0
-    offset: float = 1.0
-    kappa: float = 0.75
-
-    def __post_init__(self) -> None:
-        require_positive(scale=self.scale)
-        require(self.offset >= 1, "offset", "a number >= 1", self.offset)
-        require(0 <= self.kappa <= 1, "kappa", "a number in [0, 1]", self.kappa)
+    scale: Positive = 1.0
+    offset: Annotated[float, at_least(1)] = 1.0
+    kappa: Annotated[float, inside("[0, 1]")] = 0.75
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
@@ -108,6 +105,7 @@ class robbins_monro:
         return xp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class by_odds:
     """rho_t = l / (1 + l) with l = first / (t + 1): of `vijax.bam`, whose weights l are (Cai et al. 2024, section 5).
@@ -119,10 +117,7 @@ class by_odds:
     [0.75, 0.5]
     """
 
-    first: float
-
-    def __post_init__(self) -> None:
-        require_positive(first=self.first)
+    first: Positive
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
@@ -130,22 +125,23 @@ class by_odds:
         return self.first / (self.first + 1 + _real(t))
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class hold_then_decay:
     """rho_t = rho for t < hold, then rho (t - hold + 1)^-kappa: SSVI-A on full data wants large first steps.
+
+    Args:
+      hold: steps at rho before the decay.
+      rho: the step size.
+      kappa: the power; 0.5 to 1.
 
     >>> [round(float(hold_then_decay(200)(t)), 3) for t in (0, 199, 200, 203)]
     [1.0, 1.0, 1.0, 0.5]
     """
 
-    hold: int
-    rho: float = 1.0
-    kappa: float = 0.5
-
-    def __post_init__(self) -> None:
-        require(self.hold >= 0, "hold", "a number of steps >= 0", self.hold)
-        require(0.0 < self.rho <= 1.0, "rho", "a number in (0, 1]", self.rho)
-        require(0 <= self.kappa <= 1, "kappa", "a number in [0, 1]", self.kappa)
+    hold: Count
+    rho: Annotated[float, inside("(0, 1]")] = 1.0
+    kappa: Annotated[float, inside("[0, 1]")] = 0.5
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
@@ -168,6 +164,7 @@ class no_ramp:
         return total
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class ramp:
     """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of Hoffman and Blei 2015,
@@ -177,16 +174,14 @@ class ramp:
       sweeps: passes over the data until N_t = N.
     """
 
-    sweeps: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_positive(sweeps=self.sweeps)
+    sweeps: Positive = 1.0
 
     def __call__(self, t: Any, total: Array, batch: Array) -> Array:
         """N_t."""
         return jnp.minimum((t + 1) * batch / self.sweeps, total)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class proximal:
     """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (Khan et al. 2016, eq. 9), for KL
@@ -196,7 +191,7 @@ class proximal:
     Lipschitz constant L.
 
     Args:
-      beta: a positive number, or a schedule of them.
+      beta: of rho = beta / (1 + beta). A positive number, or a schedule of them.
 
     Raises:
       ValueError: beta not positive.
@@ -205,11 +200,7 @@ class proximal:
     0.75
     """
 
-    beta: float | Schedule
-
-    def __post_init__(self) -> None:
-        if not callable(self.beta):
-            require_positive(beta=self.beta)
+    beta: Positive | Schedule
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         """rho_t."""
@@ -217,6 +208,7 @@ class proximal:
         return size / (1.0 + size)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class backtracking:
     """A step size found by trying. Starts from the last step's size, enlarged if its first trial served, and shrinks
@@ -226,25 +218,18 @@ class backtracking:
     key, it is the step's own estimate of the ELBO that must not. Each trial costs one more E-step.
 
     Args:
-      initial: rho of the first trial, in (0, 1).
-      shrink: factor on beta = rho / (1 - rho) after a failed trial, in (0, 1).
-      grow: factor on beta after a step whose first trial served, >= 1.
-      max_trials: after so many the step is not taken.
+      initial: rho of the first trial.
+      shrink: factor on beta = rho / (1 - rho) after a failed trial.
+      grow: factor on beta after a step whose first trial served.
+      max_trials: after so many trials the step is not taken.
       max_nats: radius of a trust region: a trial that goes further than KL(q' || q) = `max_nats` shrinks too.
     """
 
-    initial: float = 0.5
-    shrink: float = 0.5
-    grow: float = 2.0
-    max_trials: int = 30
-    max_nats: float | None = None
-
-    def __post_init__(self) -> None:
-        require(0 < self.initial < 1, "initial", "a number in (0, 1)", self.initial)
-        require(0 < self.shrink < 1, "shrink", "a number in (0, 1)", self.shrink)
-        require(self.grow >= 1, "grow", "a number >= 1", self.grow)
-        require_integers(max_trials=self.max_trials)
-        require(self.max_nats is None or self.max_nats > 0, "max_nats", "a positive number", self.max_nats)
+    initial: Annotated[float, inside("(0, 1)")] = 0.5
+    shrink: Annotated[float, inside("(0, 1)")] = 0.5
+    grow: Annotated[float, at_least(1)] = 2.0
+    max_trials: Size = 30
+    max_nats: Positive | None = None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -34,7 +34,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         Warns:
           ConvergenceWarning: a bound had not settled after `max_iter` steps.
         """
-        self._check_steps()
+        self._check_settings()
         X, y = self._rows_and_targets(X, y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import jax
 import numpy as np
 
 from vijax.algorithms import em
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import EVEN, Positive, Size, whole
+from vijax.checks import require
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
 from vijax.inference.expectation import vector_monte_carlo
 from vijax.models.documents.ctm import ctm
 from vijax.sklearn.parts.bags import BagLoader
 from vijax.sklearn.parts.base import estimator, precision_of
-from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
+from vijax.sklearn.topics import TopicEstimator, seed_of
 
 
 @estimator
@@ -45,11 +46,11 @@ class CorrelatedTopicModel(TopicEstimator):
     (2, 2)
     """
 
-    n_components: int = 10
+    n_components: Annotated[int, whole(2)] = 10
     _: dataclasses.KW_ONLY
-    topic_word_prior: float = 0.01
-    max_iter: int = 12
-    n_samples: int = 16
+    topic_word_prior: Positive = 0.01
+    max_iter: Size = 12
+    n_samples: Annotated[int, EVEN] = 16
     evaluate_every: int = -1
     perp_tol: float = 0.1
     random_state: Any = None
@@ -65,7 +66,7 @@ class CorrelatedTopicModel(TopicEstimator):
           ValueError: an argument out of its range; counts that are negative or missing.
         """
         del y
-        self._check()
+        self._check_settings()
         X = self._checked(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
         with precision_of(X):
@@ -87,9 +88,3 @@ class CorrelatedTopicModel(TopicEstimator):
         self.topic_mean_, self.topic_covariance_ = logits.mean, np.linalg.inv(logits.precision)
         spread = np.sqrt(np.diag(self.topic_covariance_))
         self.topic_correlation_ = self.topic_covariance_ / np.outer(spread, spread)
-
-    def _check(self) -> None:
-        check_passes(self.max_iter, self.n_components, 1)
-        require_integers(2, n_components=self.n_components, n_samples=self.n_samples)
-        require(self.n_samples % 2 == 0, "n_samples", "an even number", self.n_samples)
-        require_positive(topic_word_prior=self.topic_word_prior)

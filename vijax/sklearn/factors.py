@@ -13,10 +13,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
 from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.models.factors.factor_analysis import factor_analysis
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_not_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows
 from vijax.xla.compiler import quick_jit
 
@@ -49,13 +49,13 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
     [[1.0, -1.0, 2.0]]
     """
 
-    n_components: int | None = None
+    n_components: Size | None = None
     _: dataclasses.KW_ONLY
     noise: Literal["diagonal", "isotropic"] = "diagonal"
     inference: Literal["em", "variational"] = "em"
-    loading_precision: float = 1.0
-    tol: float = 1e-5
-    max_iter: int = 1000
+    loading_precision: Positive = 1.0
+    tol: NotNegative = 1e-5
+    max_iter: Size = 1000
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -72,7 +72,7 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
         self.mean_ = X.mean(axis=0)
         self._scale = _spreads(X, self.mean_) if self.noise == "diagonal" else _usual(X.std(axis=0))
@@ -130,13 +130,6 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
-
-    def _check_arguments(self) -> None:
-        require_integers(n_components=1 if self.n_components is None else self.n_components, max_iter=self.max_iter)
-        require_choice("noise", self.noise, ("diagonal", "isotropic"))
-        require_choice("inference", self.inference, ("em", "variational"))
-        require_positive(loading_precision=self.loading_precision)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)

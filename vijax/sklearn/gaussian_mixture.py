@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vijax.algorithms import cavi, em
-from vijax.checks import require, require_positive
+from vijax.arguments import NotNegative, Positive, Size
 from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
@@ -17,7 +17,7 @@ from vijax.models.mixtures.dp_mixture import dp_mixture
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.mixtures import MixtureEstimator
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import estimator, require_choice
+from vijax.sklearn.parts.base import estimator
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
@@ -28,7 +28,7 @@ class _Gaussian(MixtureEstimator):
 
     _: dataclasses.KW_ONLY
     covariance_type: CovarianceType = "full"
-    reg_covar: float = 1e-6
+    reg_covar: NotNegative = 1e-6
 
     def _emission(self, dim: int) -> Emission:
         made = kinds.emission_of(self.covariance_type, self.n_components, dim)
@@ -47,11 +47,6 @@ class _Gaussian(MixtureEstimator):
         mean = self.means_[component]
         covariance = kinds.covariance_matrix(self.covariance_type, self.covariances_, component, len(mean))
         return rng.multivariate_normal(mean, covariance, size)
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        require_choice("covariance_type", self.covariance_type, kinds.KINDS)
-        require(self.reg_covar >= 0, "reg_covar", "a number >= 0", self.reg_covar)
 
 
 @estimator
@@ -145,10 +140,10 @@ class BayesianGaussianMixture(_Gaussian):
     """
 
     _: dataclasses.KW_ONLY
-    n_components: int = 1
+    n_components: Size = 1
     weight_concentration_prior_type: Literal["dirichlet_process", "dirichlet_distribution"] = "dirichlet_process"
-    weight_concentration_prior: float | None = None
-    mean_precision_prior: float | None = None
+    weight_concentration_prior: Positive | None = None
+    mean_precision_prior: Positive | None = None
     mean_prior: Any = None
     degrees_of_freedom_prior: float | None = None
     covariance_prior: Any = None
@@ -174,7 +169,6 @@ class BayesianGaussianMixture(_Gaussian):
         self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
         own = kinds.covariance_of_data(kind, X) + self.reg_covar * kinds.identity(kind, dim)
         self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, own), np.float64)
-        require_positive(weight_concentration_prior=self.weight_concentration_prior_)
         settings = kinds.Settings(
             self.mean_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_, self.covariance_prior_
         )
@@ -199,11 +193,6 @@ class BayesianGaussianMixture(_Gaussian):
         else:
             self.weight_concentration_ = np.array(q["weights"].concentration)
         self.mean_precision_, self.degrees_of_freedom_ = _strengths(self.covariance_type, components, self.n_components)
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        known = ("dirichlet_process", "dirichlet_distribution")
-        require_choice("weight_concentration_prior_type", self.weight_concentration_prior_type, known)
 
 
 def _strengths(kind: str, q: Any, size: int) -> tuple[np.ndarray, np.ndarray]:

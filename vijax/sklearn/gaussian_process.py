@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from vijax.arguments import Positive
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.classifiers import PredictorClassifier
 from vijax.sklearn.parts.base import estimator
+from vijax.sklearn.parts.observations import Observation
 from vijax.sklearn.parts.predictor_base import PredictorSettings
 from vijax.sklearn.predictors import process
 from vijax.sklearn.regressors import PredictorRegressor
@@ -22,7 +24,7 @@ class _Process(PredictorSettings):
     kernel: Any = "rbf"
     _: dataclasses.KW_ONLY
     length_scale: Any = None
-    scale: float = 1.0
+    scale: Positive = 1.0
     ard: bool = False
     optimizer: str | None = "adam"
 
@@ -78,7 +80,7 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
     """
 
     _: dataclasses.KW_ONLY
-    likelihood: str = "gaussian"
+    likelihood: Observation = "gaussian"
 
     def _model(self, num_sites: int, dim: int) -> Predictors:
         return process(num_sites, dim, self.likelihood, self.kernel, self._lengths(dim))
@@ -106,7 +108,7 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
     """
 
     _: dataclasses.KW_ONLY
-    scale: float = 2.0
+    scale: Positive = 2.0
 
     def _model(self, num_sites: int, dim: int) -> Predictors:
         return process(num_sites, dim, "bernoulli", self.kernel, self._lengths(dim))

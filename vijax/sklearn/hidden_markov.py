@@ -12,14 +12,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
+from vijax.checks import require, require_integers
 from vijax.families import Dirichlet, Product
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequence_draws import path
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_not_converged
 from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.parts.rows import fit_rows, padded, size_with_padding
 from vijax.xla.compiler import quick_jit
@@ -60,17 +61,17 @@ class HiddenMarkovModel(VijaxEstimator):
     True
     """
 
-    n_components: int = 2
+    n_components: Size = 2
     _: dataclasses.KW_ONLY
     emission: Literal["gaussian", "poisson"] = "gaussian"
     covariance_type: Literal["full", "tied", "diag", "spherical"] = "diag"
     inference: Literal["em", "variational"] = "em"
-    startprob_prior: float = 1.0
-    transmat_prior: float = 1.0
-    reg_covar: float = 1e-3
-    max_iter: int = 100
-    tol: float = 1e-4
-    n_init: int = 1
+    startprob_prior: Positive = 1.0
+    transmat_prior: Positive = 1.0
+    reg_covar: NotNegative = 1e-3
+    max_iter: Size = 100
+    tol: NotNegative = 1e-4
+    n_init: Size = 1
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
@@ -88,7 +89,7 @@ class HiddenMarkovModel(VijaxEstimator):
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
         sequences = in_sequences(X, lengths)
         with jax.enable_x64(True):
@@ -176,15 +177,6 @@ class HiddenMarkovModel(VijaxEstimator):
         self.means_ = kinds.means_of(self.covariance_type, point)
         precisions = kinds.precisions_of(self.covariance_type, point)
         self.covariances_ = kinds.covariances_of(self.covariance_type, precisions)
-
-    def _check_arguments(self) -> None:
-        require_integers(n_components=self.n_components, max_iter=self.max_iter, n_init=self.n_init)
-        require_choice("emission", self.emission, ("gaussian", "poisson"))
-        require_choice("covariance_type", self.covariance_type, kinds.KINDS)
-        require_choice("inference", self.inference, ("em", "variational"))
-        require_positive(startprob_prior=self.startprob_prior, transmat_prior=self.transmat_prior)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
-        require(self.reg_covar >= 0, "reg_covar", "a number >= 0", self.reg_covar)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)

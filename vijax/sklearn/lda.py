@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
 from vijax.algorithms import cavi, ssvi_a, svi
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size, inside
+from vijax.checks import require
 from vijax.fitting.fit import fit
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.documents.lda import lda
 from vijax.sklearn.parts.bags import BagLoader
-from vijax.sklearn.parts.base import estimator, key_of, precision_of, require_choice
-from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
+from vijax.sklearn.parts.base import estimator, key_of, precision_of
+from vijax.sklearn.topics import TopicEstimator, seed_of
 
 
 @estimator
@@ -59,20 +60,20 @@ class LatentDirichletAllocation(TopicEstimator):
     True
     """
 
-    n_components: int = 10
+    n_components: Size = 10
     _: dataclasses.KW_ONLY
-    doc_topic_prior: float | None = None
-    topic_word_prior: float | None = None
+    doc_topic_prior: Positive | None = None
+    topic_word_prior: Positive | None = None
     learning_method: Literal["batch", "online", "structured"] = "batch"
-    learning_decay: float = 0.7
-    learning_offset: float = 10.0
-    max_iter: int = 10
-    batch_size: int = 128
+    learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
+    learning_offset: NotNegative = 10.0
+    max_iter: Size = 10
+    batch_size: Size = 128
     evaluate_every: int = -1
-    total_samples: float = 1e6
+    total_samples: Positive = 1e6
     perp_tol: float = 0.1
-    mean_change_tol: float = 1e-3
-    max_doc_update_iter: int = 100
+    mean_change_tol: Positive = 1e-3
+    max_doc_update_iter: Size = 100
     n_jobs: int | None = None
     verbose: int = 0
     random_state: Any = None
@@ -88,7 +89,7 @@ class LatentDirichletAllocation(TopicEstimator):
           ValueError: an argument out of its range; counts that are negative or missing.
         """
         del y
-        self._check()
+        self._check_settings()
         X = self._checked(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
         size = None if self.learning_method == "batch" else self.batch_size
@@ -109,7 +110,7 @@ class LatentDirichletAllocation(TopicEstimator):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Goes on with a minibatch of `total_samples` documents, in parts of `batch_size`; the first call begins."""
         del y
-        self._check()
+        self._check_settings()
         first = not hasattr(self, "components_")
         X = self._checked(X, "partial_fit", reset=first)
         method = "online" if self.learning_method == "batch" else self.learning_method
@@ -143,14 +144,3 @@ class LatentDirichletAllocation(TopicEstimator):
         topics = self.fit_.posterior["topics"]
         self.components_ = np.array(topics.concentration)
         self.exp_dirichlet_component_ = np.exp(np.asarray(topics.expected_stats().log))
-
-    def _check(self) -> None:
-        check_passes(self.max_iter, self.n_components, self.batch_size)
-        require_choice("learning_method", self.learning_method, ("batch", "online", "structured"))
-        require_integers(max_doc_update_iter=self.max_doc_update_iter)
-        require_positive(total_samples=self.total_samples, mean_change_tol=self.mean_change_tol)
-        require(self.learning_offset >= 0, "learning_offset", "a number >= 0", self.learning_offset)
-        for name in ("doc_topic_prior", "topic_word_prior"):
-            value = getattr(self, name)
-            if value is not None:
-                require_positive(**{name: value})

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vijax.arguments import NotNegative, Positive
 from vijax.checks import require_positive
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn import predictors
 from vijax.sklearn.classifiers import PredictorClassifier
 from vijax.sklearn.parts.base import estimator
+from vijax.sklearn.parts.observations import Observation
 from vijax.sklearn.parts.predictor_base import PredictorSettings
 from vijax.sklearn.predictors import linear_model
 from vijax.sklearn.regressors import PredictorRegressor
@@ -25,10 +27,10 @@ class _Linear(PredictorSettings):
     """What the two have in common: columns about their means, in units of their spreads."""
 
     _: dataclasses.KW_ONLY
-    prior_scale: float = 1.0
+    prior_scale: Positive = 1.0
     learn_prior_scale: bool = False
     fit_intercept: bool = True
-    tol: float = 1e-5
+    tol: NotNegative = 1e-5
     _accepts_sparse: ClassVar[str | bool] = "csr"
 
     def _prepare(self, X: np.ndarray) -> None:
@@ -89,7 +91,7 @@ class BayesianGLM(_Linear, PredictorRegressor):
     ([1.0, -0.5], True)
     """
 
-    likelihood: str = "gaussian"
+    likelihood: Observation = "gaussian"
 
     def _model(self, num_sites: int, dim: int) -> Predictors:
         return linear_model(num_sites, dim, self.likelihood)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
@@ -13,13 +13,14 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vijax.checks import require, require_integers
+from vijax.arguments import NotNegative, Size
+from vijax.checks import require_integers
 from vijax.contract import init
 from vijax.evaluate.held_out import log_predictive_density
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_not_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -29,11 +30,11 @@ Start = Literal["kmeans", "k-means++", "random"]
 class MixtureSettings:
     """Settings of every mixture."""
 
-    n_components: int = 1
+    n_components: Size = 1
     _: dataclasses.KW_ONLY
-    tol: float = 1e-3
-    max_iter: int = 100
-    n_init: int = 1
+    tol: NotNegative = 1e-3
+    max_iter: Size = 100
+    n_init: Size = 1
     init_params: Start = "kmeans"
     random_state: Any = None
     warm_start: bool = False
@@ -60,7 +61,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
           ConvergenceWarning: the bound still changed by more than `tol` after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
         rows, size = len(X), self.n_components
         if rows < size:
@@ -140,12 +141,6 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
             return init.nearest(np.asarray(centres, np.float64))
         starts = {"kmeans": init.kmeans_plus_plus(), "k-means++": init.kmeans_plus_plus(num_iters=0)}
         return starts.get(self.init_params, init.random_responsibilities())
-
-    def _check_arguments(self) -> None:
-        given = {name: getattr(self, name) for name in ("n_components", "max_iter", "n_init")}
-        require_integers(**given)
-        require_choice("init_params", self.init_params, get_args(Start))
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)

@@ -12,7 +12,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
+from vijax.checks import require
 from vijax.inference import estep
 from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of, warn_not_converged
@@ -48,13 +49,13 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
     ((60, 3), (3, 4))
     """
 
-    n_components: int = 10
+    n_components: Size = 10
     _: dataclasses.KW_ONLY
-    activation_prior: float = 0.2
-    dictionary_prior: float = 0.25
-    concentration: float = 1.0
-    max_iter: int = 200
-    tol: float = 1e-3
+    activation_prior: Positive = 0.2
+    dictionary_prior: Positive = 0.25
+    concentration: Positive = 1.0
+    max_iter: Size = 200
+    tol: NotNegative = 1e-3
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -72,7 +73,7 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
         del y
-        self._check_arguments()
+        self._check_settings()
         X = self._checked(X, reset=True)
         require(X.any(), "X", "counts", "only zeros")
         with jax.enable_x64(True):
@@ -106,12 +107,6 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
         """The rates W H of given activations."""
         check_is_fitted(self)
         return np.asarray(X) @ self.components_
-
-    def _check_arguments(self) -> None:
-        require_integers(n_components=self.n_components, max_iter=self.max_iter)
-        names = ("activation_prior", "dictionary_prior", "concentration")
-        require_positive(**{name: getattr(self, name) for name in names})
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)

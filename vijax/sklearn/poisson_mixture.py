@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from vijax.algorithms import cavi, em
-from vijax.checks import require_positive
+from vijax.arguments import Positive
 from vijax.families import Dirichlet, Product
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.mixtures import MixtureEstimator
-from vijax.sklearn.parts.base import as_dense, estimator, require_choice
+from vijax.sklearn.parts.base import as_dense, estimator
 from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
 
 
@@ -44,9 +44,9 @@ class PoissonMixture(MixtureEstimator):
 
     _: dataclasses.KW_ONLY
     inference: Literal["variational", "em"] = "variational"
-    weight_concentration_prior: float | None = None
-    rate_shape_prior: float = 1.0
-    rate_prior: float | None = None
+    weight_concentration_prior: Positive | None = None
+    rate_shape_prior: Positive = 1.0
+    rate_prior: Positive | None = None
 
     def _emission(self, dim: int) -> Emission:
         return weights_allowed(poisson(self.n_components, dim))
@@ -69,13 +69,6 @@ class PoissonMixture(MixtureEstimator):
 
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
         return rng.poisson(self.rates_[component], (size, self.rates_.shape[1])).astype(float)
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        require_choice("inference", self.inference, ("variational", "em"))
-        given = {"weight_concentration_prior": self.weight_concentration_prior, "rate_prior": self.rate_prior}
-        given = {name: value for name, value in given.items() if value is not None}
-        require_positive(rate_shape_prior=self.rate_shape_prior, **given)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)

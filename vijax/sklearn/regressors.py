@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.sklearn import predictors
-from vijax.sklearn.parts.base import require_choice, warn_not_converged
+from vijax.sklearn.parts.base import warn_not_converged
 from vijax.sklearn.parts.observations import OBSERVED
 from vijax.sklearn.parts.predictor_base import PredictorEstimator
 
@@ -35,7 +35,7 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         Warns:
           ConvergenceWarning: the bound had not settled after `max_iter` steps.
         """
-        self._check_arguments()
+        self._check_settings()
         X, y = self._rows_and_targets(X, y, y_numeric=True)
         y, observed = np.asarray(y, np.float64), OBSERVED[self.likelihood]
         observed.make(observed.start).check(y)
@@ -81,10 +81,6 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         X = self._rows(X, reset=False)
         with jax.enable_x64(True):
             return predictors.predicted(self.fit_, self._features(X))
-
-    def _check_arguments(self) -> None:
-        require_choice("likelihood", self.likelihood, OBSERVED)
-        self._check_steps()
 
     def _describe(self, dim: int) -> None:
         """What else the estimator says."""

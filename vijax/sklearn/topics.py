@@ -10,7 +10,7 @@ from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from vijax.checks import require, require_integers
+from vijax.checks import require
 from vijax.data.minibatch import in_order
 from vijax.fitting.fit import fit
 from vijax.inference.compose import Algorithm
@@ -115,8 +115,3 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
 def seed_of(random_state: Any) -> int:
     """Of the order in which documents are dealt."""
     return keys.seed(key_of(random_state))
-
-
-def check_passes(max_iter: Any, n_components: Any, batch_size: Any) -> None:
-    """Raises ValueError naming the argument."""
-    require_integers(n_components=n_components, max_iter=max_iter, batch_size=batch_size)

@@ -1,50 +1,16 @@
 """The models of the command line, a file each: see "How to put a model on the command line" in CONTRIBUTING.md."""
 
-from vijax.app.catalogue import (
-    ard_regression,
-    ctm,
-    density,
-    dp_mixture,
-    factor_analysis,
-    factorial_hmm,
-    gap_nmf,
-    gp,
-    hierarchical,
-    hmm,
-    lda,
-    linear_models,
-    mixture,
-    plsa,
-    state_space,
-    stochastic_block_model,
-    svae,
-    vae,
-)
+import importlib
+import pkgutil
+
 from vijax.app.kinds.listing import Listing
 
-LISTINGS: dict[str, Listing] = {
-    listing.name: listing
-    for listing in (
-        lda.LISTING,
-        ctm.LISTING,
-        plsa.PLSA,
-        plsa.SIMPLE_MIXTURE,
-        mixture.LISTING,
-        dp_mixture.LISTING,
-        hmm.LISTING,
-        factorial_hmm.LISTING,
-        state_space.LISTING,
-        stochastic_block_model.LISTING,
-        factor_analysis.LISTING,
-        gap_nmf.LISTING,
-        ard_regression.LISTING,
-        hierarchical.LISTING,
-        gp.LISTING,
-        linear_models.GLM,
-        linear_models.LOGISTIC,
-        density.LISTING,
-        vae.LISTING,
-        svae.LISTING,
-    )
-}
-"""By `model.name`."""
+
+def listings() -> dict[str, Listing]:
+    """The listings that stand in the files of this folder, by `model.name`: those of documents first."""
+    files = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    found = {one.name: one for file in files for one in vars(file).values() if isinstance(one, Listing)}
+    return dict(sorted(found.items(), key=lambda item: (not item[1].reads_documents, item[0])))
+
+
+LISTINGS = listings()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,30 +12,22 @@ from vijax.app.kinds.tables import TABLES, design, pairs
 from vijax.app.page.blocks import Block, Intervals, Scatter, Table
 from vijax.app.rows.drawing import TARGETS
 from vijax.app.rows.scores import RowScore
+from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, setting
+from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import units_of
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["ard_regression"] = setting(
-        "ard_regression", "linear regression with automatic relevance determination"
-    )
-    intercept: bool = setting(True, "whether a column of ones is added")
-    shape: float = setting(1e-2, "of the gamma prior of the noise precision", POSITIVE)
-    rate: float = setting(1e-4, "its rate", POSITIVE)
-    relevance_shape: float = setting(1e-2, "of the gamma priors of the coefficients' precisions", POSITIVE)
-    relevance_rate: float = setting(1e-4, "their rate", POSITIVE)
+Settings = model_section(
+    models.ard_regression,
+    "linear regression with automatic relevance determination",
+    without=("dim",),
+    intercept=setting(True, "whether a column of ones is added"),
+)
 
 
-def build(settings: Settings, data: Data) -> Any:
+def build(settings: Any, data: Data) -> Any:
     """The model."""
-    given = dataclasses.asdict(settings)
-    names = ("shape", "rate", "relevance_shape", "relevance_rate")
-    return models.ard_regression(len(data.names) + settings.intercept, **{name: given[name] for name in names})
+    return built(settings, data, dim=len(data.names) + settings.intercept)
 
 
 def predictive(seen: Seen, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -93,7 +84,6 @@ LISTING = Listing(
     Settings,
     TABLES,
     EnergyAlgorithm,
-    build,
     describe,
     pairs,
     score,
@@ -101,4 +91,5 @@ LISTING = Listing(
     transform=transform,
     predicts="prediction",
     drawing=TARGETS,
+    build=build,
 )

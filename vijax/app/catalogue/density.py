@@ -16,9 +16,10 @@ from vijax.app.kinds.density_algorithm import DensityAlgorithm, read_by
 from vijax.app.kinds.listing import Data, Listing, Seen
 from vijax.app.kinds.tables import TABLES, load_table, target, values
 from vijax.app.page.blocks import Block, Intervals, Table
-from vijax.app.settings.typed_toml import ConfigError, Entry, at_least, setting
+from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.settings.units import units_of
 from vijax.app.settings.user_code import executed, telling_where
+from vijax.arguments import whole
 from vijax.automatic.judged import of_data
 from vijax.data.tables.table import Table as Rows
 from vijax.data.tables.table import TargetKind
@@ -42,7 +43,7 @@ class Settings:
     )
     sha256: str | None = setting(None, "of that file; unset: as it is when the run begins")
     target_kind: TargetKind = setting("real", "what data.target must be; binary is -1 and +1 in data['y']")
-    num_draws: int = setting(4000, "draws of the posterior, of which the table of variables is made", at_least(100))
+    num_draws: int = setting(4000, "draws of the posterior, of which the table of variables is made", whole(100))
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -188,9 +189,9 @@ LISTING = Listing(
     Settings,
     SOURCE,
     DensityAlgorithm,
-    build,
     describe,
     arrange,
+    build=build,
     target=lambda settings: settings.target_kind,
     no_transform="what it predicts is in the Python file alone: draw from it with "
     "vijax.load(RUN, allow_code=True).sample(key, n), and apply the file's own functions to the draws",

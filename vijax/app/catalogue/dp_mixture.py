@@ -1,10 +1,6 @@
-# ruff: noqa: RUF009
 """Dirichlet-process mixtures on the command line."""
 
 from __future__ import annotations
-
-import dataclasses
-from typing import Any, Literal
 
 import numpy as np
 
@@ -12,37 +8,27 @@ from vijax import models
 from vijax.app.catalogue import mixture
 from vijax.app.kinds import emissions
 from vijax.app.kinds.emissions import EmissionConfig, InitConfig
-from vijax.app.kinds.listing import Data, Listing, Seen
+from vijax.app.kinds.listing import Listing, Seen
 from vijax.app.kinds.tables import TABLES, values
 from vijax.app.page.blocks import Block, Table
 from vijax.app.rows.drawing import ROWS
 from vijax.app.rows.scores import RowScore
-from vijax.app.settings.options import chosen
+from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
+from vijax.arguments import whole
 from vijax.families.discrete import stick_breaking
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["dp_mixture"] = setting("dp_mixture", "Dirichlet-process mixture by stick breaking")
-    num_components: int = setting(20, "T, where sticks are truncated", at_least(1))
-    concentration: float = setting(1.0, "of the process: about that times log(1 + N / that) components", POSITIVE)
-    truncation: Literal["finite", "tied"] = setting(
-        "finite", "finite: the last stick takes all (Blei and Jordan); tied: the prior beyond T (Kurihara et al.)"
-    )
-    learn: tuple[Literal["concentration"], ...] = setting((), 'whether the concentration is learnt: ["concentration"]')
-    emission: EmissionConfig = section(EmissionConfig)
-    init: InitConfig = section(InitConfig)
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    emission = emissions.make(settings.emission, settings.num_components, len(data.names))
-    return models.dp_mixture(emission, settings.concentration, settings.truncation, chosen(settings.init))
+Settings = model_section(
+    models.dp_mixture,
+    "Dirichlet-process mixture by stick breaking",
+    learn=("concentration",),
+    without=("prior_as_point",),
+    num_components=setting(20, "T, where sticks are truncated", whole()),
+    emission=section(EmissionConfig),
+    init=section(InitConfig),
+)
 
 
 def score(seen: Seen) -> RowScore:
@@ -80,11 +66,11 @@ LISTING = Listing(
     Settings,
     TABLES,
     EnergyAlgorithm,
-    build,
     describe,
     values,
     score,
     transform=mixture.transform,
     predicts="component",
     drawing=ROWS,
+    build=mixture.build,
 )

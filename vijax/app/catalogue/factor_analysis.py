@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,38 +10,25 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax import models
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, held_out_entries, values
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import checked, in_blocks
 from vijax.app.rows.drawing import ROWS
 from vijax.app.rows.scores import RowScore
+from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.families.vector.low_rank_normal import LowRankNormal
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["factor_analysis"] = setting(
-        "factor_analysis", "factor analysis; probabilistic PCA; matrix factorisation with missing entries"
-    )
-    num_factors: int = setting(3, "K, how many factors", at_least(1))
-    noise: Literal["diagonal", "isotropic"] = setting("diagonal", "a variance a column, or one for all (PCA)")
-    intercept: bool = setting(True, "whether columns have means")
-    loading_precision: float = setting(1.0, "prior precision of loadings and means", POSITIVE)
-    shape: float = setting(1.0, "of the gamma prior of the noise precisions", POSITIVE)
-    rate: float = setting(1.0, "its rate", POSITIVE)
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    given = dataclasses.asdict(settings)
-    return models.factor_analysis(len(data.names), **{k: v for k, v in given.items() if k != "name"})
+Settings = model_section(
+    models.factor_analysis,
+    "factor analysis; probabilistic PCA; matrix factorisation with missing entries",
+    width="dim",
+    without=("prior_as_point",),
+    num_factors=3,
+)
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------
@@ -134,7 +120,6 @@ LISTING = Listing(
     Settings,
     TABLES,
     EnergyAlgorithm,
-    build,
     describe,
     values,
     score,

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from vijax import models
 from vijax.app.catalogue.hmm import STAYING, likeliest_paths
-from vijax.app.kinds.listing import Data, Found, Seen, Tell
+from vijax.app.kinds.listing import Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Heat, Strips, Table
 from vijax.app.rows.by_row import checked, in_blocks_of_sequences
 from vijax.app.rows.drawing import SEQUENCES
 from vijax.app.rows.scores import RowScore, bounds, sequences
-from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
+from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
 
 MOST_SHOWN = 6
 """Sequences whose states are drawn."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["factorial_hmm"] = setting("factorial_hmm", "hidden Markov model of several chains")
-    num_chains: int = setting(2, "M, how many chains", at_least(1))
-    num_states: int = setting(2, "K, states of each", at_least(1))
-    initial_concentration: float = setting(1.0, "of the Dirichlet priors of first states", POSITIVE)
-    transition_concentration: float = setting(1.0, "of those of next states", POSITIVE)
-    stickiness: float = setting(0.0, "added to the concentration of staying", at_least(0))
-    strength: float = setting(0.01, "prior precision of contributions: how many observations it is worth", POSITIVE)
-    shape: float = setting(1.0, "of the gamma prior of the noise precisions", POSITIVE)
-    rate: float = setting(1.0, "its rate; data of another scale than one want another", POSITIVE)
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    given = dataclasses.asdict(settings)
-    return models.factorial_hmm(len(data.names), **{name: value for name, value in given.items() if name != "name"})
+Settings = model_section(
+    models.factorial_hmm, "hidden Markov model of several chains", width="dim", num_chains=2, num_states=2
+)
 
 
 def score(seen: Seen) -> RowScore:
@@ -94,6 +77,4 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks_of_sequences(read, table, data, tell)
 
 
-LISTING = sequence_model(
-    Settings, build, describe, score, transform=transform, predicts="state_of_chain", drawing=SEQUENCES
-)
+LISTING = sequence_model(Settings, describe, score, transform=transform, predicts="state_of_chain", drawing=SEQUENCES)

@@ -1,60 +1,48 @@
-# ruff: noqa: RUF009
 """Gaussian processes with any likelihood on the command line."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from vijax import models
 from vijax.app.kinds import predictors
-from vijax.app.kinds.listing import Data, Listing, Seen
+from vijax.app.kinds.listing import Data, Seen
 from vijax.app.kinds.predictors import LikelihoodConfig, settled
-from vijax.app.kinds.tables import TABLES, design, sites, target
+from vijax.app.kinds.tables import design, target
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Lines, Scatter, Table
-from vijax.app.rows.drawing import TARGETS
-from vijax.app.settings.options import chosen
-from vijax.app.settings.sections import ProximalAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.options import built, chosen, model_section
+from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import units_of
+from vijax.arguments import POSITIVE
 from vijax.extras import require_extra
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["gp"] = setting("gp", "Gaussian process observed through a likelihood")
-    kernel: Literal["rbf", "matern12", "matern32", "matern52", "linear"] = setting("rbf", "the covariance function")
-    scale: float = setting(1.0, "standard deviation of the process", POSITIVE)
-    length: float = setting(1.0, "length scale, in units of the columns", POSITIVE)
-    ard: bool = setting(False, "whether every column has a length of its own")
-    learn: tuple[Literal["scale", "length"], ...] = setting((), "which of scale and length are learnt from the data")
-    jitter: float = setting(1e-4, "added to the kernel's diagonal", at_least(0))
-    form: Literal["whitened", "kernel"] = setting("whitened", "whether the kernel is factorised")
-    likelihood: LikelihoodConfig = section(LikelihoodConfig)
-
-    @property
-    def intercept(self) -> bool:
-        """A Gaussian process has none."""
-        return False
+Settings = model_section(
+    models.gp,
+    "Gaussian process observed through a likelihood",
+    learn=("scale", "length"),
+    kernel="rbf",
+    jitter=1e-4,
+    scale=setting(1.0, "standard deviation of the process", POSITIVE),
+    length=setting(1.0, "length scale, in units of the columns", POSITIVE),
+    ard=setting(False, "whether every column has a length of its own"),
+    likelihood=section(LikelihoodConfig),
+)
 
 
-def build(settings: Settings, data: Data) -> Any:
+def build(settings: Any, data: Data) -> Any:
     """The model, of the training rows."""
     length: Any = jnp.full(len(data.names), settings.length) if settings.ard else settings.length
-    return models.gp(
-        design(data.train, settings),
-        target(data.train),
-        settings.kernel,
-        chosen(settings.likelihood),
+    return built(
+        settings,
+        data,
+        x=design(data.train, settings),
+        y=target(data.train),
+        likelihood=chosen(settings.likelihood),
         hyper={"scale": jnp.asarray(settings.scale), "length": jnp.asarray(length)},
-        jitter=settings.jitter,
-        form=settings.form,
     )
 
 
@@ -127,17 +115,4 @@ def _plane(seen: Seen) -> Scatter:
     return shown._replace(outlines=outlines, note="Training rows by class, and where both are as likely.")
 
 
-LISTING = Listing(
-    Settings,
-    TABLES,
-    ProximalAlgorithm,
-    build,
-    describe,
-    sites,
-    predictors.score,
-    target=lambda settings: predictors.kind_of(settings.likelihood.name),
-    transform=predictors.transform,
-    predicts="prediction",
-    needs_rows=True,
-    drawing=TARGETS,
-)
+LISTING = predictors.predictor_model(Settings, describe, build)

@@ -1,11 +1,8 @@
-# ruff: noqa: RUF009
 """Hierarchical regressions, linear, probit and logistic, on the command line."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +14,9 @@ from vijax.app.page.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import in_blocks
 from vijax.app.rows.hierarchical_draws import DRAWING, LAWS, group_numbers
 from vijax.app.rows.scores import RowScore, bounds
-from vijax.app.settings.options import Chooser, Option, chosen
+from vijax.app.settings.options import chooser, chosen, given, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, section, setting
+from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import covariance_of, units_of
 from vijax.inference import likelihood
 
@@ -30,38 +27,29 @@ MOST_TOLD = 8
 BARS = "Bars reach two standard deviations."
 
 
-@dataclasses.dataclass(frozen=True)
-class ResponseConfig(Chooser):
-    """[model.response]: the law of the target given its predictor."""
-
-    name: Literal["linear", "probit", "logistic"] = setting("linear", "the law; the last two of two classes")
-    shape: float | None = setting(None, "linear: of the gamma prior of the noise precision; unset: 1", POSITIVE)
-    rate: float | None = setting(None, "linear: its rate; unset: 1", POSITIVE)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "linear": Option(models.hierarchical_linear_regression, ("shape", "rate")),
-        "probit": Option(models.hierarchical_probit_regression),
-        "logistic": Option(models.multilevel_logistic_regression),
-    }
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["hierarchical_regression"] = setting(
-        "hierarchical_regression", "regressions of many groups, their coefficients from one population"
-    )
-    intercept: bool = setting(True, "whether a column of ones is added: intercepts that vary")
-    covariance: Literal["full", "diagonal"] = setting("full", "of the population of coefficients")
-    spread: float = setting(1.0, "deviation of the groups' coefficients, by the prior", POSITIVE)
-    strength: float = setting(0.01, "how many groups the prior mean of the population is worth", POSITIVE)
-    response: ResponseConfig = section(ResponseConfig)
+ResponseConfig = chooser(
+    "[model.response]: the law of the target given its predictor.",
+    "linear",
+    "the law; the last two of two classes",
+    without=("dim", "covariance"),
+    linear=models.hierarchical_linear_regression,
+    probit=models.hierarchical_probit_regression,
+    logistic=models.multilevel_logistic_regression,
+)
+Settings = model_section(
+    models.population,
+    "regressions of many groups, their coefficients from one population",
+    name="hierarchical_regression",
+    without=("dim", "location", "degrees"),
+    covariance="full",
+    intercept=setting(True, "whether a column of ones is added: intercepts that vary"),
+    response=section(ResponseConfig),
+)
 
 
-def build(settings: Settings, data: Data) -> Any:
+def build(settings: Any, data: Data) -> Any:
     """The model."""
-    population = {name: getattr(settings, name) for name in ("covariance", "spread", "strength")}
-    return chosen(settings.response, len(data.names) + settings.intercept, **population)
+    return chosen(settings.response, len(data.names) + settings.intercept, **given(settings))
 
 
 def score(seen: Seen) -> RowScore:
@@ -134,7 +122,6 @@ LISTING = Listing(
     Settings,
     TABLES,
     EnergyAlgorithm,
-    build,
     describe,
     grouped,
     score,
@@ -146,4 +133,5 @@ LISTING = Listing(
     predicts="prediction",
     drawing=DRAWING,
     needs_rows=True,
+    build=build,
 )

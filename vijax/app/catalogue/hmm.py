@@ -1,10 +1,8 @@
-# ruff: noqa: RUF009
 """Hidden Markov models on the command line."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,8 +16,10 @@ from vijax.app.page.blocks import Block, Course, Heat, Strips
 from vijax.app.rows.by_row import checked, in_blocks_of_sequences
 from vijax.app.rows.drawing import SEQUENCES
 from vijax.app.rows.scores import RowScore, sequences
-from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.options import built, model_section
+from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, units_of
+from vijax.arguments import whole
 
 MOST_SHOWN = 12
 """Sequences whose states are drawn."""
@@ -27,23 +27,18 @@ MOST_STEPS, MOST_COLUMNS = 400, 4
 """Of the one that is drawn with its columns."""
 STAYING = "From the state of the row to that of the column; staying, on the diagonal, has no colour."
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["hmm"] = setting("hmm", "hidden Markov model of sequences")
-    num_states: int = setting(3, "K, how many states", at_least(1))
-    initial_concentration: float = setting(1.0, "of the Dirichlet prior of the first state", POSITIVE)
-    transition_concentration: float = setting(1.0, "of those of the next state given each", POSITIVE)
-    stickiness: float = setting(0.0, "added to the concentration of staying", at_least(0))
-    emission: EmissionConfig = section(EmissionConfig)
+Settings = model_section(
+    models.hmm,
+    "hidden Markov model of sequences",
+    without=("prior_as_point",),
+    num_states=setting(3, "K, how many states", whole()),
+    emission=section(EmissionConfig),
+)
 
 
-def build(settings: Settings, data: Data) -> Any:
+def build(settings: Any, data: Data) -> Any:
     """The model."""
-    emission = emissions.make(settings.emission, settings.num_states, len(data.names))
-    return models.hmm(emission, settings.initial_concentration, settings.transition_concentration, settings.stickiness)
+    return built(settings, data, emission=emissions.make(settings.emission, settings.num_states, len(data.names)))
 
 
 def score(seen: Seen) -> RowScore:
@@ -106,4 +101,12 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks_of_sequences(read, table, data, tell)
 
 
-LISTING = sequence_model(Settings, build, describe, score, transform=transform, predicts="state", drawing=SEQUENCES)
+LISTING = sequence_model(
+    Settings,
+    describe,
+    score,
+    build=build,
+    transform=transform,
+    predicts="state",
+    drawing=SEQUENCES,
+)

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
-
 from vijax import models
 from vijax.app.kinds.documents import DOCUMENTS
-from vijax.app.kinds.listing import Data, Listing, Seen
+from vijax.app.kinds.listing import Listing, Seen
 from vijax.app.page.blocks import Topics
 from vijax.app.page.topics import shares_of_documents, topics_block
+from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import DocumentAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["lda"] = setting("lda", "latent Dirichlet allocation")
-    num_topics: int = setting(50, "K, how many topics", at_least(1))
-    alpha: float = setting(0.1, "prior concentration of a document's topics; small: few topics each", POSITIVE)
-    eta: float = setting(0.1, "prior concentration of a topic's words; small: sharper topics", POSITIVE)
-    learn: tuple[Literal["alpha", "eta"], ...] = setting((), "which of alpha and eta are learnt from the data")
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    return models.lda(settings.num_topics, len(data.names), alpha=settings.alpha, eta=settings.eta)
+Settings = model_section(
+    models.lda, "latent Dirichlet allocation", width="vocab_size", learn=("alpha", "eta"), num_topics=50, eta=0.1
+)
 
 
 def describe(seen: Seen) -> list[Topics]:
@@ -40,7 +25,6 @@ LISTING = Listing(
     Settings,
     DOCUMENTS,
     DocumentAlgorithm,
-    build,
     describe,
     unit="document",
     per="word",

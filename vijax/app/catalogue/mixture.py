@@ -1,10 +1,8 @@
-# ruff: noqa: RUF009
 """Finite mixtures on the command line."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,27 +15,26 @@ from vijax.app.page.blocks import Block
 from vijax.app.rows.by_row import checked, in_blocks
 from vijax.app.rows.drawing import ROWS
 from vijax.app.rows.scores import RowScore
-from vijax.app.settings.options import chosen
+from vijax.app.settings.options import built, chosen, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
+from vijax.arguments import whole
+
+Settings = model_section(
+    models.mixture,
+    "finite mixture of any exponential family",
+    without=("prior_as_point",),
+    num_components=setting(5, "K, how many components", whole()),
+    emission=section(EmissionConfig),
+    init=section(InitConfig),
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["mixture"] = setting("mixture", "finite mixture of any exponential family")
-    num_components: int = setting(5, "K, how many components", at_least(1))
-    concentration: float = setting(1.0, "of the weights' Dirichlet prior; below 1 unused components empty", POSITIVE)
-    emission: EmissionConfig = section(EmissionConfig)
-    init: InitConfig = section(InitConfig)
-
-
-def build(settings: Settings, data: Data) -> Any:
+def build(settings: Any, data: Data) -> Any:
     """The model."""
     emission = emissions.make(settings.emission, settings.num_components, len(data.names))
-    return models.mixture(emission, settings.concentration, chosen(settings.init))
+    return built(settings, data, emission=emission, init=chosen(settings.init))
 
 
 def score(seen: Seen) -> RowScore:
@@ -69,11 +66,11 @@ LISTING = Listing(
     Settings,
     TABLES,
     EnergyAlgorithm,
-    build,
     describe,
     values,
     score,
     transform=transform,
     predicts="component",
     drawing=ROWS,
+    build=build,
 )

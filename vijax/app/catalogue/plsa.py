@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +15,8 @@ from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.page.blocks import Topics
 from vijax.app.page.topics import of_shares, topics_block
 from vijax.app.rows.scores import RowScore
+from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import DocumentAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
 from vijax.families import Dirichlet, Product
 from vijax.fitting.result import Fit
 from vijax.inference import estep
@@ -26,33 +25,28 @@ SHARP = 1e6
 """Added to the concentration of topics that stand for points: their mode is the point, whatever it is."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PlsaSettings:
-    """[model]: the generative story."""
-
-    name: Literal["plsa"] = setting("plsa", "probabilistic latent semantic analysis")
-    num_topics: int = setting(20, "K, how many topics", at_least(1))
-    form: Literal["conditional", "joint"] = setting("conditional", "p(word | document), pLSA 2, or of the pair, pLSA 1")
-    alpha: float = setting(1.0, "prior concentration of topics (map, cavi; and of the held-out documents)", POSITIVE)
-    eta: float = setting(1.0, "prior concentration of a topic's words (map, cavi)", POSITIVE)
+PlsaSettings = model_section(
+    models.plsa,
+    "probabilistic latent semantic analysis",
+    width="vocab_size",
+    without=("num_documents",),
+    num_topics=20,
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class SimpleMixtureSettings:
-    """[model]: the generative story."""
-
-    name: Literal["simple_mixture"] = setting("simple_mixture", "mixture of documents, each of a single topic")
-    num_topics: int = setting(20, "K, how many topics", at_least(1))
-    alpha: float = setting(1.0, "prior concentration of the topics' weights", POSITIVE)
-    eta: float = setting(1.0, "prior concentration of a topic's words", POSITIVE)
-    learn: tuple[Literal["alpha", "eta"], ...] = setting((), "which of alpha and eta are learnt from the data")
+SimpleMixtureSettings = model_section(
+    models.simple_mixture,
+    "mixture of documents, each of a single topic",
+    width="vocab_size",
+    learn=("alpha", "eta"),
+    num_topics=20,
+)
 
 
 # --- pLSA ------------------------------------------------------------------------------------------------------------
-def build_plsa(settings: PlsaSettings, data: Data) -> Any:
+def build_plsa(settings: Any, data: Data) -> Any:
     """The model, of the training documents."""
-    sizes = settings.num_topics, data.train.num_documents, len(data.names)
-    return models.plsa(*sizes, form=settings.form, alpha=settings.alpha, eta=settings.eta)
+    return built(settings, data, num_documents=data.train.num_documents)
 
 
 def score_plsa(seen: Seen) -> Any:
@@ -91,11 +85,6 @@ def _words(seen: Seen) -> Float[np.ndarray, "K V"]:
 
 
 # --- the simple mixture ----------------------------------------------------------------------------------------------
-def build_simple_mixture(settings: SimpleMixtureSettings, data: Data) -> Any:
-    """The model."""
-    return models.simple_mixture(settings.num_topics, len(data.names), alpha=settings.alpha, eta=settings.eta)
-
-
 def score_simple_mixture(seen: Seen) -> RowScore:
     """Log probability of held-out documents at the fitted weights and topics, per word."""
     joint = _joint(seen, seen.data.test)
@@ -129,7 +118,6 @@ PLSA = Listing(
     PlsaSettings,
     DOCUMENTS,
     DocumentAlgorithm,
-    build_plsa,
     describe_plsa,
     lambda corpus, settings: models.plsa_entries(corpus),
     score_plsa,
@@ -138,12 +126,12 @@ PLSA = Listing(
     transform=transform_plsa,
     predicts="topic",
     needs_rows=True,
+    build=build_plsa,
 )
 SIMPLE_MIXTURE = Listing(
     SimpleMixtureSettings,
     DOCUMENTS,
     DocumentAlgorithm,
-    build_simple_mixture,
     describe_simple_mixture,
     score=score_simple_mixture,
     unit="document",

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds.listing import Data, Found, Seen, Tell
+from vijax.app.kinds.listing import Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Heat, Lines, Table
 from vijax.app.rows.by_row import checked, in_blocks_of_sequences
 from vijax.app.rows.drawing import SEQUENCES
 from vijax.app.rows.scores import RowScore, sequences
-from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
+from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
 
 MOST_COLUMNS = 4
 """Columns whose smoothed course is drawn."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["state_space"] = setting("state_space", "linear-Gaussian state-space model of sequences")
-    num_states: int = setting(2, "K, dimension of the state", at_least(1))
-    strength: float = setting(0.01, "prior precision of coefficients: how many observations it is worth", POSITIVE)
-    shape: float = setting(1.0, "of the gamma prior of all noise precisions", POSITIVE)
-    rate: float = setting(1.0, "its rate; data of another scale than one want another", POSITIVE)
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    given = {name: getattr(settings, name) for name in ("strength", "shape", "rate")}
-    return models.linear_gaussian_state_space(len(data.names), settings.num_states, **given)
+Settings = model_section(
+    models.linear_gaussian_state_space,
+    "linear-Gaussian state-space model of sequences",
+    name="state_space",
+    width="dim",
+    num_states=2,
+)
 
 
 def score(seen: Seen) -> RowScore:
@@ -136,5 +128,5 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 
 LISTING = sequence_model(
-    Settings, build, describe, score, missing=True, transform=transform, predicts="expected", drawing=SEQUENCES
+    Settings, describe, score, missing=True, transform=transform, predicts="expected", drawing=SEQUENCES
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,12 +10,12 @@ from scipy import stats
 
 from vijax import models
 from vijax.app.kinds.graphs import GRAPHS, adjacency
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Heat, Table
 from vijax.app.rows.scores import RowScore
+from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
 from vijax.models.factors.stochastic_block_model import rates_matrix
 
 MOST_DRAWN = 60
@@ -25,23 +24,7 @@ MOST_NAMED = 6
 """Nodes that stand for a block."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["stochastic_block_model"] = setting("stochastic_block_model", "blocks of the nodes of a graph")
-    num_blocks: int = setting(3, "K, how many blocks", at_least(1))
-    edges: Literal["bernoulli", "poisson"] = setting("bernoulli", "an edge or none; or counts")
-    directed: bool = setting(False, "whether an edge from a to b is none from b to a")
-    concentration: float = setting(1.0, "of the Dirichlet prior of the blocks' weights", POSITIVE)
-    a: float = setting(1.0, "of the Beta(a, b) prior of a link, or the Gamma(a, b) prior of a rate", POSITIVE)
-    b: float = setting(1.0, "of the same", POSITIVE)
-
-
-def build(settings: Settings, data: Data) -> Any:
-    """The model."""
-    given = dataclasses.asdict(settings)
-    return models.stochastic_block_model(**{key: value for key, value in given.items() if key != "name"})
+Settings = model_section(models.stochastic_block_model, "blocks of the nodes of a graph", num_blocks=3)
 
 
 # --- the score -------------------------------------------------------------------------------------------------------
@@ -148,7 +131,6 @@ LISTING = Listing(
     Settings,
     GRAPHS,
     EnergyAlgorithm,
-    build,
     describe,
     adjacency,
     score,

@@ -1,11 +1,9 @@
-# ruff: noqa: RUF009
 """Structured autoencoders on the command line: a mixture of Gaussians between two networks."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,13 +11,15 @@ from jaxtyping import Array, Float
 
 from vijax import models
 from vijax.app.kinds import networks
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.kinds.networks import NetworksConfig, ObservedConfig, StructuredAlgorithm
+from vijax.app.kinds.listing import Data, Found, Seen, Tell
+from vijax.app.kinds.networks import StructuredAlgorithm
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Table
 from vijax.app.rows.by_row import checked, in_blocks
-from vijax.app.settings.typed_toml import POSITIVE, at_least, section, setting
+from vijax.app.settings.options import model_section
+from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import units_of
+from vijax.arguments import POSITIVE, whole
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
 SHARPNESS = 2.0
@@ -28,21 +28,18 @@ WIDE = 10.0
 """Variance of a latent where coordinate ascent starts."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["svae"] = setting("svae", "structured autoencoder: a mixture between two networks")
-    num_components: int = setting(5, "K, components of the mixture of latents", at_least(1))
-    latent_dim: int = setting(2, "latent variables of a row", at_least(1))
-    concentration: float = setting(1.0, "of the weights' Dirichlet prior; below 1 unused components empty", POSITIVE)
-    image: tuple[int, ...] = setting((), "height and width, where a row is an image: for pictures")
-    test_draws: int = setting(100, "draws of the importance-weighted bound that scores held-out rows", at_least(1))
-    networks: NetworksConfig = section(NetworksConfig)
-    observed: ObservedConfig = section(ObservedConfig)
+Settings = model_section(
+    models.svae,
+    "structured autoencoder: a mixture between two networks",
+    without=("latent",),
+    num_components=setting(5, "K, components of the mixture of latents", whole()),
+    latent_dim=setting(2, "latent variables of a row", whole()),
+    concentration=setting(1.0, "prior concentration of the weights; below 1 unused components empty", POSITIVE),
+    **networks.own_settings(),
+)
 
 
-def build(settings: Settings, data: Data) -> Any:
+def build(settings: Any, data: Data) -> Any:
     """The model: components of independent normals, normal-gamma a priori."""
     networks.check_rows(settings, data)
     encoder, decoder, observed = networks.networks(settings, len(data.names), potentials)
@@ -137,16 +134,4 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
 
 
-LISTING = Listing(
-    Settings,
-    networks.SOURCE,
-    StructuredAlgorithm,
-    build,
-    describe,
-    networks.arrange,
-    networks.score,
-    target=lambda settings: "real",
-    transform=transform,
-    predicts="component",
-    drawing=networks.DRAWING,
-)
+LISTING = networks.network_model(Settings, StructuredAlgorithm, describe, build, transform, "component")

@@ -1,10 +1,8 @@
-# ruff: noqa: RUF009
 """Variational autoencoders on the command line."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,30 +10,22 @@ from jaxtyping import Array
 
 from vijax import models
 from vijax.app.kinds import networks
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.kinds.networks import AmortisedAlgorithm, NetworksConfig, ObservedConfig
+from vijax.app.kinds.listing import Data, Found, Seen, Tell
+from vijax.app.kinds.networks import AmortisedAlgorithm
 from vijax.app.page.blocks import Block, Table
 from vijax.app.rows.by_row import checked, in_blocks
-from vijax.app.settings.typed_toml import at_least, section, setting
+from vijax.app.settings.options import built, model_section
+
+Settings = model_section(
+    models.vae, "variational autoencoder", without=("bayesian",), latent_dim=10, **networks.own_settings()
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """[model]: the generative story."""
-
-    name: Literal["vae"] = setting("vae", "variational autoencoder")
-    latent_dim: int = setting(10, "latent variables of a row", at_least(1))
-    image: tuple[int, ...] = setting((), "height and width, where a row is an image: for pictures")
-    test_draws: int = setting(100, "draws of the importance-weighted bound that scores held-out rows", at_least(1))
-    networks: NetworksConfig = section(NetworksConfig)
-    observed: ObservedConfig = section(ObservedConfig)
-
-
-def build(settings: Settings, data: Data) -> Any:
+def build(settings: Any, data: Data) -> Any:
     """The model."""
     networks.check_rows(settings, data)
     encoder, decoder, observed = networks.networks(settings, len(data.names), mean_and_log_sd)
-    return models.vae(encoder, decoder, observed, settings.latent_dim)
+    return built(settings, data, encoder=encoder, decoder=decoder, observed=observed)
 
 
 def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
@@ -76,15 +66,4 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
 
 
-LISTING = Listing(
-    Settings,
-    networks.SOURCE,
-    AmortisedAlgorithm,
-    build,
-    describe,
-    networks.arrange,
-    networks.score,
-    target=lambda settings: "real",
-    transform=transform,
-    drawing=networks.DRAWING,
-)
+LISTING = networks.network_model(Settings, AmortisedAlgorithm, describe, build, transform)

@@ -100,7 +100,7 @@ def _own(config: Any) -> dict[str, Any]:
     return own | {"ramp": step_size.ramp(config.ramp) if config.ramp else None}
 
 
-def _proximal(model: Any, config: ProximalAlgorithm, learn: tuple[str, ...]) -> Algorithm:
+def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     return algorithms.pg_svi(
         model,
         step_size=chosen(config.step_size),

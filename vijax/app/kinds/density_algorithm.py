@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal
 
 import optax
 
 from vijax import free_algorithms
-from vijax.app.settings.options import Chooser, Option
-from vijax.app.settings.typed_toml import POSITIVE, ConfigError, at_least, setting
+from vijax.app.runs.at_once import METHODS
+from vijax.app.settings.options import chooser, settings_in, unset
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.arguments import POSITIVE, Argument, arguments_of, whole
 from vijax.automatic.auto import MOST_FULL
 from vijax.automatic.low_rank import rank_of
 from vijax.contract.model import Model
@@ -20,23 +21,26 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.guides import Guide
 from vijax.models.energies.density import Density
 
-
-class Shape(NamedTuple):
-    """A family of q: what makes it, and the settings that say more of it."""
-
-    make: Callable[..., Guide]
-    takes: tuple[str, ...] = ()
-
-
-GUIDES = {
-    "mean_field": Shape(guides.mean_field),
-    "full_rank": Shape(guides.full_rank),
-    "low_rank": Shape(lambda rank=10: guides.low_rank(rank), ("rank",)),
-    "block": Shape(lambda blocks=(): guides.block(blocks), ("blocks",)),
-    "mixture": Shape(lambda components=8: guides.mixture(components), ("components",)),
-    "flow": Shape(lambda layers=10, width=32: guides.flow(layers, width), ("layers", "width")),
+BLOCKS = Argument(
+    tuple[tuple[str, ...], ...],
+    None,
+    'variables that share a block, as in [["slope", "level"]]; unset: each is one',
+    None,
+)
+GUIDES: dict[str, tuple[Callable[..., Guide], dict[str, Argument]]] = {
+    "mean_field": (guides.mean_field, {}),
+    "full_rank": (guides.full_rank, {}),
+    "low_rank": (guides.low_rank, settings_in(guides.low_rank)),
+    "block": (lambda blocks=(): guides.block(blocks), {"blocks": BLOCKS}),
+    "mixture": (guides.mixture, settings_in(guides.mixture)),
+    "flow": (guides.flow, settings_in(guides.flow)),
 }
-SHAPES = tuple(name for shape in GUIDES.values() for name in shape.takes)
+"""Families of q: what makes each, and the settings that say more of it."""
+SHAPES = {
+    key: argument._replace(default=None, meaning=f"guide {name}: {argument.meaning}{unset({name: argument})}")
+    for name, (_, settings) in GUIDES.items()
+    for key, argument in settings.items()
+}
 """Settings of guides."""
 
 
@@ -49,10 +53,10 @@ def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
     """The guide, with the settings that are its own taken from those given."""
     more = {key: given.pop(key) for key in SHAPES if key in given}
     for key in more:
-        if name is None or key not in GUIDES[name].takes:
-            of = next(other for other, shape in GUIDES.items() if key in shape.takes)
+        if name is None or key not in GUIDES[name][1]:
+            of = next(other for other, (_, settings) in GUIDES.items() if key in settings)
             raise ConfigError(f'algorithm.{key}: expected algorithm.guide = "{of}" beside it, got {name or "no guide"}')
-    return None if name is None else GUIDES[name].make(**more)
+    return None if name is None else GUIDES[name][0](**more)
 
 
 def _ngvi(model: Density, guide: str | None = None, **choices: Any) -> Algorithm:
@@ -90,38 +94,38 @@ def _framed(model: Density, guide: Guide, directions: int = 0) -> Algorithm:
     return free_algorithms.ngvi(model.with_guide(guide, is_framed=True, num_directions=directions))
 
 
-@dataclasses.dataclass(frozen=True)
-class DensityAlgorithm(Chooser):
-    """[algorithm]: one row of the table of algorithms of free variables."""
+GUIDE = Argument(Literal[tuple(GUIDES)], None, "family of q; unset: full_rank for ngvi, else mean_field", None)
+RATE = Argument(float, 0.01, "rate of Adam", POSITIVE)
+ORDER = arguments_of(renyi)["alpha"]._replace(default=None)
 
-    name: Literal["auto", "dadvi", "ngvi", "advi", "bbvi"] = setting(
-        "auto", "auto chooses all and stops by itself, as dadvi does; the others take fit.num_epochs passes"
-    )
-    guide: Literal["mean_field", "full_rank", "low_rank", "block", "mixture", "flow"] | None = setting(
-        None, "ngvi, advi, bbvi: family of q; unset: full_rank for ngvi, else mean_field"
-    )
-    rank: int | None = setting(None, "guide low_rank, of advi: columns of the factor; unset: 10", at_least(1))
-    blocks: tuple[tuple[str, ...], ...] | None = setting(
-        None, 'guide block: variables that share a block, as in [["slope", "level"]]; unset: each is one'
-    )
-    components: int | None = setting(None, "guide mixture: normals; unset: 8", at_least(1))
-    layers: int | None = setting(None, "guide flow, of advi: coupling layers; unset: 10", at_least(1))
-    width: int | None = setting(None, "guide flow: units of a hidden layer of their networks; unset: 32", at_least(1))
-    num_samples: int | None = setting(None, "ngvi, advi, bbvi: draws a step; unset: 32, 1, 64", at_least(1))
-    nats: float | None = setting(None, "ngvi: no step goes further than this; unset: 1", POSITIVE)
-    alpha: float | None = setting(None, "advi: order of the Renyi bound of its draws; 0 weighs them by importance")
-    learning_rate: float | None = setting(None, "advi, bbvi: of Adam; unset: 0.01", POSITIVE)
-    num_starts: int | None = setting(None, "auto: searches for modes, side by side; unset: 16", at_least(1))
-    max_draws: int | None = setting(None, "auto: most fixed draws; unset: 2048", at_least(8))
-    max_gradients: int | None = setting(None, "auto: most gradients; unset: 3000, more for many variables", at_least(1))
-    richer: bool | None = setting(
-        None, "auto: fit a mixture of normals too, kept where its bound is higher; unset: where one normal misfits"
-    )
-    num_draws: int | None = setting(None, "dadvi: fixed draws; unset: 30", at_least(2))
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "auto": Option(_ends_full, ("num_starts", "max_draws", "max_gradients", "richer")),
-        "dadvi": Option(_ends_diagonal, ("num_draws",)),
-        "ngvi": Option(_ngvi, ("guide", *SHAPES, "num_samples", "nats")),
-        "advi": Option(_by_adam(_advi), ("guide", *SHAPES, "num_samples", "alpha", "learning_rate")),
-        "bbvi": Option(_by_adam(free_algorithms.bbvi), ("guide", *SHAPES, "num_samples", "learning_rate")),
-    }
+
+LIMITS = {
+    "num_samples": whole(),
+    "nats": POSITIVE,
+    "num_starts": whole(),
+    "max_draws": whole(8),
+    "max_gradients": whole(),
+    "num_draws": whole(2),
+}
+"""Of arguments whose functions check them by themselves."""
+
+
+def _own(make: Callable[..., Any], without: tuple[str, ...] = ()) -> dict[str, Argument]:
+    return {name: one._replace(limit=LIMITS.get(name)) for name, one in settings_in(make, without).items()}
+
+
+def _row(row: Callable[..., Any], **more: Argument) -> dict[str, Argument]:
+    """The settings of a row of free variables: its guide's, its own, and `more`."""
+    return {"guide": GUIDE, **SHAPES, **_own(row), **more}
+
+
+DensityAlgorithm = chooser(
+    "[algorithm]: one row of the table of algorithms of free variables.",
+    "auto",
+    "auto chooses all and stops by itself, as dadvi does; the others take fit.num_epochs passes",
+    auto=(_ends_full, _own(METHODS["auto"], ("batch_size",))),
+    dadvi=(_ends_diagonal, _own(METHODS["dadvi"])),
+    ngvi=(_ngvi, _row(free_algorithms.ngvi)),
+    advi=(_by_adam(_advi), _row(free_algorithms.advi, alpha=ORDER, learning_rate=RATE)),
+    bbvi=(_by_adam(free_algorithms.bbvi), _row(free_algorithms.bbvi, learning_rate=RATE)),
+)

@@ -2,84 +2,46 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
 from vijax.app.kinds.listing import Seen
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Heat, Table
-from vijax.app.settings.options import Chooser, Option, chosen
-from vijax.app.settings.typed_toml import POSITIVE, at_least, setting
+from vijax.app.settings.options import chooser, chosen
 from vijax.app.settings.units import covariance_of, units_of
 from vijax.contract import init
 from vijax.models import emission as emissions
 from vijax.models.emission import Emission
 
-
-@dataclasses.dataclass(frozen=True)
-class EmissionConfig(Chooser):
-    """[model.emission]: what a component (or state) emits, and the conjugate prior of its parameters."""
-
-    name: Literal[
-        "full_gaussian",
-        "tied_gaussian",
-        "diagonal_gaussian",
-        "spherical_gaussian",
-        "unit_gaussian",
-        "poisson",
-        "bernoulli",
-        "categorical",
-    ] = setting("full_gaussian", "the family; tied: one covariance for all, spherical: one variance for each")
-    location: float | None = setting(None, "Gaussians: prior mean of the means; unset: 0")
-    strength: float | None = setting(
-        None, "Gaussians but unit: how many observations that is worth; unset: 0.01", POSITIVE
-    )
-    variance: float | None = setting(None, "unit: prior variance of the means; unset: 100", POSITIVE)
-    degrees: float | None = setting(
-        None, "full, tied: degrees of freedom of the Wishart; unset: dimension + 2", POSITIVE
-    )
-    shape: float | None = setting(
-        None, "diagonal, spherical: of the gamma of precisions; poisson: of rates; unset: 1", POSITIVE
-    )
-    rate: float | None = setting(None, "the rate of that gamma; unset: 1", POSITIVE)
-    alpha: float | None = setting(None, "bernoulli: pseudo-count of ones; unset: 1", POSITIVE)
-    beta: float | None = setting(None, "bernoulli: pseudo-count of zeros; unset: 1", POSITIVE)
-    eta: float | None = setting(None, "categorical: concentration of word probabilities; unset: 1", POSITIVE)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "full_gaussian": Option(emissions.full_gaussian, ("location", "strength", "degrees")),
-        "tied_gaussian": Option(emissions.tied_gaussian, ("location", "strength", "degrees")),
-        "spherical_gaussian": Option(emissions.spherical_gaussian, ("location", "strength", "shape", "rate")),
-        "diagonal_gaussian": Option(emissions.diagonal_gaussian, ("location", "strength", "shape", "rate")),
-        "unit_gaussian": Option(emissions.unit_gaussian, ("location", "variance")),
-        "poisson": Option(emissions.poisson, ("shape", "rate")),
-        "bernoulli": Option(emissions.bernoulli, ("alpha", "beta")),
-        "categorical": Option(emissions.categorical, ("eta",)),
-    }
+EmissionConfig = chooser(
+    "[model.emission]: what a component (or state) emits, and the conjugate prior of its parameters.",
+    "full_gaussian",
+    "the family; tied: one covariance for all, spherical: one variance for each",
+    without=("num_components", "dim", "vocab_size"),
+    full_gaussian=emissions.full_gaussian,
+    tied_gaussian=emissions.tied_gaussian,
+    diagonal_gaussian=emissions.diagonal_gaussian,
+    spherical_gaussian=emissions.spherical_gaussian,
+    unit_gaussian=emissions.unit_gaussian,
+    poisson=emissions.poisson,
+    bernoulli=emissions.bernoulli,
+    categorical=emissions.categorical,
+)
+InitConfig = chooser(
+    "[model.init]: where the posterior starts; which optimum is found depends on it.",
+    "kmeans_plus_plus",
+    "the start",
+    kmeans_plus_plus=init.kmeans_plus_plus,
+    random_responsibilities=init.random_responsibilities,
+    near_symmetric=init.near_symmetric,
+    prior=init.prior,
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class InitConfig(Chooser):
-    """[model.init]: where the posterior starts; which optimum is found depends on it."""
-
-    name: Literal["kmeans_plus_plus", "random_responsibilities", "near_symmetric", "prior"] = setting(
-        "kmeans_plus_plus", "the start"
-    )
-    num_iters: int | None = setting(None, "kmeans_plus_plus: most rounds of Lloyd's algorithm; unset: 100", at_least(0))
-    concentration: float | None = setting(
-        None, "random_responsibilities: of their Dirichlet; unset: 1, diverse", POSITIVE
-    )
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "kmeans_plus_plus": Option(init.kmeans_plus_plus, ("num_iters",)),
-        "random_responsibilities": Option(init.random_responsibilities, ("concentration",)),
-        "near_symmetric": Option(init.near_symmetric),
-        "prior": Option(init.prior),
-    }
-
-
-def make(config: EmissionConfig, num_components: int, dim: int) -> Emission:
+def make(config: Any, num_components: int, dim: int) -> Emission:
     """The emission that a section describes."""
     if config.name in ("full_gaussian", "tied_gaussian") and config.degrees is not None and config.degrees <= dim - 1:
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vijax.app.settings.options import built
 from vijax.data.tables.table import TargetKind, rows_of
 from vijax.fitting.result import Fit
 
@@ -132,14 +133,15 @@ class Listing:
     """A model on the command line.
 
     Attributes:
-      settings: a dataclass of the settings of [model]; the default and the help of its first field, `name`, are the
-        model's name and title.
+      settings: a dataclass of the settings of [model], as `vijax.app.settings.options.model_section` makes it of a
+        constructor; the default and the help of its first field, `name`, are the model's name and title.
       source: the kind of its data: `documents.DOCUMENTS`, `tables.TABLES` or `graphs.GRAPHS`.
       algorithm: a dataclass of the settings of [algorithm] (`vijax.app.settings.sections`).
-      build: ([model], data) -> the model.
-      arrange: (training or other data, [model]) -> what `vijax.fit` and `Fit.score` read.
       describe: `Seen` -> blocks of the page (`vijax.app.page.blocks`).
+      arrange: (training or other data, [model]) -> what `vijax.fit` and `Fit.score` read.
       score: `Seen` -> score of its test data; None takes `Fit.score`.
+      build: ([model], data) -> the model; by default what a section of `vijax.app.settings.options.model_section`
+        describes.
       unit: what one datum is called, in the singular.
       per: what scores and bounds are per.
       target: [model] -> of which kind the target column must be; None for a model that has none.
@@ -156,10 +158,10 @@ class Listing:
     settings: type
     source: Source
     algorithm: type
-    build: Callable[[Any, Data], Any]
     describe: Callable[[Seen], Sequence[Any]]
     arrange: Callable[[Any, Any], Any] = as_read
     score: Callable[[Seen], Any] | None = None
+    build: Callable[[Any, Data], Any] = built
     unit: str = "row"
     per: str = "row"
     target: Callable[[Any], TargetKind] | None = None

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009
 """What models of networks share on the command line: perceptrons, the law of a row, how they learn, images."""
 
 from __future__ import annotations
@@ -6,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +13,16 @@ import numpy as np
 from jaxtyping import Array
 
 from vijax import free_algorithms, models
-from vijax.app.kinds.listing import Data, Seen
+from vijax.app.kinds.listing import Data, Listing, Seen
 from vijax.app.kinds.tables import TABLES, values
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Images, Scatter, Table
 from vijax.app.rows.drawing import of_rows
 from vijax.app.rows.scores import RowScore
-from vijax.app.settings.options import Chooser, Option, chosen
-from vijax.app.settings.typed_toml import POSITIVE, Check, ConfigError, Entry, at_least, section, setting
+from vijax.app.settings.options import chooser, chosen, section_class, settings_in
+from vijax.app.settings.typed_toml import ConfigError, Entry, section, setting
 from vijax.app.settings.units import log_scales, units_of
+from vijax.arguments import POSITIVE, Argument, Limit, arguments_of, whole
 from vijax.contract import objective
 from vijax.data.tables.table import Table as Rows
 from vijax.inference import estep
@@ -47,10 +47,10 @@ class NetworksConfig:
     """[model.networks]: two perceptrons, the decoder's layers those of the encoder in reverse."""
 
     hidden: tuple[int, ...] = setting(
-        (200,), "units of each hidden layer", Check(lambda sizes: all(n >= 1 for n in sizes), "units of at least 1")
+        (200,), "units of each hidden layer", Limit(lambda sizes: all(n >= 1 for n in sizes), "units of at least 1")
     )
     activation: Literal["tanh", "relu", "softplus"] = setting("tanh", "between the layers")
-    seed: int = setting(0, "seed of the first weights", at_least(0))
+    seed: int = setting(0, "seed of the first weights", whole(0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,16 +124,23 @@ def learns_noise(settings: Any) -> bool:
 
 
 # --- [model.observed] ------------------------------------------------------------------------------------------------
-@dataclasses.dataclass(frozen=True)
-class ObservedConfig(Chooser):
-    """[model.observed]: the law of a row given the decoder's output."""
+THRESHOLD = Argument(float, None, "entries above it count as 1; unset: they are 0 and 1 already", None)
+ObservedConfig = chooser(
+    "[model.observed]: the law of a row given the decoder's output.",
+    "gaussian",
+    "real entries, or entries 0 and 1",
+    gaussian=models.observed.gaussian,
+    bernoulli=(lambda threshold=None: models.observed.bernoulli(), {"threshold": THRESHOLD}),
+)
 
-    name: Literal["gaussian", "bernoulli"] = setting("gaussian", "real entries, or entries 0 and 1")
-    sd: float | None = setting(None, "gaussian: of the noise; unset: learnt, one for all columns", POSITIVE)
-    threshold: float | None = setting(None, "bernoulli: entries above it count as 1; unset: they are 0 and 1 already")
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "gaussian": Option(models.observed.gaussian, ("sd",)),
-        "bernoulli": Option(lambda threshold=None: models.observed.bernoulli(), ("threshold",)),
+
+def own_settings() -> dict[str, Any]:
+    """Settings [model] that models of networks share."""
+    return {
+        "image": (tuple[int, ...], setting((), "height and width, where a row is an image: for pictures")),
+        "test_draws": setting(100, "draws of the importance-weighted bound that scores held-out rows", whole()),
+        "networks": section(NetworksConfig),
+        "observed": section(ObservedConfig),
     }
 
 
@@ -184,65 +191,68 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
 SOURCE = TABLES._replace(check=check)
 
 
+def network_model(
+    settings: Any, algorithm: Any, describe: Any, build: Any, transform: Any, predicts: str = ""
+) -> Listing:
+    """The listing of a model of networks; arguments as of `Listing`."""
+    return Listing(
+        settings,
+        SOURCE,
+        algorithm,
+        describe,
+        arrange,
+        score,
+        build,
+        target=lambda settings: "real",
+        transform=transform,
+        predicts=predicts,
+        drawing=DRAWING,
+    )
+
+
 # --- [algorithm] -----------------------------------------------------------------------------------------------------
-ALPHA = "order of the Renyi bound of several draws: 0 weighs them by importance; unset: the evidence lower bound"
+ORDER = arguments_of(objective.renyi)["alpha"]._replace(default=None)
 
 
-def of_order(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A constructor that takes an objective, by the order of its Renyi bound."""
+def of_order(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Argument]]:
+    """An option that takes the order of a Renyi bound for the objective of a constructor."""
 
     def made(alpha: float | None = None, **settings: Any) -> Any:
         return make(objective=None if alpha is None else objective.renyi(alpha), **settings)
 
-    return made
+    return made, {**settings_in(make), "alpha": ORDER}
 
 
-@dataclasses.dataclass(frozen=True)
-class AmortisedEstep(Chooser):
-    """[algorithm.estep]: how the encoder's answer becomes a bound."""
-
-    name: Literal["amortised"] = setting("amortised", "by the encoder alone")
-    num_samples: int | None = setting(None, "draws of each row's latents; unset: 1", at_least(1))
-    closed_kl: bool | None = setting(None, "KL from the prior in closed form, with less noise; unset: true")
-    refinements: int | None = setting(None, "ascent steps on each row's own latents; unset: 0", at_least(0))
-    alpha: float | None = setting(None, ALPHA)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "amortised": Option(of_order(estep.amortised), ("num_samples", "closed_kl", "refinements", "alpha"))
-    }
-
-
-@dataclasses.dataclass(frozen=True)
-class StructuredEstep(Chooser):
-    """[algorithm.estep]: coordinate ascent on the latents' own model, differentiated."""
-
-    name: Literal["structured"] = setting("structured", "coordinate ascent from the encoder's potentials")
-    num_sweeps: int | None = setting(None, "of coordinate ascent; unset: 10", at_least(1))
-    num_samples: int | None = setting(None, "draws of each row's latents; unset: 1", at_least(1))
-    alpha: float | None = setting(None, ALPHA)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "structured": Option(of_order(estep.structured), ("num_sweeps", "num_samples", "alpha"))
-    }
+AmortisedEstep = chooser(
+    "[algorithm.estep]: how the encoder's answer becomes a bound.",
+    "amortised",
+    "by the encoder alone",
+    amortised=of_order(estep.amortised),
+)
+StructuredEstep = chooser(
+    "[algorithm.estep]: coordinate ascent on the latents' own model, differentiated.",
+    "structured",
+    "coordinate ascent from the encoder's potentials",
+    structured=of_order(estep.structured),
+)
 
 
-RATE: Any = (1e-3, "of Adam, for the networks", POSITIVE)
+def _rate() -> Any:
+    return setting(1e-3, "rate of Adam, for the networks", POSITIVE)
 
 
-@dataclasses.dataclass(frozen=True)
-class AmortisedAlgorithm:
-    """[algorithm] of `vae`."""
-
-    name: Literal["aevb"] = setting("aevb", "Adam on the bound")
-    learning_rate: float = setting(*RATE)
-    estep: AmortisedEstep = section(AmortisedEstep)
-
-
-@dataclasses.dataclass(frozen=True)
-class StructuredAlgorithm:
-    """[algorithm] of `svae`."""
-
-    name: Literal["aevb"] = setting("aevb", "Adam on the networks, natural gradients for the conjugate globals")
-    learning_rate: float = setting(*RATE)
-    estep: StructuredEstep = section(StructuredEstep)
+AmortisedAlgorithm = section_class(
+    "[algorithm] of `vae`.",
+    name=(Literal["aevb"], setting("aevb", "Adam on the bound")),
+    learning_rate=_rate(),
+    estep=section(AmortisedEstep),
+)
+StructuredAlgorithm = section_class(
+    "[algorithm] of `svae`.",
+    name=(Literal["aevb"], setting("aevb", "Adam on the networks, natural gradients for the conjugate globals")),
+    learning_rate=_rate(),
+    estep=section(StructuredEstep),
+)
 
 
 def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:

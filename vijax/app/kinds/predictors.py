@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.kinds.listing import Found, Seen, Tell
-from vijax.app.kinds.tables import design, target
+from vijax.app.kinds.listing import Found, Listing, Seen, Tell
+from vijax.app.kinds.tables import TABLES, design, sites, target
 from vijax.app.page.blocks import Block, Table
 from vijax.app.rows.by_row import in_blocks
+from vijax.app.rows.drawing import TARGETS
 from vijax.app.rows.scores import RowScore
-from vijax.app.settings.options import Chooser, Option
-from vijax.app.settings.typed_toml import POSITIVE, setting
+from vijax.app.settings.options import chooser
+from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.data.tables.table import TargetKind
 from vijax.inference import likelihood
 from vijax.inference.likelihood import Likelihood
 from vijax.models.regressions.predictors import stats_of
 from vijax.models.regressions.response import response
 
+LikelihoodConfig = chooser(
+    "[model.likelihood]: the law of the target given its predictor z.",
+    "bernoulli_logit",
+    "the law; the first two of two classes, the next two of counts",
+    bernoulli_logit=likelihood.bernoulli_logit,
+    bernoulli_probit=likelihood.bernoulli_probit,
+    poisson_log=likelihood.poisson_log,
+    negative_binomial=likelihood.negative_binomial,
+    gaussian=likelihood.gaussian,
+    gamma_log=likelihood.gamma_log,
+    student_t=likelihood.student_t,
+)
 
-@dataclasses.dataclass(frozen=True)
-class LikelihoodConfig(Chooser):
-    """[model.likelihood]: the law of the target given its predictor z."""
 
-    name: Literal[
-        "bernoulli_logit", "bernoulli_probit", "poisson_log", "negative_binomial", "gaussian", "gamma_log", "student_t"
-    ] = setting("bernoulli_logit", "the law; the first two of two classes, the next two of counts")
-    dispersion: float | None = setting(None, "negative_binomial: r; large is near Poisson; unset: 1", POSITIVE)
-    variance: float | None = setting(None, "gaussian: of the noise; unset: 1", POSITIVE)
-    shape: float | None = setting(None, "gamma_log: its shape, 1 for exponential times; unset: 1", POSITIVE)
-    degrees: float | None = setting(None, "student_t: degrees of freedom; unset: 4", POSITIVE)
-    scale: float | None = setting(None, "student_t: its scale; unset: 1", POSITIVE)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "bernoulli_logit": Option(likelihood.bernoulli_logit),
-        "bernoulli_probit": Option(likelihood.bernoulli_probit),
-        "poisson_log": Option(likelihood.poisson_log),
-        "negative_binomial": Option(lambda dispersion=1.0: likelihood.negative_binomial(dispersion), ("dispersion",)),
-        "gaussian": Option(lambda variance=1.0: likelihood.gaussian(variance), ("variance",)),
-        "gamma_log": Option(lambda shape=1.0: likelihood.gamma_log(shape), ("shape",)),
-        "student_t": Option(lambda degrees=4.0, scale=1.0: likelihood.student_t(degrees, scale), ("degrees", "scale")),
-    }
+def predictor_model(settings: Any, describe: Any, build: Any, target: Any = None) -> Listing:
+    """The listing of a model of Gaussian predictors; arguments as of `Listing`. The target is of the kind that the
+    likelihood wants where nothing else is said."""
+    return Listing(
+        settings,
+        TABLES,
+        ProximalAlgorithm,
+        describe,
+        sites,
+        score,
+        build,
+        target=target or (lambda settings: kind_of(settings.likelihood.name)),
+        transform=transform,
+        predicts="prediction",
+        drawing=TARGETS,
+        needs_rows=True,
+    )
 
 
 def kind_of(name: str) -> TargetKind:

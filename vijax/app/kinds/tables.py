@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.kinds.listing import Data, Drawing, Listing, Source
+from vijax.app.kinds.listing import Data, Listing, Source
 from vijax.app.rows import new_tables
 from vijax.app.settings.sections import EnergyAlgorithm, TableData
 from vijax.app.settings.typed_toml import ConfigError, Entry
@@ -25,7 +25,7 @@ def values(table: Table, settings: Any = None) -> np.ndarray:
 def design(table: Table, settings: Any) -> np.ndarray:
     """x, and a last column of ones where `settings.intercept` asks for one."""
     x = values(table)
-    return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1) if settings.intercept else x
+    return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1) if getattr(settings, "intercept", False) else x
 
 
 def target(table: Table) -> np.ndarray:
@@ -221,30 +221,7 @@ TABLES = Source(
 )
 
 
-def sequence_model(
-    settings: type,
-    build: Any,
-    describe: Any,
-    score: Any,
-    missing: bool = False,
-    transform: Any = None,
-    predicts: str = "",
-    drawing: Drawing | None = None,
-) -> Listing:
+def sequence_model(settings: Any, describe: Any, score: Any, **more: Any) -> Listing:
     """The listing of a model of sequences, which a column of groups tells apart; arguments as of `Listing`."""
-    return Listing(
-        settings,
-        TABLES,
-        EnergyAlgorithm,
-        build,
-        describe,
-        padded_sequences,
-        score,
-        unit="sequence",
-        per="sequence",
-        missing=missing,
-        wants_group=True,
-        transform=transform,
-        predicts=predicts,
-        drawing=drawing,
-    )
+    of_sequences: dict[str, Any] = {"unit": "sequence", "per": "sequence", "wants_group": True}
+    return Listing(settings, TABLES, EnergyAlgorithm, describe, padded_sequences, score, **of_sequences, **more)

@@ -21,24 +21,15 @@ from vijax.app.settings.page_section import DocumentPage
 from vijax.app.settings.sections import FitConfig
 from vijax.app.settings.shipped import USUAL, find, shipped
 from vijax.app.settings.toml_source import full_key, override_value, read_overrides, read_toml
-from vijax.app.settings.typed_toml import (
-    Check,
-    ConfigError,
-    Entry,
-    build,
-    flatten,
-    section,
-    setting,
-    settings,
-    write_toml,
-)
+from vijax.app.settings.typed_toml import ConfigError, Entry, build, flatten, section, setting, settings, write_toml
+from vijax.arguments import Limit
 
 __all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
 
 DEFAULT_MODEL = "lda"
 
 LONGEST_NAME = 100
-FOLDER_NAME = Check(
+FOLDER_NAME = Limit(
     lambda name: name.isprintable() and not set(name) & set("/\\:") and name[:1] not in ("", ".", " ")
     and len(name.encode()) <= LONGEST_NAME,
     f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or control character, no "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from vijax.app.settings.typed_toml import at_least, setting
+from vijax.app.settings.typed_toml import setting
+from vijax.arguments import whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +19,6 @@ class DocumentPage:
     every: Literal["auto", "year", "month", "day"] = setting(
         "auto", "the stretch of time that makes a group, of a column of dates"
     )
-    documents: int = setting(5_000, "most documents that can be searched on the page", at_least(0))
-    words: int = setting(20_000, "most words that can be searched on the page, the most frequent", at_least(1))
+    documents: int = setting(5_000, "most documents that can be searched on the page", whole(0))
+    words: int = setting(20_000, "most words that can be searched on the page, the most frequent", whole())
     excerpts: bool = setting(True, "whether the run folder and the page hold how each document begins")

@@ -8,13 +8,15 @@ its listing in `vijax.app.catalogue` says. Its own section, [model], stands ther
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from vijax.app.settings.options import Chooser, Option
-from vijax.app.settings.typed_toml import FRACTION, POSITIVE, Check, at_least, between, section, setting
-from vijax.inference import estep, step_size
+from vijax.algorithms import pg_svi
+from vijax.app.settings.options import chooser, section_class, setting_of
+from vijax.app.settings.typed_toml import section, setting
+from vijax.arguments import POSITIVE, Limit, at_least, inside, whole
+from vijax.inference import estep, estimator, step_size
 
+UP_TO_FIVE = Limit(lambda n: 1 <= n <= 5, "an integer from 1 to 5")
 Format = Literal["auto", "text-folder", "text-lines", "jsonl", "csv", "parquet", "npz", "matrix-market", "lda-c", "uci"]
 
 
@@ -30,20 +32,20 @@ class DocumentData:
     )
     vocabulary: str | None = setting(None, "file of words, one per line: names of word ids, or the words to keep")
     sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
-    held_out: float = setting(0.1, "share of the documents kept out of training, for the score", between(0.0, 1.0))
-    split_seed: int = setting(0, "seed of the split into training and held-out documents", at_least(0))
+    held_out: float = setting(0.1, "share of the documents kept out of training, for the score", inside("[0, 1)"))
+    split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
     encoding: str = setting("utf-8", "of text files")
     lowercase: bool = setting(True, "whether case is ignored")
     token_pattern: str = setting(r"(?u)[^\W\d_]{3,}", "regular expression of a word")
     stop_words: str | tuple[str, ...] = setting(
         "english", 'words to drop: a language ("english", "german"), "none", a file with a word on each line, a list'
     )
-    ngrams: int = setting(1, "the longest phrase, in words, that counts as a word: 2 adds pairs", between(1, 6))
+    ngrams: int = setting(1, "the longest phrase, in words, that counts as a word: 2 adds pairs", UP_TO_FIVE)
     min_df: int | float | None = setting(
         None, "least documents a word is in: a number or a share; unset: 5", at_least(0)
     )
     max_df: int | float = setting(0.5, "most documents a word is in: a number or a share", POSITIVE)
-    max_vocabulary: int = setting(10_000, "keep at most so many words, the most frequent", at_least(1))
+    max_vocabulary: int = setting(10_000, "keep at most so many words, the most frequent", whole())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,14 +61,14 @@ class TableData:
     columns: tuple[str, ...] | None = setting(None, "columns to use; unset: all of numbers but target and group")
     target: str | None = setting(None, "column to predict, of models that predict one")
     group: str | None = setting(None, "column that says to which sequence (or group) a row belongs; unset: all to one")
-    num_rows: int | None = setting(None, "how many rows to generate; of others, to keep of the first", at_least(1))
-    synthetic_seed: int = setting(0, "seed of a synthetic table", at_least(0))
+    num_rows: int | None = setting(None, "how many rows to generate; of others, to keep of the first", whole())
+    synthetic_seed: int = setting(0, "seed of a synthetic table", whole(0))
     standardise: bool = setting(False, "bring columns (not the target) to mean 0 and deviation 1 in training rows")
-    held_out: float = setting(0.1, "share kept out of training, for the score", between(0.0, 1.0))
+    held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(
         "rows", "what is held out: rows (whole sequences or groups), or single entries, where some may be missing"
     )
-    split_seed: int = setting(0, "seed of the split into training and held-out parts", at_least(0))
+    split_seed: int = setting(0, "seed of the split into training and held-out parts", whole(0))
     encoding: str = setting("utf-8", "of text files")
     sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
 
@@ -85,143 +87,117 @@ class GraphData:
     weight: str = setting(
         "weight", "edge list: column of weights, if there is one; 0: no edge; missing: the pair was not observed"
     )
-    num_rows: int | None = setting(None, "how many edges to generate; of files, rows to keep of the first", at_least(1))
-    synthetic_seed: int = setting(0, "seed of a synthetic graph", at_least(0))
-    held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", between(0.0, 1.0))
-    split_seed: int = setting(0, "seed of the split into training and held-out pairs", at_least(0))
+    num_rows: int | None = setting(None, "how many edges to generate; of files, rows to keep of the first", whole())
+    synthetic_seed: int = setting(0, "seed of a synthetic graph", whole(0))
+    held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)"))
+    split_seed: int = setting(0, "seed of the split into training and held-out pairs", whole(0))
     encoding: str = setting("utf-8", "of text files")
     sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
 
 
 # --- [algorithm] -----------------------------------------------------------------------------------------------------
-@dataclasses.dataclass(frozen=True)
-class DocumentEstep(Chooser):
-    """[algorithm.estep]: how a document's topics are inferred."""
-
-    name: Literal["gibbs", "cvb0", "mean_field"] = setting("cvb0", "the method")
-    num_sweeps: int | None = setting(None, "gibbs: sweeps that are averaged", at_least(1))
-    burn_in: int | None = setting(None, "gibbs: sweeps before those", at_least(0))
-    max_iters: int | None = setting(None, "cvb0, mean_field: most iterations per document", at_least(1))
-    tol: float | None = setting(None, "cvb0, mean_field: stop below this mean change of topic counts", POSITIVE)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "gibbs": Option(estep.gibbs, ("num_sweeps", "burn_in")),
-        "cvb0": Option(estep.cvb0, ("max_iters", "tol")),
-        "mean_field": Option(estep.mean_field, ("max_iters", "tol")),
-    }
-
-
-@dataclasses.dataclass(frozen=True)
-class EnergyEstep(Chooser):
-    """[algorithm.estep]: how the local variables of a row (or sequence) are treated."""
-
-    name: Literal["mean_field", "gibbs"] = setting("mean_field", "optimised (exactly, if there is one), or drawn")
-    num_sweeps: int | None = setting(None, "gibbs: sweeps that are averaged", at_least(1))
-    burn_in: int | None = setting(None, "gibbs: sweeps before those", at_least(0))
-    max_iters: int | None = setting(None, "mean_field: most iterations, where locals depend on each other", at_least(1))
-    tol: float | None = setting(None, "mean_field: stop those below this change", POSITIVE)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "mean_field": Option(estep.mean_field, ("max_iters", "tol")),
-        "gibbs": Option(estep.gibbs, ("num_sweeps", "burn_in")),
-    }
-
-
-@dataclasses.dataclass(frozen=True)
-class StepSizeConfig(Chooser):
-    """[algorithm.step_size]: rho_t, the weight of step t's message."""
-
-    name: Literal["default", "robbins_monro", "constant", "hold_then_decay"] = setting("default", "the schedule")
-    scale: float | None = setting(None, "robbins_monro: s of s (t + tau)^-kappa", POSITIVE)
-    offset: float | None = setting(None, "robbins_monro: tau; damps the first steps", at_least(1))
-    kappa: float | None = setting(None, "robbins_monro, hold_then_decay: the power; 0.5 to 1", between(0.0, 1.0001))
-    hold: int | None = setting(None, "hold_then_decay: steps at rho before the decay", at_least(0))
-    rho: float | None = setting(None, "constant, hold_then_decay: the step size", FRACTION)
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "default": Option(lambda: None),
-        "robbins_monro": Option(step_size.robbins_monro, ("scale", "offset", "kappa")),
-        "constant": Option(step_size.constant, ("rho",)),
-        "hold_then_decay": Option(step_size.hold_then_decay, ("hold", "rho", "kappa")),
-    }
+DocumentEstep = chooser(
+    "[algorithm.estep]: how a document's topics are inferred.",
+    "cvb0",
+    "the method",
+    gibbs=estep.gibbs,
+    cvb0=estep.cvb0,
+    mean_field=estep.mean_field,
+)
+EnergyEstep = chooser(
+    "[algorithm.estep]: how the local variables of a row (or sequence) are treated.",
+    "mean_field",
+    "optimised (exactly, if there is one), or drawn",
+    mean_field=estep.mean_field,
+    gibbs=estep.gibbs,
+)
+StepSizeConfig = chooser(
+    "[algorithm.step_size]: rho_t, the weight of step t's message.",
+    "default",
+    "the schedule",
+    default=lambda: None,
+    robbins_monro=step_size.robbins_monro,
+    constant=step_size.constant,
+    hold_then_decay=step_size.hold_then_decay,
+)
+ProximalStepSize = chooser(
+    "[algorithm.step_size]: rho_t, how far step t moves the sites to their messages.",
+    "default",
+    "the schedule; default: backtracking on full data, decaying steps with minibatches",
+    default=lambda: None,
+    backtracking=step_size.backtracking,
+    proximal=step_size.proximal,
+    constant=step_size.constant,
+    robbins_monro=step_size.robbins_monro,
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class ProximalStepSize(Chooser):
-    """[algorithm.step_size]: rho_t, how far step t moves the sites to their messages."""
+def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
+    """[algorithm] of models in conjugate form: one row of the table of algorithms, by its name in the literature.
 
-    name: Literal["default", "backtracking", "proximal", "constant", "robbins_monro"] = setting(
-        "default", "the schedule; default: backtracking on full data, decaying steps with minibatches"
+    Args:
+      default: the row that is taken if none is named.
+      meaning: what the choice between them is about.
+      estep: the section of E-steps.
+      **more: settings of these models alone, as of `section_class`.
+    """
+    ramp = setting(None, "passes over the data until the full data size counts; 0: at once", at_least(0))
+    return section_class(
+        "[algorithm]: one row of the table of algorithms, by its name in the literature.",
+        name=(Literal["ssvi_a", "ssvi", "svi", "map", "em", "cavi"], setting(default, meaning)),
+        ramp=(float | None, ramp),
+        damping=(float | None, setting_of(estimator.ssvi, "damping", None, "ssvi: ")),
+        warm_starts=setting(
+            False, "begin the E-step of each document (row, sequence) where it ended when it was last seen"
+        ),
+        **more,
+        estep=section(estep),
+        step_size=section(StepSizeConfig),
     )
-    initial: float | None = setting(None, "backtracking: the first trial's rho", between(1e-9, 1.0))
-    shrink: float | None = setting(None, "backtracking: factor after a failed trial", between(1e-9, 1.0))
-    beta: float | None = setting(None, "proximal: rho = beta / (1 + beta)", POSITIVE)
-    rho: float | None = setting(None, "constant: the step size", FRACTION)
-    scale: float | None = setting(None, "robbins_monro: s of s (t + tau)^-kappa", POSITIVE)
-    offset: float | None = setting(None, "robbins_monro: tau; damps the first steps", at_least(1))
-    kappa: float | None = setting(None, "robbins_monro: the power; 0.5 to 1", between(0.0, 1.0001))
-    OPTIONS: ClassVar[Mapping[str, Option]] = {
-        "default": Option(lambda: None),
-        "backtracking": Option(step_size.backtracking, ("initial", "shrink")),
-        "proximal": Option(step_size.proximal, ("beta",)),
-        "constant": Option(step_size.constant, ("rho",)),
-        "robbins_monro": Option(step_size.robbins_monro, ("scale", "offset", "kappa")),
-    }
 
 
-Name = Literal["ssvi_a", "ssvi", "svi", "map", "em", "cavi"]
-RAMP: Any = ("passes over the data until the full data size counts; 0: at once", at_least(0))
-DAMPING: Any = (
-    "ssvi: weight of V, 0 (as ssvi_a) to 1 (undamped)",
-    Check(lambda x: 0 <= x <= 1, "a number from 0 to 1"),
+def lazy() -> tuple[Any, Any]:
+    """The setting of steps of a few words, as of `row_section`."""
+    unset = "; unset: where a batch holds less than half of all"
+    return bool | None, setting(None, f"svi, ssvi_a: steps that cost what the words of their batch do{unset}")
+
+
+DocumentAlgorithm = row_section(
+    "ssvi_a",
+    "the message to the topics",
+    DocumentEstep,
+    lazy=lazy(),
+    active_topics=(
+        int | None,
+        setting(
+            None, "lda by svi or ssvi_a: so many topics a document at a step, for many topics; unset: all", whole()
+        ),
+    ),
+    left_out=(
+        float | None,
+        setting(
+            None,
+            "with active_topics: no more of them than leave this share of a document's words to others",
+            inside("[0, 1)"),
+        ),
+    ),
 )
-LAZY: Any = (
-    "svi, ssvi_a: steps that cost what the words of their batch do; unset: where a batch holds less than half of all",
+EnergyAlgorithm = row_section(
+    "cavi",
+    "the message to the globals",
+    EnergyEstep,
+    points=(tuple[str, ...], setting((), "cavi, svi: globals of which only the posterior mode is found")),
 )
-ACTIVE: Any = ("lda by svi or ssvi_a: so many topics a document at a step, for many topics; unset: all", at_least(1))
-LEFT_OUT: Any = (
-    "with active_topics: no more of them than leave this share of a document's words to others",
-    between(0, 1),
+ProximalAlgorithm = section_class(
+    "[algorithm]: proximal-gradient steps on models of Gaussian predictors.",
+    name=(Literal["pg_svi"], setting("pg_svi", "the algorithm")),
+    memory=setting_of(pg_svi, "memory"),
+    inner_steps=setting_of(pg_svi, "inner_steps", limit=whole()),
+    mean=(Literal["current", "exact"], setting_of(pg_svi, "mean")),
+    average_after=(int | None, setting(None, "keep the mean of the sites from this step on", whole(0))),
+    learn_rate=setting(0.01, "rate of Adam, for hyperparameters that are learnt", POSITIVE),
+    step_size=section(ProximalStepSize),
 )
-WARM: Any = ("begin the E-step of each document (row, sequence) where it ended when it was last seen",)
-
-
-@dataclasses.dataclass(frozen=True)
-class DocumentAlgorithm:
-    """[algorithm]: one row of the table of algorithms, by its name in the literature."""
-
-    name: Name = setting("ssvi_a", "the message to the topics")
-    ramp: float | None = setting(None, *RAMP)
-    damping: float | None = setting(None, *DAMPING)
-    warm_starts: bool = setting(False, *WARM)
-    lazy: bool | None = setting(None, *LAZY)
-    active_topics: int | None = setting(None, *ACTIVE)
-    left_out: float | None = setting(None, *LEFT_OUT)
-    estep: DocumentEstep = section(DocumentEstep)
-    step_size: StepSizeConfig = section(StepSizeConfig)
-
-
-@dataclasses.dataclass(frozen=True)
-class EnergyAlgorithm:
-    """[algorithm]: one row of the table of algorithms, by its name in the literature."""
-
-    name: Name = setting("cavi", "the message to the globals")
-    ramp: float | None = setting(None, *RAMP)
-    damping: float | None = setting(None, *DAMPING)
-    warm_starts: bool = setting(False, *WARM)
-    points: tuple[str, ...] = setting((), "cavi, svi: globals of which only the posterior mode is found")
-    estep: EnergyEstep = section(EnergyEstep)
-    step_size: StepSizeConfig = section(StepSizeConfig)
-
-
-@dataclasses.dataclass(frozen=True)
-class ProximalAlgorithm:
-    """[algorithm]: proximal-gradient steps on models of Gaussian predictors."""
-
-    name: Literal["pg_svi"] = setting("pg_svi", "the algorithm")
-    memory: bool = setting(False, "keep every site's last message: large steps with small batches then converge")
-    inner_steps: int = setting(1, "with memory: steps on the batch's sites before all is factorised again", at_least(1))
-    mean: Literal["current", "exact"] = setting("current", "linearise in mean parameters, or in (m, V) with m exact")
-    average_after: int | None = setting(None, "keep the mean of the sites from this step on", at_least(0))
-    learn_rate: float = setting(0.01, "of Adam, for hyperparameters that are learnt", POSITIVE)
-    step_size: ProximalStepSize = section(ProximalStepSize)
 
 
 # --- [fit] -----------------------------------------------------------------------------------------------------------
@@ -234,18 +210,18 @@ class FitConfig:
         None,
         "documents (rows, sequences) per step; unset: 256; documents by svi: 65,536 words, at most half of them, "
         "at least 256; all of them for em, map, cavi, pg_svi",
-        at_least(1),
+        whole(),
     )
-    seed: int = setting(0, "seed of everything random: start, batches, draws", at_least(0))
+    seed: int = setting(0, "seed of everything random: start, batches, draws", whole(0))
     precision: Literal["float32", "float64"] = setting("float32", "of all numbers; Gaussian processes may need float64")
-    restarts: int = setting(1, "runs from different starts, side by side, of which the best is kept", at_least(1))
+    restarts: int = setting(1, "runs from different starts, side by side, of which the best is kept", whole())
     convergence: float | None = setting(
         None,
         "stop when the bound still gains less, relatively: 1e-6 or more on all data, 1e-3 on minibatches",
         POSITIVE,
     )
     evaluate_every: int | None = setting(
-        None, "steps between held-out scores; 0: only the last; unset: about six", at_least(0)
+        None, "steps between held-out scores; 0: only the last; unset: about six", whole(0)
     )
     checkpoint_every_s: float = setting(60.0, "seconds between checkpoints; 0: at every chance", at_least(0))
     progress_every_s: float = setting(5.0, "seconds between lines of progress (a terminal gets a bar)", at_least(0.1))

@@ -14,8 +14,10 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from vijax.arguments import Limit
 
 T = TypeVar("T")
 
@@ -39,28 +41,7 @@ class Entry(NamedTuple):
     origin: str
 
 
-class Check(NamedTuple):
-    """What a value must satisfy, as a test and as the words that complete "expected ..."."""
-
-    test: Callable[[Any], bool]
-    expected: str
-
-
-def at_least(low: float) -> Check:
-    """The value is `low` or more."""
-    return Check(lambda x: x >= low, f"at least {low}")
-
-
-def between(low: float, high: float) -> Check:
-    """low <= value < high."""
-    return Check(lambda x: low <= x < high, f"a number from {low} up to, but not including, {high}")
-
-
-POSITIVE = Check(lambda x: 0 < x < float("inf"), "above 0 and finite")
-FRACTION = Check(lambda x: 0 < x <= 1, "above 0 and at most 1")
-
-
-def setting(default: Any, help: str, check: Check | None = None) -> Any:
+def setting(default: Any, help: str, check: Limit | None = None) -> Any:
     """A dataclass field that carries its meaning, and what its values must satisfy."""
     return dataclasses.field(default=default, metadata={"help": help, "check": check})
 
@@ -77,7 +58,7 @@ class Setting(NamedTuple):
     type: Any
     default: Any
     help: str
-    check: Check | None
+    check: Limit | None
 
 
 @functools.cache
@@ -144,10 +125,10 @@ def _checked(key: str, entry: Entry, known: Setting) -> Any:
         raise ConfigError(
             f"{entry.origin}: {key}: expected {_describe(known.type)}, got {toml_value(entry.value)}{wrong.hint}"
         ) from None
-    if known.check is not None and value is not None and not known.check.test(value):
-        raise ConfigError(f"{entry.origin}: {key}: expected {known.check.expected}, got {toml_value(entry.value)}")
     for item in value if isinstance(value, tuple) else (value,):
         _check_kept(item, f"{entry.origin}: {key}")
+    if known.check is not None and value is not None and not known.check.test(value):
+        raise ConfigError(f"{entry.origin}: {key}: expected {known.check.expected}, got {toml_value(entry.value)}")
     return value
 
 

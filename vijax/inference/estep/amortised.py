@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from vijax.checks import require_integers
+from vijax.arguments import Count, Size, checked
 from vijax.contract.estep import EStep
 from vijax.contract.objective import check_objective, renyi
 
@@ -19,23 +19,22 @@ class Amortised(EStep):
     objective: renyi | None = None
 
     def __post_init__(self) -> None:
-        require_integers(num_samples=self.num_samples)
         check_objective(self.objective)
-        require_integers(0, refinements=self.refinements)
 
 
+@checked
 def amortised(
-    num_samples: int = 1, closed_kl: bool = True, refinements: int = 0, objective: renyi | None = None
+    num_samples: Size = 1, closed_kl: bool = True, refinements: Count = 0, objective: renyi | None = None
 ) -> Amortised:
     """Locals by a network, and the bound by reparameterised draws of them.
 
     Args:
-      num_samples: draws of each group's locals, L of the paper.
-      closed_kl: KL(q || p) in closed form (the paper's second estimator, eq. 7), else log p(x, z) - log q(z) at the
-        draws (its first, eq. 6), which has more noise.
-      refinements: ascent steps on each group's own mean and log standard deviation, from where the network puts them
-        (semi-amortised inference, Kim et al. 2018; the network learns from where they end, without derivatives of the
-        steps).
+      num_samples: draws of each row's latents. L of the paper.
+      closed_kl: KL from the prior in closed form, with less noise. That is the paper's second estimator, eq. 7; the
+        other is log p(x, z) - log q(z) at the draws, its first, eq. 6.
+      refinements: ascent steps on each row's own latents. On their mean and log standard deviation, from where the
+        network puts them (semi-amortised inference, Kim et al. 2018; the network learns from where they end, without
+        derivatives of the steps).
       objective: of the draws of each group together (`vijax.objective`): `importance_weighted()` is the bound of Burda,
         Grosse and Salakhutdinov 2016, `renyi(alpha)` that of Li and Turner 2016. None is the evidence lower bound.
         `closed_kl` means nothing beside it.

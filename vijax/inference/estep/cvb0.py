@@ -9,7 +9,8 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.contract.estep import Locals, MixedMembership, check_count, check_positive, iterate_by_document
+from vijax.arguments import Positive, Size, checked
+from vijax.contract.estep import Locals, MixedMembership, iterate_by_document
 from vijax.inference.estep.over_words import over_words
 from vijax.xla import native
 from vijax.xla.gather import AtOnce, docs_per_chunk
@@ -86,14 +87,15 @@ def weigh(
     return _Responsibilities(weights, scale, jnp.einsum("dnk,dn->dk", weights, counts * scale, precision="highest"))
 
 
-def cvb0(max_iters: int = 100, tol: float = 1e-3) -> CVB0:
+@checked
+def cvb0(max_iters: Size = 100, tol: Positive = 1e-3) -> CVB0:
     """CVB0 E-step at fixed topics (Asuncion et al. 2009): gamma_mk ∝ (alpha_k + N_k - gamma_mk) beta_k[w_m].
 
     Args:
-      max_iters: most iterations per document.
-      tol: a document is finished when an iteration changes its topic counts by less than this on average over topics.
+      max_iters: most iterations of a document.
+      tol: stop where an iteration changes the topic counts of a document by less on average.
 
     Raises:
       ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
     """
-    return CVB0(check_count("max_iters", max_iters, 1), check_positive("tol", tol))
+    return CVB0(max_iters, float(tol))

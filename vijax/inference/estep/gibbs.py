@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from vijax.contract.estep import Locals, MixedMembership, check_count
+from vijax.arguments import Count, Size, checked
+from vijax.contract.estep import Locals, MixedMembership
 from vijax.inference.estep.conditionals import Conditionals, Inferred, OfConditionals, gibbs_sweeps
 from vijax.xla import native
 from vijax.xla.gather import docs_per_chunk
@@ -164,7 +165,8 @@ def pad_topics(x: Float[Array, "*shape topics"]) -> Float[Array, "*shape inner b
     return x.reshape(*x.shape[:-1], inner, blocks)
 
 
-def gibbs(num_sweeps: int = 5, burn_in: int = 5) -> Gibbs:
+@checked
+def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
     """Gibbs E-step: locals are drawn, and messages are averaged over the draws.
 
     Mixed membership: theta integrated out (Mimno, Hoffman and Blei 2012), z_m ~ (alpha_k + n_k^{-m}) beta_k[w_m].
@@ -179,10 +181,10 @@ def gibbs(num_sweeps: int = 5, burn_in: int = 5) -> Gibbs:
     to average).
 
     Args:
-      num_sweeps: sweeps over the tokens, or over the locals, whose draws are averaged.
+      num_sweeps: sweeps whose draws are averaged. Of the tokens, or of the locals.
       burn_in: sweeps before those.
 
     Raises:
       ValueError: `num_sweeps` is not a positive integer, or `burn_in` a negative one.
     """
-    return Gibbs(check_count("num_sweeps", num_sweeps, 1), check_count("burn_in", burn_in, 0))
+    return Gibbs(num_sweeps, burn_in)

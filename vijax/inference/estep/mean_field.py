@@ -9,7 +9,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.contract.estep import Locals, MixedMembership, check_count, check_positive, iterate_by_document
+from vijax.arguments import Positive, Size, checked
+from vijax.contract.estep import Locals, MixedMembership, iterate_by_document
 from vijax.families.numeric.special import digamma
 from vijax.inference.estep.conditionals import Conditionals, Inferred, OfConditionals, coordinate_ascent
 from vijax.inference.estep.over_words import over_words
@@ -102,15 +103,16 @@ def ascend(
     return alpha + weights * jnp.einsum("dnk,dn->dk", likelihood, counts / normalizers, precision="highest")
 
 
-def mean_field(max_iters: int = 100, tol: float = 1e-3) -> MeanField:
+@checked
+def mean_field(max_iters: Size = 100, tol: Positive = 1e-3) -> MeanField:
     """Mean-field E-step: q(theta) = Dirichlet(gamma), q(z) its optimal companion (Blei, Ng and Jordan 2003).
 
     Args:
-      max_iters: most rounds of coordinate ascent per document.
-      tol: a document is finished when a round changes its gamma by less than this on average over topics
-        (scikit-learn's `mean_change_tol`).
+      max_iters: most iterations of a document or group.
+      tol: stop where an iteration changes the topic counts of a document, or the locals of a group, by less on average.
+        It is scikit-learn's `mean_change_tol`.
 
     Raises:
       ValueError: `max_iters` is not a positive integer, or `tol` not a positive number.
     """
-    return MeanField(check_count("max_iters", max_iters, 1), check_positive("tol", tol))
+    return MeanField(max_iters, float(tol))

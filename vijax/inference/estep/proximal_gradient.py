@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from vijax.checks import require
-from vijax.contract.estep import check_count, check_positive, repeat_by_document
+from vijax.arguments import Count, Positive, Size, checked, inside
+from vijax.contract.estep import repeat_by_document
 from vijax.families.vector.matrices import inverse, matvec, solve_lower, solve_upper
 from vijax.inference.estep.logistic_normal import GaussianLocals, LogisticNormal, LogisticNormalEStep
 from vijax.inference.expectation import VectorExpectation, vector_monte_carlo
@@ -183,13 +183,14 @@ def _safeguarded(
     return landed(rho), rho, halvings
 
 
+@checked
 def proximal_gradient(
     expectation: VectorExpectation | None = None,
-    covariance: str = "full",
-    step_size: float = 0.7,
-    max_iters: int = 100,
-    tol: float = 1e-3,
-    refine: int = 0,
+    covariance: Literal["full", "diagonal"] = "full",
+    step_size: Annotated[float, inside("(0, 1]")] = 0.7,
+    max_iters: Size = 100,
+    tol: Positive = 1e-3,
+    refine: Count = 0,
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
 
@@ -199,24 +200,22 @@ def proximal_gradient(
     Args:
       expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 draws, antithetic and matched,
         if None.
-      covariance: "full" or "diagonal".
-      step_size: rho in (0, 1] that a document begins with; halved where steps oppose one another.
+      covariance: of q(z).
+      step_size: rho that a document begins with; halved where steps oppose one another.
       max_iters: most steps per document.
-      tol: a document is finished when a full step would raise its bound by less than this, in nats to second order.
-      refine: steps at the end, each by new draws, which are averaged: 64 draws are as good as 64 `refine` then. For
+      tol: stop when a full step would raise a document's bound by less than this, in nats. To second order.
+      refine: steps at the end, each by new draws, which are averaged. So 64 draws are as good as 64 `refine` then. For
         scores of single documents, best with more draws too, 256 and `refine=16`: which of two optima is found depends
         on the first ones. Training averages over the documents.
 
     Raises:
       ValueError: an argument out of its range.
     """
-    require(covariance in ("full", "diagonal"), "covariance", "'full' or 'diagonal'", covariance)
-    require(0 < check_positive("step_size", step_size) <= 1, "step_size", "a number in (0, 1]", step_size)
     return ProximalGradient(
         expectation or vector_monte_carlo(64, antithetic=True, matched=True),
         covariance,
         float(step_size),
-        check_count("max_iters", max_iters, 1),
-        check_positive("tol", tol),
-        check_count("refine", refine, 0),
+        max_iters,
+        float(tol),
+        refine,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from vijax.checks import require, require_integers
+from vijax.arguments import Size, checked
+from vijax.checks import require
 from vijax.contract.estep import EStep
 from vijax.contract.objective import check_objective, renyi
 
@@ -20,21 +21,21 @@ class Structured(EStep):
 
     def __post_init__(self) -> None:
         check_objective(self.objective)
-        require_integers(num_sweeps=self.num_sweeps, num_samples=self.num_samples)
         through = self.through_globals
         require(isinstance(through, bool), "through_globals", "True or False", repr(through))
 
 
+@checked
 def structured(
-    num_sweeps: int = 10, num_samples: int = 1, through_globals: bool = False, objective: renyi | None = None
+    num_sweeps: Size = 10, num_samples: Size = 1, through_globals: bool = False, objective: renyi | None = None
 ) -> Structured:
     """Locals by so many sweeps of mean-field coordinate ascent on a conjugate surrogate, the encoder's potentials in
     the place of the likelihood (Johnson et al. 2016, section 4); the likelihood itself at draws of the latent.
 
     Args:
-      num_sweeps: of coordinate ascent. All of them are differentiated. Locals that are not coupled need one, and get
-        one.
-      num_samples: draws of each observation's latent.
+      num_sweeps: sweeps of coordinate ascent. All of them are differentiated. Locals that are not coupled need one, and
+        get one.
+      num_samples: draws of each row's latents.
       through_globals: whether the message of the globals counts how they move the locals too (Johnson et al. 2016,
         proposition 4.1, its second term). Without it the message is an expected statistic, which never leaves the
         domain and has no noise of draws; where the encoder has found the best locals, both have one mean.

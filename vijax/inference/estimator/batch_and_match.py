@@ -16,18 +16,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.checks import require, require_integers
+from vijax.arguments import checked, whole
+from vijax.checks import require
 from vijax.families import Family, MultivariateNormal
 from vijax.families.vector.matrices import symmetric
 from vijax.inference.estimator.base import Estimator
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class batch_and_match(Estimator):
     """The message of a multivariate normal global by which scores are matched on draws. `vijax.bam` has the step sizes
@@ -43,10 +45,7 @@ class batch_and_match(Estimator):
       ValueError: fewer than two draws; a global of another family.
     """
 
-    num_samples: int = 32
-
-    def __post_init__(self) -> None:
-        require_integers(2, num_samples=self.num_samples)
+    num_samples: Annotated[int, whole(2)] = 32
 
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]

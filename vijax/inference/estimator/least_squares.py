@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers
+from vijax.arguments import checked, whole
+from vijax.checks import require
 from vijax.families import Family, MultivariateNormal, Normal
 from vijax.families.vector.blocks import Blocks
 from vijax.families.vector.matrices import matvec, solve_lower, transpose
 from vijax.inference.estimator.base import Estimator
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class least_squares(Estimator):
     """The message of a normal, multivariate normal or block normal global from gradients of the bound at draws.
@@ -42,11 +44,10 @@ class least_squares(Estimator):
       ValueError: fewer than two draws, `quasi` that is no bool; a global of another family.
     """
 
-    num_samples: int = 32
+    num_samples: Annotated[int, whole(2)] = 32
     quasi: bool = False
 
     def __post_init__(self) -> None:
-        require_integers(2, num_samples=self.num_samples)
         require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))
 
     def place(

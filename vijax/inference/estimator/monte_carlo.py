@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.checks import require, require_integers
+from vijax.arguments import Size, checked, whole
+from vijax.checks import require
 from vijax.families import Family
 from vijax.inference.estimator.base import Estimator
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class reparameterised(Estimator):
     """The natural gradient of E_q[l] by derivatives of draws, averaged over them.
@@ -40,12 +42,11 @@ class reparameterised(Estimator):
       ValueError: no draw, `quasi` that is no bool; when used, `quasi` of a global of another family.
     """
 
-    num_samples: int = 8
+    num_samples: Size = 8
     sticking: bool = False
     quasi: bool = False
 
     def __post_init__(self) -> None:
-        require_integers(num_samples=self.num_samples)
         require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))
 
     def place(
@@ -70,6 +71,7 @@ class reparameterised(Estimator):
         return stats, lambda eta_hat: tree.add(v(tree.subtract(q.as_stats(eta_hat), own)), exact)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class score_function(Estimator):
     """The natural gradient of E_q[l] by the covariance of draws with the bound at them, whatever the bound is.
@@ -81,11 +83,8 @@ class score_function(Estimator):
       ValueError: fewer than two draws.
     """
 
-    num_samples: int = 8
+    num_samples: Annotated[int, whole(2)] = 8
     differentiates: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        require_integers(2, num_samples=self.num_samples)
 
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.checks import require
+from vijax.arguments import checked, inside
 from vijax.families import Family
 from vijax.inference.estimator.base import Estimator
 
@@ -29,14 +29,16 @@ class ssvi_a(Estimator):
         return q.sample_stats(key), q.with_naturals
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class ssvi(Estimator):
     """V grad_s l at s = t(beta), beta ~ q.
 
     Args:
-      damping: tau in (1 - tau_t) I + tau_t V with tau_t = tau (1 - rho_t): 1 is the SSVI of the paper once steps are
-        small, 0 is SSVI-A. V multiplies the message of a coordinate by noise of mean and, where lambda is small, spread
-        one; a step of size one would follow it out of the domain, hence the factor 1 - rho_t.
+      damping: weight of V, 0 (SSVI-A) to 1 (undamped). It is tau in (1 - tau_t) I + tau_t V with tau_t = tau (1 -
+        rho_t): 1 is the SSVI of the paper once steps are small. V multiplies the message of a coordinate by noise of
+        mean and, where lambda is small, spread one; a step of size one would follow it out of the domain, hence the
+        factor 1 - rho_t.
       control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose spread vanishes at
         the fixed point; the same expectation, since E[V] = I.
 
@@ -44,11 +46,8 @@ class ssvi(Estimator):
       ValueError: `damping` outside [0, 1].
     """
 
-    damping: float = 0.3
+    damping: Annotated[float, inside("[0, 1]")] = 0.3
     control_variate: bool = True
-
-    def __post_init__(self) -> None:
-        require(0.0 <= self.damping <= 1.0, "damping", "a number in [0, 1]", self.damping)
 
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.checks import require_integers
+from vijax.arguments import Size, checked
 from vijax.contract.objective import check_objective, importance_weighted, renyi
 from vijax.families import Family
 from vijax.inference.estimator.base import Estimator
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class weighted(Estimator):
     """The natural gradient of an objective of several draws of free variables, such as the importance-weighted bound,
@@ -43,11 +44,10 @@ class weighted(Estimator):
     True
     """
 
-    num_samples: int = 8
+    num_samples: Size = 8
     objective: renyi = dataclasses.field(default_factory=importance_weighted)
 
     def __post_init__(self) -> None:
-        require_integers(num_samples=self.num_samples)
         check_objective(self.objective)
 
     def place(

@@ -8,11 +8,13 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vijax.checks import require, require_integers
+from vijax.arguments import Size, checked
+from vijax.checks import require
 from vijax.families.vector.coupling_flow import CouplingFlow, Sizes, parts
 from vijax.inference.guides.base import Guide
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class flow(Guide):
     """A flow of affine coupling layers (real NVP), for posteriors of any smooth shape. It needs `flowjax`.
@@ -29,20 +31,17 @@ class flow(Guide):
     Args:
       layers: coupling layers.
       width: units of a hidden layer of their networks.
-      depth: hidden layers of these.
+      depth: hidden layers of their networks.
 
     Raises:
       ValueError: sizes that are no positive integers; when used, fewer than two coordinates.
       ImportError: no flowjax, when used.
     """
 
-    layers: int = 10
-    width: int = 32
-    depth: int = 2
+    layers: Size = 10
+    width: Size = 32
+    depth: Size = 2
     sticks: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_integers(layers=self.layers, width=self.width, depth=self.depth)
 
     def at(self, mean: Float[Array, " D"], sd: float) -> CouplingFlow:
         """See `Guide`: nearly, for the networks begin near the identity."""

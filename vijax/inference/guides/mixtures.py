@@ -8,12 +8,13 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vijax.checks import require_integers
+from vijax.arguments import Size, checked
 from vijax.families.numeric import quasi
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.inference.guides.base import Guide
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class mixture(Guide):
     """A mixture of normals, each with a covariance of its own: K (D + 1) (D + 2) / 2 numbers, for posteriors that are
@@ -25,7 +26,7 @@ class mixture(Guide):
     near is not found.
 
     Args:
-      components: K.
+      components: K, how many normals.
 
     Raises:
       ValueError: fewer than one.
@@ -35,12 +36,9 @@ class mixture(Guide):
     (3, 2) [ 1. -1.] [2. 2.]
     """
 
-    components: int
+    components: Size = 8
     is_correlated: ClassVar[bool] = True
     sticks: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_integers(components=self.components)
 
     def at(self, mean: Float[Array, " D"], sd: float) -> NormalMixture:
         """See `Guide`: half of the variance is between the components."""

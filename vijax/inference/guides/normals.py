@@ -8,7 +8,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vijax.checks import require, require_integers
+from vijax.arguments import Size, checked
+from vijax.checks import require
 from vijax.families import MultivariateNormal, Normal
 from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.families.vector.triangular_normal import TriangularNormal
@@ -51,6 +52,7 @@ class triangular(Guide):
         return TriangularNormal(mean, jnp.log(sd) * jnp.eye(mean.size, dtype=mean.dtype))
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class low_rank(Guide):
     """A normal of covariance diag(sd^2) + U U' with U of `rank` columns (Ong, Nott and Smith 2018): D (rank + 2)
@@ -60,7 +62,7 @@ class low_rank(Guide):
     apply: `vijax.advi(model, guide=vijax.guides.low_rank(10))` moves mean, log sd and U by an optimiser.
 
     Args:
-      rank: columns of U.
+      rank: columns of the factor U.
 
     Raises:
       ValueError: a rank below one; when used, one above the number of coordinates.
@@ -69,10 +71,7 @@ class low_rank(Guide):
     (1000, 2)
     """
 
-    rank: int
-
-    def __post_init__(self) -> None:
-        require_integers(rank=self.rank)
+    rank: Size = 10
 
     def at(self, mean: Float[Array, " D"], sd: float) -> LowRankNormal:
         """See `Guide`; the columns of U are cosines of a tenth of that size, for at zero they would not move."""

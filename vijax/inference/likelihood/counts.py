@@ -10,7 +10,7 @@ import numpy as np
 from jax.scipy.special import betainc, gammaincc
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.checks import require_positive
+from vijax.arguments import Positives, checked
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
 from vijax.families.numeric.special import stirling_gap
 from vijax.families.scalar.poisson_draws import poisson_values
@@ -49,16 +49,16 @@ def poisson_log() -> Likelihood:
 
 
 @by_value
-def negative_binomial(dispersion: Any) -> Likelihood:
+@checked
+def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
     """p(y | z) = NegativeBinomial(y; mean e^z, variance e^z + e^2z / r).
 
     Args:
-      dispersion: r > 0; the Poisson likelihood as r grows.
+      dispersion: r; large is near Poisson.
 
     Raises:
       ValueError: r not positive.
     """
-    require_positive(dispersion=dispersion)
     r = jnp.asarray(dispersion)
 
     def log_prob(y: Any, z: Array) -> Array:

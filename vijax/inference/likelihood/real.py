@@ -11,23 +11,23 @@ import numpy as np
 from jax.scipy.special import betainc, gammainc, gammaln, ndtr
 from jaxtyping import Array
 
-from vijax.checks import require_positive
+from vijax.arguments import Positives, checked
 from vijax.families.base import as_float
 from vijax.inference.likelihood.base import Likelihood, Moments, require_sites
 from vijax.xla.by_value import by_value
 
 
 @by_value
-def gaussian(variance: Any) -> Likelihood:
+@checked
+def gaussian(variance: Positives = 1.0) -> Likelihood:
     """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
 
     Args:
-      variance: s^2 > 0.
+      variance: s^2, of the noise.
 
     Raises:
       ValueError: the variance is not positive.
     """
-    require_positive(variance=variance)
     s2 = jnp.asarray(variance)
 
     def log_prob(y: Any, z: Array) -> Array:
@@ -49,7 +49,8 @@ def gaussian(variance: Any) -> Likelihood:
 
 
 @by_value
-def gamma_log(shape: Any) -> Likelihood:
+@checked
+def gamma_log(shape: Positives = 1.0) -> Likelihood:
     """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma regression with
     logarithmic link (McCullagh and Nelder 1989, section 8).
 
@@ -57,7 +58,7 @@ def gamma_log(shape: Any) -> Likelihood:
     appendix A.1), so give it `vijax.step_size.backtracking()`.
 
     Args:
-      shape: k > 0; 1 for exponential times.
+      shape: k; 1 for exponential times.
 
     Raises:
       ValueError: the shape is not positive.
@@ -65,7 +66,6 @@ def gamma_log(shape: Any) -> Likelihood:
     >>> round(float(gamma_log(2.0).closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
     4.0
     """
-    require_positive(shape=shape)
     k = jnp.asarray(shape)
 
     def known(y: Any) -> Array:
@@ -89,18 +89,18 @@ def gamma_log(shape: Any) -> Likelihood:
 
 
 @by_value
-def student_t(degrees: Any, scale: Any) -> Likelihood:
+@checked
+def student_t(degrees: Positives = 4.0, scale: Positives = 1.0) -> Likelihood:
     """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites of outliers may have
     negative precision.
 
     Args:
-      degrees: nu > 0.
-      scale: s > 0.
+      degrees: nu, degrees of freedom.
+      scale: s, the scale of the noise.
 
     Raises:
       ValueError: either is not positive.
     """
-    require_positive(degrees=degrees, scale=scale)
     nu, s = as_float(degrees), as_float(scale)
 
     def log_prob(y: Any, z: Array) -> Array:

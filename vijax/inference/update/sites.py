@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
-from vijax.checks import require, require_integers
+from vijax.arguments import Size, checked
+from vijax.checks import require
 from vijax.inference.estimator.base import Reads
 from vijax.inference.sites import Marginals, SitePosterior, Sites
 from vijax.inference.update.base import Update
@@ -39,6 +40,7 @@ class exact_mean(Update):
         return tree.mix(size, q, q.with_naturals(landed)), memory
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class block(Update):
     """Several steps on the sites of one batch, while the other sites stand for their likelihoods.
@@ -59,11 +61,8 @@ class block(Update):
       num_steps: how many, each of the size that the schedule says.
     """
 
-    num_steps: int
+    num_steps: Size
     asks_again: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_integers(num_steps=self.num_steps)
 
     def propose(self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Any, PyTree]:
         """Not without the bound: see `propose_from`."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
-from vijax.checks import require_positive
+from vijax.arguments import Positive, checked
 from vijax.families import Family
 from vijax.inference.update.base import Q, Update
 from vijax.inference.update.proximal import kl
@@ -17,6 +17,7 @@ from vijax.inference.update.proximal import kl
 _HALVINGS = 30
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class within(Update):
     """The step of another update, halved until KL(q' || q) is at most `nats`.
@@ -38,11 +39,8 @@ class within(Update):
     True
     """
 
-    nats: float
+    nats: Positive
     update: Update = dataclasses.field(default_factory=kl)
-
-    def __post_init__(self) -> None:
-        require_positive(nats=self.nats)
 
     @property
     def size(self) -> str:  # type: ignore[override]

@@ -14,20 +14,21 @@ three, whatever the message (EM, MAP, mean field).
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.checks import require, require_integers
+from vijax.arguments import EVEN, Positives, Size, checked, whole
+from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.documents import OfDocuments, word_prior
 from vijax.contract.generative import Generative
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
 from vijax.families import MultivariateNormal, NormalWishart, Product
-from vijax.families.base import as_float, positive_and_finite
+from vijax.families.base import as_float
 from vijax.families.vector.matrices import half_log_det, inverse, outer
 from vijax.inference import estep as esteps
 from vijax.inference.estep import GaussianLocals, LogisticNormal
@@ -43,24 +44,25 @@ from vijax.xla.gather import sum_over_rows
 
 
 @by_value
+@checked
 def ctm(
-    num_topics: int,
-    vocab_size: int,
-    eta: Any = 0.01,
+    num_topics: Annotated[int, whole(2)],
+    vocab_size: Size,
+    eta: Positives = 0.01,
     logits: NormalWishart | None = None,
     estep: Any = None,
-    num_samples: int = 64,
+    num_samples: Annotated[int, EVEN] = 64,
     seed: int = 0,
 ) -> Model:
     """The correlated topic model.
 
     Args:
-      num_topics: K >= 2.
-      vocab_size: V >= 1.
-      eta: concentration of the topic-word prior, scalar or shape (V,).
+      num_topics: K, how many topics.
+      vocab_size: V, how many words.
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,).
       logits: prior of (mu, Sigma^-1); worth little if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
-      num_samples: draws of each q(z) that the bound, and with it the message, is averaged over: in pairs, hence even.
+      num_samples: draws of each q(z) that the bound, and with it the message, is averaged over; an even number.
       seed: of all draws on full data, which stay the same from step to step: each document's E-step goes on from its
         last one, and would else chase the noise of new draws. Minibatches take new ones from the key of the step (with
         `warm_starts` from this seed and the batch's rows).
@@ -83,12 +85,8 @@ def ctm(
     >>> bool(fit.trace["elbo"][-1] > fit.trace["elbo"][0])
     True
     """
-    require_integers(2, num_topics=num_topics)
-    require_integers(vocab_size=vocab_size)
     eta = as_float(eta, "eta")
     require(eta.shape in ((), (vocab_size,)), "eta", f"a scalar or shape ({vocab_size},)", eta.shape)
-    require(positive_and_finite(eta), "eta", "positive finite numbers", eta)
-    require(num_samples >= 2 and num_samples % 2 == 0, "num_samples", "an even number >= 2", num_samples)
     logits = _vague(num_topics) if logits is None else logits
     require(isinstance(logits, NormalWishart), "logits", "a vijax.NormalWishart", type(logits).__name__)
     require(logits.strength_times_location.shape == (num_topics,), "logits", f"dimension {num_topics}", logits.dim)

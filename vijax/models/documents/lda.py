@@ -23,13 +23,14 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import tree
-from vijax.checks import require, require_integers
+from vijax.arguments import Positives, Size, checked
+from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.documents import OfDocuments, word_prior
 from vijax.contract.generative import Generative
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
 from vijax.families import Dirichlet, Point, Product
-from vijax.families.base import as_float, positive_and_finite
+from vijax.families.base import as_float
 from vijax.families.discrete.transposed_dirichlet import TransposedDirichletStats
 from vijax.inference import estep as esteps
 from vijax.inference.estep import Locals
@@ -42,20 +43,21 @@ from vijax.xla.gather import sum_over_rows
 
 
 @by_value
+@checked
 def lda(
-    num_topics: int,
-    vocab_size: int,
-    alpha: Any = 0.1,
-    eta: Any = 0.01,
+    num_topics: Size,
+    vocab_size: Size,
+    alpha: Positives = 0.1,
+    eta: Positives = 0.01,
     estep: Any = None,
 ) -> Model:
     """Latent Dirichlet allocation.
 
     Args:
-      num_topics: K >= 1.
-      vocab_size: V >= 1.
-      alpha: concentration of the document-topic prior, scalar or shape (K,).
-      eta: concentration of the topic-word prior, scalar or shape (V,).
+      num_topics: K, how many topics.
+      vocab_size: V, how many words.
+      alpha: prior concentration of a document's topics; small: few topics each. A scalar or shape (K,).
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,).
       estep: default E-step; `vijax.estep.mean_field()` if None.
 
     Returns:
@@ -69,7 +71,6 @@ def lda(
     >>> model.prior(model.hyper)["topics"].concentration.shape
     (5, 100)
     """
-    require_integers(num_topics=num_topics, vocab_size=vocab_size)
     hyper = {
         "alpha": _concentration("alpha", alpha, num_topics),
         "eta": _concentration("eta", eta, vocab_size),
@@ -140,7 +141,6 @@ def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
 def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
     value = as_float(value, name)
     require(value.shape in ((), (size,)), name, f"a scalar or shape ({size},)", value.shape)
-    require(positive_and_finite(value), name, "positive finite numbers", value)
     return value
 
 

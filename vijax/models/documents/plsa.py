@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Positive, Size, checked
+from vijax.checks import require
 from vijax.contract.generative import Generative
 from vijax.contract.model import Model, model
 from vijax.families import Dirichlet, Product
@@ -32,24 +33,25 @@ Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.n
 
 
 @by_value
+@checked
 def plsa(
-    num_topics: int,
-    num_documents: int,
-    vocab_size: int,
+    num_topics: Size,
+    num_documents: Size,
+    vocab_size: Size,
     form: Literal["joint", "conditional"] = "conditional",
-    alpha: float = 1.0,
-    eta: float = 1.0,
+    alpha: Positive = 1.0,
+    eta: Positive = 1.0,
 ) -> Model:
     """Probabilistic latent semantic analysis.
 
     Args:
-      num_topics: K.
+      num_topics: K, how many topics.
       num_documents: how many documents there are.
-      vocab_size: V.
-      form: "joint" (pLSA 1) or "conditional" (pLSA 2).
-      alpha: concentration of the Dirichlet priors of topics: of the documents' proportions; in the joint form of the
-        weights and of the documents of each topic.
-      eta: of the words of each topic.
+      vocab_size: V, how many words.
+      form: conditional: p(word | document), pLSA 2; joint: p(word, document), pLSA 1.
+      alpha: prior concentration of topics (map, cavi; and of held-out documents). It is that of the documents'
+        proportions; in the joint form that of the weights and of the documents of each topic.
+      eta: prior concentration of a topic's words (map, cavi).
 
     Returns:
       A `Model` with the globals `topics`, words by topic, and `proportions`, topics by document, or for the joint form
@@ -65,9 +67,6 @@ def plsa(
     [[0.  0.  0.  0. ]
      [0.5 0.5 0.5 0.5]]
     """
-    require_integers(num_topics=num_topics, num_documents=num_documents, vocab_size=vocab_size)
-    require_positive(alpha=alpha, eta=eta)
-    require(form in ("joint", "conditional"), "form", '"joint" or "conditional"', repr(form))
     dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(jnp.full(shape, concentration))
     prior = {"topics": dirichlet(eta, num_topics, vocab_size)}
     if form == "joint":

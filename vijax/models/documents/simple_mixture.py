@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.checks import require_integers, require_positive
+from vijax.arguments import Positive, Size, checked
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.documents import OfDocuments, word_prior
 from vijax.contract.generative import Generative
@@ -28,14 +28,15 @@ from vijax.xla.gather import docs_per_chunk, sum_over_rows
 
 
 @by_value
-def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: float = 1.0) -> Model:
+@checked
+def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, eta: Positive = 1.0) -> Model:
     """A mixture of bags of words: a topic for each document, not for each word as in `lda`.
 
     Args:
-      num_topics: K.
-      vocab_size: V.
-      alpha: concentration of the Dirichlet prior of the topics' weights, a hyperparameter.
-      eta: of those of the topics' words, a hyperparameter.
+      num_topics: K, how many topics.
+      vocab_size: V, how many words.
+      alpha: prior concentration of the topics' weights. A hyperparameter.
+      eta: prior concentration of a topic's words. A hyperparameter.
 
     Returns:
       A `Model` with globals `weights` and `topics`; its data are tuples of `vijax.Documents`, which any reader of
@@ -51,8 +52,6 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
     >>> bool(classes[0] == classes[1] != classes[2] == classes[3])
     True
     """
-    require_integers(num_topics=num_topics, vocab_size=vocab_size)
-    require_positive(alpha=alpha, eta=eta)
 
     def prior(hyper: Hyper) -> Product:
         topics = word_prior(hyper["eta"], num_topics, vocab_size)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import RowError, require, require_integers
+from vijax.checks import RowError, require
 from vijax.families import Family, Point
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
@@ -78,12 +78,6 @@ def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
     if not isinstance(emission, Emission):
         raise TypeError(f"emission: expected what components emit, {example} say, got {emission!r}.")
     return emission
-
-
-def sizes_of(num_components: int, dim: int) -> tuple[int, int]:
-    """K and D, checked."""
-    require_integers(num_components=num_components, dim=dim)
-    return num_components, dim
 
 
 def full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:

@@ -10,20 +10,28 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.arguments import Positives, Size, checked
 from vijax.families import Beta, Dirichlet, Gamma
 from vijax.families.scalar.poisson_draws import poisson_values
-from vijax.models.emission.base import Emission, checker, full, is_count, sizes_of
+from vijax.models.emission.base import Emission, checker, full, is_count
 from vijax.xla.by_value import by_value
 
 
 @by_value
-def bernoulli(num_components: int, dim: int, alpha: Any = 1.0, beta: Any = 1.0) -> Emission:
+@checked
+def bernoulli(num_components: Size, dim: Size, alpha: Positives = 1.0, beta: Positives = 1.0) -> Emission:
     """D independent binary values; each component's probabilities are Beta(alpha, beta).
+
+    Args:
+      num_components: K, how many components.
+      dim: D, how many columns.
+      alpha: prior pseudo-count of ones.
+      beta: prior pseudo-count of zeros.
 
     >>> bernoulli(3, dim=5).prior.batch_shape
     (3, 5)
     """
-    shape = sizes_of(num_components, dim)
+    shape = num_components, dim
     prior = Beta.from_alpha_beta(full("alpha", alpha, shape), full("beta", beta, shape))
     binary = lambda x: (x == 0) | (x == 1)
     return Emission(
@@ -42,9 +50,17 @@ def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
 
 
 @by_value
-def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) -> Emission:
-    """D independent counts; each component's rates are Gamma(shape, rate)."""
-    sizes = sizes_of(num_components, dim)
+@checked
+def poisson(num_components: Size, dim: Size, shape: Positives = 1.0, rate: Positives = 1.0) -> Emission:
+    """D independent counts; each component's rates are Gamma(shape, rate).
+
+    Args:
+      num_components: K, how many components.
+      dim: D, how many columns.
+      shape: shape of the gamma prior of the rates.
+      rate: rate of the same prior.
+    """
+    sizes = num_components, dim
     prior = Gamma.from_shape_rate(full("shape", shape, sizes), full("rate", rate, sizes))
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
@@ -56,11 +72,18 @@ def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) ->
 
 
 @by_value
-def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emission:
+@checked
+def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) -> Emission:
     """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is a vector of V
     counts, its likelihood that of the words in their order (no multinomial coefficient). One-hot rows are plain
-    categorical data."""
-    sizes = sizes_of(num_components, vocab_size)
+    categorical data.
+
+    Args:
+      num_components: K, how many components.
+      vocab_size: V, how many words.
+      eta: prior concentration of word probabilities.
+    """
+    sizes = num_components, vocab_size
     prior = Dirichlet.from_concentration(full("eta", eta, sizes))
     check = checker(vocab_size, is_count, "counts 0, 1, 2, ...")
     return Emission(prior, lambda s, y: s.log @ y, np.ones(vocab_size), check, sample=_words_drawn, has_totals=True)

@@ -11,17 +11,26 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.arguments import Positive, Positives, Size, checked
 from vijax.families import Normal, NormalGamma, NormalWishart
 from vijax.families.base import as_float
-from vijax.models.emission.base import REAL, Emission, checker, full, sizes_of
+from vijax.models.emission.base import REAL, Emission, checker, full
 from vijax.xla.by_value import by_value
 
 
 @by_value
-def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: Any = 100.0) -> Emission:
+@checked
+def unit_gaussian(num_components: Size, dim: Size, location: Any = 0.0, variance: Positives = 100.0) -> Emission:
     """Normal with unit variances (Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3): means are N(location,
-    variance)."""
-    sizes = sizes_of(num_components, dim)
+    variance).
+
+    Args:
+      num_components: K, how many components.
+      dim: D, how many columns.
+      location: prior mean of the means.
+      variance: prior variance of the means.
+    """
+    sizes = num_components, dim
     prior = Normal.from_mean_variance(full("location", location, sizes), full("variance", variance, sizes))
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
@@ -32,12 +41,27 @@ def unit_gaussian(num_components: int, dim: int, location: Any = 0.0, variance: 
 
 
 @by_value
+@checked
 def diagonal_gaussian(
-    num_components: int, dim: int, location: Any = 0.0, strength: Any = 0.01, shape: Any = 1.0, rate: Any = 1.0
+    num_components: Size,
+    dim: Size,
+    location: Any = 0.0,
+    strength: Positives = 0.01,
+    shape: Positives = 1.0,
+    rate: Positives = 1.0,
 ) -> Emission:
     """Normal with diagonal covariance (Blei, Kucukelbir and McAuliffe 2017, appendix B): mean and precision of each
-    dimension are NormalGamma(location, strength, shape, rate), the precision's prior mean shape / rate."""
-    sizes = sizes_of(num_components, dim)
+    dimension are NormalGamma(location, strength, shape, rate), the precision's prior mean shape / rate.
+
+    Args:
+      num_components: K, how many components.
+      dim: D, how many columns.
+      location: prior mean of the means.
+      strength: how many observations the prior mean is worth.
+      shape: shape of the gamma prior of the precisions.
+      rate: rate of the same prior.
+    """
+    sizes = num_components, dim
     given = {"location": location, "strength": strength, "shape": shape, "rate": rate}
     prior = NormalGamma.from_parameters(**{name: full(name, value, sizes) for name, value in given.items()})
 
@@ -52,25 +76,26 @@ def diagonal_gaussian(
 
 
 @by_value
+@checked
 def full_gaussian(
-    num_components: int,
-    dim: int,
+    num_components: Size,
+    dim: Size,
     location: Any = 0.0,
-    strength: Any = 0.01,
-    degrees: float | None = None,
+    strength: Positives = 0.01,
+    degrees: Positive | None = None,
     scale: Any = None,
 ) -> Emission:
     """Normal with full covariance (Pei 2019): mean and precision matrix are NormalWishart.
 
     Args:
-      num_components: K.
-      dim: D.
-      location: prior mean of the means, scalar or (D,).
-      strength: how many observations it is worth.
-      degrees: of the Wishart, above D - 1; D + 2 by default.
+      num_components: K, how many components.
+      dim: D, how many columns.
+      location: prior mean of the means. A scalar or (D,).
+      strength: how many observations the prior mean is worth.
+      degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
       scale: of the Wishart, (D, D); by default such that the prior mean of the precision is the identity.
     """
-    sizes = sizes_of(num_components, dim)
+    sizes = num_components, dim
     degrees = dim + 2.0 if degrees is None else degrees
     scale = np.eye(dim) / degrees if scale is None else as_float(scale, "scale")
     prior = NormalWishart.from_parameters(

@@ -12,18 +12,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.families import NormalsWishart
 from vijax.families.base import as_float
 from vijax.families.predictive import log_predictive
-from vijax.models.emission.base import REAL, Emission, checker, full, sizes_of
+from vijax.models.emission.base import REAL, Emission, checker, full
 from vijax.models.emission.gaussian import log_likelihood_of_full, normal_draw
 from vijax.xla.by_value import by_value
 
 
 @by_value
+@checked
 def spherical_gaussian(
-    num_components: int, dim: int, location: Any = 0.0, strength: Any = 0.01, shape: Any = 1.0, rate: Any = 1.0
+    num_components: Size,
+    dim: Size,
+    location: Any = 0.0,
+    strength: Positives = 0.01,
+    shape: Positives = 1.0,
+    rate: Positives = 1.0,
 ) -> Emission:
     """Normal whose covariance is a multiple of the identity, another for each component.
 
@@ -31,11 +38,12 @@ def spherical_gaussian(
     1 / (strength precision)). An observation adds D / 2 to the shape: all of its coordinates speak of one variance.
 
     Args:
-      num_components: K.
-      dim: D.
-      location: prior mean of the means, scalar or (D,).
-      strength: how many observations it is worth.
-      shape, rate: of the gamma prior of the precisions, whose mean is shape / rate.
+      num_components: K, how many components.
+      dim: D, how many columns.
+      location: prior mean of the means. A scalar or (D,).
+      strength: how many observations the prior mean is worth.
+      shape: shape of the gamma prior of the precisions. Its mean is shape / rate.
+      rate: rate of the same prior.
 
     Returns:
       An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D, 1) and `precision` of shape (K, 1, 1).
@@ -43,7 +51,7 @@ def spherical_gaussian(
     >>> spherical_gaussian(3, dim=5).prior.location.shape
     (3, 5, 1)
     """
-    sizes = sizes_of(num_components, dim)
+    sizes = num_components, dim
     prior = NormalsWishart.from_parameters(
         location=full("location", location, sizes)[..., None],
         strength=full("strength", strength, sizes),
@@ -62,22 +70,23 @@ def spherical_gaussian(
 
 
 @by_value
+@checked
 def tied_gaussian(
-    num_components: int,
-    dim: int,
+    num_components: Size,
+    dim: Size,
     location: Any = 0.0,
-    strength: Any = 0.01,
-    degrees: float | None = None,
+    strength: Positives = 0.01,
+    degrees: Positive | None = None,
     scale: Any = None,
 ) -> Emission:
     """Normal with full covariance, the same one for all components: linear discriminants without labels.
 
     Args:
-      num_components: K.
-      dim: D.
-      location: prior mean of the means, scalar or (D,).
-      strength: how many observations it is worth.
-      degrees: of the Wishart prior of the one precision matrix, above D - 1; D + 2 by default.
+      num_components: K, how many components.
+      dim: D, how many columns.
+      location: prior mean of the means. A scalar or (D,).
+      strength: how many observations the prior mean is worth.
+      degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
       scale: of the Wishart, (D, D); by default such that the prior mean of the precision is the identity.
 
     Returns:
@@ -86,7 +95,7 @@ def tied_gaussian(
     >>> tied_gaussian(3, dim=5).prior.scale.shape
     (5, 5)
     """
-    sizes = sizes_of(num_components, dim)
+    sizes = num_components, dim
     degrees = dim + 2.0 if degrees is None else degrees
     scale = np.eye(dim) / degrees if scale is None else as_float(scale, "scale")
     prior = NormalsWishart.from_parameters(

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Positive, Size, checked
+from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.generative import Generative, rows_like
 from vijax.contract.model import Model
@@ -28,25 +29,27 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@checked
 def factor_analysis(
-    dim: int,
-    num_factors: int,
+    dim: Size,
+    num_factors: Size,
     noise: Literal["diagonal", "isotropic"] = "diagonal",
     intercept: bool = True,
-    loading_precision: float = 1.0,
-    shape: float = 1.0,
-    rate: float = 1.0,
+    loading_precision: Positive = 1.0,
+    shape: Positive = 1.0,
+    rate: Positive = 1.0,
     prior_as_point: bool = False,
 ) -> Model:
     """Factor analysis.
 
     Args:
       dim: D, columns of the data.
-      num_factors: K.
-      noise: "diagonal", a variance for each column, or "isotropic", one for all (probabilistic PCA).
+      num_factors: K, how many factors.
+      noise: diagonal: a variance for each column; isotropic: one for all (probabilistic PCA).
       intercept: whether columns have means m_d.
       loading_precision: prior precision of loadings and means.
-      shape, rate: of the gamma prior of the noise precisions.
+      shape: shape of the gamma prior of the noise precisions.
+      rate: rate of the same prior.
       prior_as_point: see `vijax.energy_model`.
 
     Returns:
@@ -64,9 +67,6 @@ def factor_analysis(
     >>> print((loadings / loadings[0]).round(1))
     [ 1. -1.  2.]
     """
-    require_integers(dim=dim, num_factors=num_factors)
-    require(noise in ("diagonal", "isotropic"), "noise", '"diagonal" or "isotropic"', repr(noise))
-    require_positive(loading_precision=loading_precision)
     width = num_factors + intercept
     batch = (dim,) if noise == "diagonal" else ()
 

@@ -24,7 +24,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Positive, Size, checked
+from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.contract.estep import iterate_by_document
 from vijax.contract.generative import Generative, rows_like
@@ -44,13 +45,14 @@ Init = Callable[[PRNGKeyArray, Product], Product]
 
 
 @by_value
+@checked
 def gap_nmf(
-    num_rows: int,
-    num_components: int,
-    a: float = 0.25,
-    b: float = 0.2,
-    alpha: float = 1.0,
-    c: float = 1.0,
+    num_rows: Size,
+    num_components: Size,
+    a: Positive = 0.25,
+    b: Positive = 0.2,
+    alpha: Positive = 1.0,
+    c: Positive = 1.0,
     estep: MeanField | None = None,
     init: Literal["columns", "flat"] | Init = "columns",
 ) -> Model:
@@ -58,20 +60,20 @@ def gap_nmf(
 
     Args:
       num_rows: F, frequencies.
-      num_components: K, more than are needed: theta of the others goes to zero.
+      num_components: K, more than are needed. Theta of the others goes to zero.
       a: shape (and rate) of the dictionary's entries; below 1 spectra are sparse.
       b: shape (and rate) of the activations.
       alpha: shape of the gamma process.
-      c: the prior mean of sum_k theta_k is 1 / c; 1 / c should be about the mean of the data.
+      c: 1 / c should be about the mean of the data. It is the prior mean of sum_k theta_k.
       estep: `vijax.estep.mean_field`; at most 50 rounds by default, since minibatches find their activations afresh.
         Full-data algorithms go on from the last ones, and 5 rounds a step serve them better; SSVI-A from flat spectra,
         each of whose steps draws others, may want 20.
-      init: where the posterior starts. "columns": the spectra of K columns that are nearest to being of one component
-        (`vijax.models.documents.corners`), others for another key. "flat": spectra nearly flat, their symmetry just
-        broken. Gains explain the mean of the data either way. Or (key, prior) -> a start of your own, such as another
-        fit. The start
-        decides more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field finds 36 from flat
-        spectra and 48 from columns, SSVI-A (rho held at 1 for two thirds of 400 steps) 33 and 48.
+      init: where spectra start: at those of data that are nearest to being of one component, or nearly flat. The
+        former (`vijax.models.documents.corners`) are others for another key; of the latter symmetry is just broken.
+        Gains explain the mean of the data either way. Or (key, prior) -> a start of your own, such as another fit. The
+        start decides
+        more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field finds 36 from flat spectra and
+        48 from columns, SSVI-A (rho held at 1 for two thirds of 400 steps) 33 and 48.
 
     Returns:
       A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data: an array of counts
@@ -88,15 +90,10 @@ def gap_nmf(
     >>> fit.posterior["dictionary"].mean().shape, fit.locals(y, key=jax.random.key(0))["activations"].mean().shape
     ((4, 3), (60, 3))
     """
-    require_integers(num_rows=num_rows, num_components=num_components)
     given = {"a": a, "b": b, "alpha": alpha, "c": c}
-    require_positive(**given)
     hyper = {name: as_float(value) for name, value in given.items()}
     for name, value in hyper.items():
         require(value.shape == (), name, "one number", given[name])
-    remedy = "A start of your own is a function (key, prior) -> Product."
-    known = sorted(_STARTS)
-    require(callable(init) or init in known, "init", f"one of {known}, or a function", repr(init), remedy)
 
     def prior(hyper: Hyper) -> Product:
         shape = hyper["a"] * jnp.ones((num_rows, num_components))

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Positive, Size, checked
+from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.generative import Generative, is_sizes
 from vijax.contract.model import Model
@@ -36,21 +37,22 @@ _SURE = 3.0  # log odds with which a node starts in its block: far from even, ne
 
 
 @by_value
+@checked
 def stochastic_block_model(
-    num_blocks: int,
+    num_blocks: Size,
     edges: Literal["bernoulli", "poisson"] = "bernoulli",
     directed: bool = False,
-    concentration: float = 1.0,
-    a: float = 1.0,
-    b: float = 1.0,
+    concentration: Positive = 1.0,
+    a: Positive = 1.0,
+    b: Positive = 1.0,
 ) -> Model:
     """A stochastic block model.
 
     Args:
-      num_blocks: K.
-      edges: "bernoulli" (an edge or none) or "poisson" (counts).
-      directed: all ordered pairs, of a matrix that need not be symmetric; else pairs i < j of one that is.
-      concentration: of the Dirichlet prior of the blocks' weights.
+      num_blocks: K, how many blocks.
+      edges: bernoulli: an edge or none; poisson: counts.
+      directed: whether an edge from a to b is none from b to a. Then the matrix need not be symmetric.
+      concentration: prior concentration of the blocks' weights.
       a: of the Beta(a, b) prior of the probability of an edge between two blocks, or of the Gamma(a, b) prior of its
         rate.
       b: of the same.
@@ -72,9 +74,6 @@ def stochastic_block_model(
     >>> print(np.sort(np.bincount(fit.locals(y[None], key=jax.random.key(0))["z"].mode()[0])))
     [6 6]
     """
-    require_integers(num_blocks=num_blocks)
-    require_positive(concentration=concentration, a=a, b=b)
-    require(edges in ("bernoulli", "poisson"), "edges", '"bernoulli" or "poisson"', repr(edges))
     places = _places(num_blocks, directed)
     shape = np.full((num_blocks,) * 2 if directed else (num_blocks * (num_blocks + 1) // 2,), 1.0)
     make: Any = Beta.from_alpha_beta if edges == "bernoulli" else Gamma.from_shape_rate

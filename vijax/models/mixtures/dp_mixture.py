@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_positive
+from vijax.arguments import Positive, checked
+from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.generative import Generative
 from vijax.contract.model import Estimates, Hyper, Model
@@ -35,9 +36,10 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@checked
 def dp_mixture(
     emission: Emission | None = None,
-    concentration: float = 1.0,
+    concentration: Positive = 1.0,
     truncation: Literal["finite", "tied"] = "finite",
     init: starts.Init | None = None,
     prior_as_point: bool = False,
@@ -47,9 +49,9 @@ def dp_mixture(
 
     Args:
       emission: what components emit (`vijax.models.emission`).
-      concentration: of the process, positive; expects about concentration * log(1 + N / concentration) components. A
+      concentration: of the process, which expects about concentration * log(1 + N / concentration) components. A
         hyperparameter of the model: `learn=("concentration",)` learns it.
-      truncation: "finite" (the last stick takes all) or "tied" (posterior equal to the prior beyond T).
+      truncation: finite: the last stick takes all (Blei and Jordan); tied: the prior beyond T (Kurihara et al.).
       init: `vijax.init.kmeans_plus_plus()` by default.
       prior_as_point: see `vijax.energy_model`.
 
@@ -70,8 +72,6 @@ def dp_mixture(
     """
     emission = check_emission(emission, others)
     size, tied = emission.num_components, truncation == "tied"
-    require(truncation in ("finite", "tied"), "truncation", '"finite" or "tied"', repr(truncation))
-    require_positive(concentration=concentration)
     remedy = 'Take truncation="finite".'
     alone = emission.shared_by is None or not tied
     require(alone, "emission", "components that share nothing, for tied truncation", "tied_gaussian", remedy)

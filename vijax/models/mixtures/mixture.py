@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from vijax.arguments import Positives, checked
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.generative import Generative, rows_like
@@ -27,9 +28,10 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@checked
 def mixture(
     emission: Emission | None = None,
-    concentration: Any = 1.0,
+    concentration: Positives = 1.0,
     init: starts.Init | None = None,
     weights: Any = None,
     prior_as_point: bool = False,
@@ -39,7 +41,7 @@ def mixture(
 
     Args:
       emission: what components emit (`vijax.models.emission`).
-      concentration: of the Dirichlet prior of the weights, scalar or shape (K,). Below 1 unused components empty.
+      concentration: prior concentration of the weights; below 1 unused components empty. A scalar or shape (K,).
       init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and `random_responsibilities()` find other
         optima.
       weights: of the components where they are known, K probabilities or 1 / K for all; `concentration` then says

@@ -20,6 +20,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
+from vijax.arguments import Size, checked
 from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.contract.generative import Generative, is_size
@@ -134,7 +135,10 @@ def _log_ratio(z: Array, mean: Array, log_sd: Array) -> Float[Array, ""]:
 
 
 @by_value
-def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int, bayesian: bool = False) -> Autoencoder:
+@checked
+def vae(
+    encoder: Network, decoder: Network, observed: Observed, latent_dim: Size, bayesian: bool = False
+) -> Autoencoder:
     """A variational autoencoder of any two networks.
 
     Args:
@@ -142,7 +146,7 @@ def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int,
         each of shape (K,).
       decoder: (apply, params); `apply(params, z)` of one z of shape (K,) returns what `observed` reads.
       observed: p(x | output), of `vijax.models.networks.observed`: `bernoulli()`, `gaussian()`, `categorical(K)`.
-      latent_dim: K.
+      latent_dim: K, latent variables of a row.
       bayesian: a posterior over the decoder's weights too, N(0, 1) a priori, in the place of a point.
 
     Returns:
@@ -162,7 +166,6 @@ def vae(encoder: Network, decoder: Network, observed: Observed, latent_dim: int,
     >>> bool(np.abs(model.reconstruct(fit, x) - x).mean() < 0.1)
     True
     """
-    require_integers(latent_dim=latent_dim)
     (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
     jax.eval_shape(decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float)))  # raises early
     weights = _weights(decoder_params) if bayesian else None

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_positive
+from vijax.arguments import Positive, checked
+from vijax.checks import require
 
 
 class Observed(abc.ABC):
@@ -58,16 +59,17 @@ class bernoulli(Observed):
         require((x == 0) | (x == 1), "data", "entries 0 or 1 for a Bernoulli decoder", x, remedy)
 
 
+@checked
 @dataclasses.dataclass(frozen=True)
 class gaussian(Observed):
     """Real entries. The output is their means, with `sd` given; or a pair of means and log standard deviations, or of
-    means and one log standard deviation of all entries."""
+    means and one log standard deviation of all entries.
 
-    sd: float | None = None
+    Args:
+      sd: standard deviation of the noise; unset: learnt.
+    """
 
-    def __post_init__(self) -> None:
-        if self.sd is not None:
-            require_positive(sd=self.sd)
+    sd: Positive | None = None
 
     def log_prob(self, output: Any, x: Float[Array, "*event"]) -> Float[Array, ""]:
         """Of independent normals."""

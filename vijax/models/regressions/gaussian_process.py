@@ -13,7 +13,7 @@ With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from vijax.arguments import NotNegative, checked
 from vijax.checks import require
 from vijax.contract.model import Hyper, num_arguments
 from vijax.families import Family
@@ -29,7 +30,7 @@ from vijax.families.vector.matrices import is_definite
 from vijax.inference.expectation import Expectation, exact
 from vijax.inference.likelihood import Likelihood, as_likelihood
 from vijax.inference.sites import FeatureForm, KernelForm, Prior
-from vijax.models.regressions.kernels import Kernel, kernel_named
+from vijax.models.regressions.kernels import Kernel, KernelName, kernel_named
 from vijax.models.regressions.predictors import (
     LikelihoodOf,
     Predictors,
@@ -44,14 +45,15 @@ from vijax.xla.memory import total_memory
 
 
 @by_value
+@checked
 def gp(
     x: Any,
     y: Any,
-    kernel: Kernel | str | Callable[[Hyper], Kernel],
+    kernel: Kernel | KernelName | Callable[[Hyper], Kernel],
     likelihood: Likelihood | Callable,
     hyper: Hyper | None = None,
-    jitter: float = 1e-6,
-    form: str = "whitened",
+    jitter: NotNegative = 1e-6,
+    form: Literal["whitened", "kernel"] = "whitened",
     expectation: Expectation | None = None,
     inducing: Any = None,
     others: Mapping[str, Family] | None = None,
@@ -62,14 +64,14 @@ def gp(
     Args:
       x: inputs, (N, D) or whatever the kernel reads, leading axis N.
       y: observations, (N,).
-      kernel: k(X, X') -> (N, N') matrix: a tinygp kernel or a function of your own; or a name, "rbf", "matern12",
-        "matern32", "matern52" or "linear", with hyperparameters `scale` and `length` (D numbers for ARD). Where `hyper`
-        is given, a function from `hyper` to a kernel.
+      kernel: the covariance function. A name, with hyperparameters `scale` and `length` (D numbers for ARD); or
+        k(X, X') -> (N, N') matrix, a tinygp kernel or a function of your own. Where `hyper` is given, a function from
+        `hyper` to a kernel.
       likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); where `hyper` is given, a function from
         `hyper` to a `Likelihood` also serves.
       hyper: positive hyperparameters by name, which `pg_svi(learn=...)` can learn.
-      jitter: added to the kernel's diagonal.
-      form: "whitened" or "kernel".
+      jitter: a small number added to the kernel's diagonal.
+      form: whitened: work with a factor of the kernel matrix; kernel: with the matrix itself.
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
       inducing: M inputs whose features stand for the kernel where N is too large for an N x N matrix.
       others: priors of further globals, such as the rate of wrong labels. The likelihood is then a function (hyper,
@@ -87,8 +89,6 @@ def gp(
     >>> [round(float(p), 2) for p in model.predictive(fit.posterior, jnp.array([0.0, 3.0]), 1)]
     [0.35, 0.68]
     """
-    require(form in ("whitened", "kernel"), "form", "'whitened' or 'kernel'", form)
-    require(jitter >= 0, "jitter", "a number >= 0", jitter)
     require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
     x, y = jax.tree.map(as_float, x), as_array(y)
     anchors = x if inducing is None else jax.tree.map(as_float, inducing)

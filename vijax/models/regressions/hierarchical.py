@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.checks import require_positive
+from vijax.arguments import Positive, checked
 from vijax.contract import init as starts
 from vijax.contract.model import Model
 from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
@@ -40,11 +40,12 @@ Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]
 
 
 @by_value
+@checked
 def hierarchical_linear_regression(
     dim: int,
     covariance: Literal["full", "diagonal"] = "full",
-    shape: float = 1.0,
-    rate: float = 1.0,
+    shape: Positive = 1.0,
+    rate: Positive = 1.0,
     **hyperprior: Any,
 ) -> Model:
     """Linear regressions of many groups at once, their coefficients drawn from one population.
@@ -52,7 +53,8 @@ def hierarchical_linear_regression(
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
       covariance: of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
-      shape, rate: of the gamma prior of the noise precision tau.
+      shape: shape of the gamma prior of the noise precision tau.
+      rate: rate of the same prior.
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
 
     Returns:
@@ -72,7 +74,6 @@ def hierarchical_linear_regression(
     >>> print(fit.locals(data, key=jax.random.key(0))["coefficients"].mean()[:, 0].round(1))
     [1. 2. 3. 4.]
     """
-    require_positive(shape=shape, rate=rate)
 
     def fits(stats: Any, group: Group) -> Float[Array, " n"]:
         noise = stats["noise"]

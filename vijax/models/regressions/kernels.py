@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from jaxtyping import Array, Float
 
@@ -11,6 +11,7 @@ from vijax.contract.model import Hyper
 from vijax.extras import require_extra
 
 Kernel = Callable[[Any, Any], Float[Array, "a b"]]
+KernelName = Literal["rbf", "matern12", "matern32", "matern52", "linear"]
 
 _NAMES = {
     "rbf": "ExpSquared",

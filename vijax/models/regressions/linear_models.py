@@ -8,13 +8,14 @@ In weight space (D x D matrices) where D < N, else in the space of the kernel s^
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from vijax.checks import require, require_positive
+from vijax.arguments import Positive, checked
+from vijax.checks import require
 from vijax.families import Family
 from vijax.families.base import as_array, as_float
 from vijax.inference.expectation import Expectation, exact, jaakkola_jordan
@@ -24,14 +25,17 @@ from vijax.inference.sites.sparse_form import padded_rows
 from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
 from vijax.xla.by_value import by_value
 
+Form = Literal["auto", "weights", "kernel"]
+
 
 @by_value
+@checked
 def glm(
     x: Any,
     y: Any,
     likelihood: Likelihood | Callable,
-    prior_scale: float = 1.0,
-    form: str | None = None,
+    prior_scale: Positive = 1.0,
+    form: Form | None = "auto",
     expectation: Expectation | None = None,
     others: Mapping[str, Family] | None = None,
 ) -> Predictors:
@@ -44,9 +48,9 @@ def glm(
       x: design matrix, (N, D): an array, a SciPy sparse matrix or a jax BCOO, never made dense in weight space.
       y: observations, (N,).
       likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z).
-      prior_scale: s, standard deviation of the weights; a hyperparameter that can be learnt.
-      form: "weights" or "kernel"; None chooses by shape. The kernel form wants sites of nonnegative precision, hence a
-        log-concave likelihood.
+      prior_scale: prior standard deviation of the weights. A hyperparameter that can be learnt.
+      form: work with weights or with the kernel; auto: by shape. The kernel form wants sites of nonnegative precision,
+        hence a log-concave likelihood. None is "auto".
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
       others: priors of further globals; the likelihood is then a function of their statistics (`vijax.models.gp`).
 
@@ -64,12 +68,10 @@ def glm(
     """
     design, fixed = _Design(x), None if others else as_likelihood(likelihood)
     likelihood_of = of_others(likelihood) if fixed is None else lambda hyper, stats: fixed
-    require_positive(prior_scale=prior_scale)
     lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
-    require(form in (None, "weights", "kernel"), "form", "'weights', 'kernel' or None", form)
     y = as_array(y)
     check_observations(y, design.shape[0], lik)
-    if form is None:
+    if form is None or form == "auto":
         form = "kernel" if design.shape[1] >= design.shape[0] and lik.log_concave else "weights"
     view = _KernelView(design) if form == "kernel" else _WeightView(design)
     return predictors(
@@ -91,8 +93,13 @@ def _own(hyper: Mapping[str, Any], inputs: Any) -> Array:
 
 
 @by_value
+@checked
 def logistic_regression(
-    x: Any, y: Any, prior_scale: float = 1.0, bound: str = "exact", form: str | None = None
+    x: Any,
+    y: Any,
+    prior_scale: Positive = 1.0,
+    bound: Literal["exact", "jaakkola_jordan"] = "exact",
+    form: Form | None = "auto",
 ) -> Predictors:
     """Bayesian logistic regression (Khan et al. 2016, appendix E; Blei, Kucukelbir and McAuliffe 2017, section 5.3),
     labels -1 and +1.
@@ -100,16 +107,15 @@ def logistic_regression(
     Args:
       x: design matrix, see `glm`.
       y: labels, (N,).
-      prior_scale: s, standard deviation of the weights.
-      bound: "exact", the Gaussian expectation of the likelihood itself; or "jaakkola_jordan", the quadratic bound,
-        under which `step_size.constant(1.0)` on full data is coordinate ascent.
-      form: see `glm`.
+      prior_scale: prior standard deviation of the weights.
+      bound: exact: the Gaussian expectation of the likelihood itself; jaakkola_jordan: the quadratic bound. Under that
+        `step_size.constant(1.0)` on full data is coordinate ascent.
+      form: work with weights or with the kernel; auto: by shape. See `glm`.
 
     Raises:
       ValueError: see `glm`; an unknown bound.
     """
     bounds = {"exact": exact, "jaakkola_jordan": jaakkola_jordan}
-    require(bound in bounds, "bound", f"one of {sorted(bounds)}", bound)
     return glm(x, y, bernoulli_logit(), prior_scale, form, bounds[bound]())
 
 

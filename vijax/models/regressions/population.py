@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vijax.checks import require, require_integers
+from vijax.arguments import Positive, Positives, Size, checked
+from vijax.checks import require
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
-from vijax.families.base import as_float, positive_and_finite
+from vijax.families.base import as_float
 from vijax.families.construction import on_host
 from vijax.xla.by_value import by_value
 
@@ -27,24 +28,27 @@ class Population(NamedTuple):
 
 
 @by_value
+@checked
 def population(
-    dim: int,
+    dim: Size,
     covariance: Literal["full", "diagonal"],
     location: Any = 0.0,
-    strength: float = 0.01,
-    degrees: float | None = None,
-    spread: Any = 1.0,
+    strength: Positive = 0.01,
+    degrees: Positive | None = None,
+    spread: Positives = 1.0,
 ) -> Population:
     """The law of the groups' coefficients.
 
     Args:
       dim: D, coefficients of a group.
-      covariance: "full", mu and L normal-Wishart; or "diagonal", each mu_d and L_dd normal-gamma.
+      covariance: covariance of the population: full (mu and L normal-Wishart) or diagonal (each mu_d and L_dd
+        normal-gamma).
       location: prior mean of mu, scalar or (D,).
-      strength: how many groups it is worth.
+      strength: how many groups the prior mean of the population is worth.
       degrees: of the Wishart, above D - 1; for "diagonal" of each gamma (twice its shape), above 0. By default D + 2,
         or 3.
-      spread: standard deviations of the coefficients about mu, scalar or (D,): the prior mean of L is spread^-2.
+      spread: prior standard deviation of the groups' coefficients about mu. A scalar or (D,): the prior mean of L is
+        spread^-2.
 
     Raises:
       ValueError: an argument out of its range.
@@ -52,10 +56,7 @@ def population(
     >>> population(2, "full").prior.mean().precision.round(3).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    require_integers(dim=dim)
-    require(covariance in ("full", "diagonal"), "covariance", '"full" or "diagonal"', repr(covariance))
     location, spread = _vector("location", location, dim), _vector("spread", spread, dim)
-    require(positive_and_finite(spread), "spread", "positive finite numbers", spread)
     if covariance == "full":
         degrees = dim + 2.0 if degrees is None else degrees
         xp, spread = on_host(spread)

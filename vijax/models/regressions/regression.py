@@ -20,7 +20,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Positive, Size, checked
+from vijax.checks import require
 from vijax.contract.generative import Generative
 from vijax.contract.model import Model
 from vijax.families import Gamma, MultivariateNormalGamma
@@ -29,19 +30,22 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@checked
 def ard_regression(
-    dim: int,
-    shape: float = 1e-2,
-    rate: float = 1e-4,
-    relevance_shape: float = 1e-2,
-    relevance_rate: float = 1e-4,
+    dim: Size,
+    shape: Positive = 1e-2,
+    rate: Positive = 1e-4,
+    relevance_shape: Positive = 1e-2,
+    relevance_rate: Positive = 1e-4,
 ) -> Model:
     """Bayesian linear regression that switches off coefficients of no relevance.
 
     Args:
       dim: D, columns of x; add one of ones for an intercept.
-      shape, rate: of the gamma prior of the noise precision tau.
-      relevance_shape, relevance_rate: of the gamma priors of the coefficients' own precisions a_d.
+      shape: shape of the gamma prior of the noise precision tau.
+      rate: rate of the same prior.
+      relevance_shape: shape of the gamma priors of the coefficients' own precisions a_d.
+      relevance_rate: rate of the same priors.
 
     Returns:
       A `Model` with globals `coefficients`, normal-gamma over (w, tau), and `relevance`, gammas over a. Data: a pair
@@ -58,9 +62,6 @@ def ard_regression(
     >>> print(jnp.abs(fit.posterior["coefficients"].location).round(1))
     [2. 0. 0.]
     """
-    require_integers(dim=dim)
-    given = {"shape": shape, "rate": rate, "relevance_shape": relevance_shape, "relevance_rate": relevance_rate}
-    require_positive(**given)
     constant = shape * math.log(rate) - float(gammaln(shape)) - 0.5 * dim * math.log(2 * math.pi)
 
     def energy(stats: Any, group: tuple[Float[Array, " D"], Float[Array, ""]]) -> Float[Array, ""]:

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size, checked
+from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.model import Model
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
@@ -33,28 +34,31 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
+@checked
 def factorial_hmm(
-    dim: int,
-    num_chains: int,
-    num_states: int,
-    initial_concentration: float = 1.0,
-    transition_concentration: float = 1.0,
-    stickiness: float = 0.0,
-    strength: float = 0.01,
-    shape: float = 1.0,
-    rate: float = 1.0,
+    dim: Size,
+    num_chains: Size,
+    num_states: Size,
+    initial_concentration: Positive = 1.0,
+    transition_concentration: Positive = 1.0,
+    stickiness: NotNegative = 0.0,
+    strength: Positive = 0.01,
+    shape: Positive = 1.0,
+    rate: Positive = 1.0,
 ) -> Model:
     """A factorial hidden Markov model with Gaussian observations.
 
     Args:
       dim: D, columns of the observations.
-      num_chains: M.
-      num_states: K, of each chain.
-      initial_concentration, transition_concentration: of the Dirichlet priors of first states and of next states.
+      num_chains: M, how many chains.
+      num_states: K, states of each chain.
+      initial_concentration: concentration of the Dirichlet priors of first states.
+      transition_concentration: concentration of the Dirichlet priors of next states.
       stickiness: added to the concentration of staying where one is.
       strength: prior precision of the contributions, in units of the noise precision: how many observations it is
         worth.
-      shape, rate: of the gamma prior of the noise precisions. Data of another scale than one want another rate.
+      shape: shape of the gamma prior of the noise precisions.
+      rate: rate of the same prior; data of another scale than one want another rate.
 
     Returns:
       A `Model` with globals `initial` (batch (M,)), `transition` (batch (M, K)) and `contributions`
@@ -74,10 +78,6 @@ def factorial_hmm(
     >>> print(jnp.sort(jnp.abs(w[:, 1] - w[:, 0])).round(1))  # how far apart the states of each chain are
     [2. 5.]
     """
-    require_integers(dim=dim, num_chains=num_chains, num_states=num_states)
-    given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
-    require_positive(**given, strength=strength, shape=shape, rate=rate)
-    require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
     rows = transition_concentration + stickiness * jnp.eye(num_states)
     width = num_chains * num_states
     made = energy_model(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_positive
+from vijax.arguments import NotNegative, Positive, checked
 from vijax.contract import init as starts
 from vijax.contract.model import Estimates, Model
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
@@ -32,11 +32,12 @@ from vijax.xla.compiler import once_jit
 
 
 @by_value
+@checked
 def hmm(
     emission: Emission | None = None,
-    initial_concentration: float = 1.0,
-    transition_concentration: float = 1.0,
-    stickiness: float = 0.0,
+    initial_concentration: Positive = 1.0,
+    transition_concentration: Positive = 1.0,
+    stickiness: NotNegative = 0.0,
     init: starts.Init | None = None,
     prior_as_point: bool = False,
     **others: Any,
@@ -45,8 +46,8 @@ def hmm(
 
     Args:
       emission: what states emit (`vijax.models.emission`).
-      initial_concentration: of the Dirichlet prior of the first state.
-      transition_concentration: of those of the next state given each.
+      initial_concentration: concentration of the Dirichlet prior of the first state.
+      transition_concentration: concentration of the Dirichlet priors of the next state given each.
       stickiness: added to the concentration of staying where one is.
       init: states by k-means++ on the observations by default.
       prior_as_point: see `vijax.energy_model`.
@@ -69,9 +70,6 @@ def hmm(
     """
     emission = check_emission(emission, others)
     size = emission.num_components
-    given = {"initial_concentration": initial_concentration, "transition_concentration": transition_concentration}
-    require_positive(**given)
-    require(stickiness >= 0, "stickiness", "a number >= 0", stickiness)
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
 
     def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:

@@ -26,7 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import Positive, Size, checked
+from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.model import Estimates, Model
 from vijax.families import (
@@ -46,12 +47,13 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 @by_value
+@checked
 def linear_gaussian_state_space(
-    dim: int,
-    num_states: int,
-    strength: float = 0.01,
-    shape: float = 1.0,
-    rate: float = 1.0,
+    dim: Size,
+    num_states: Size,
+    strength: Positive = 0.01,
+    shape: Positive = 1.0,
+    rate: Positive = 1.0,
 ) -> Model:
     """A linear-Gaussian state-space model (linear dynamical system) with a bias.
 
@@ -60,7 +62,8 @@ def linear_gaussian_state_space(
       num_states: K, dimension of the state.
       strength: prior precision of the coefficients m, a, c and b, in units of the noise precision they go with: how
         many observations it is worth.
-      shape, rate: of the gamma prior of all noise precisions. Data of another scale than one want another rate.
+      shape: shape of the gamma prior of all noise precisions.
+      rate: rate of the same prior; data of another scale than one want another rate.
 
     Returns:
       A `Model` with globals `initial` (NormalGamma, batch (K,)), `dynamics` and `observation`
@@ -83,8 +86,6 @@ def linear_gaussian_state_space(
     >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
     [-0.33  0.33]
     """
-    require_integers(dim=dim, num_states=num_states)
-    require_positive(strength=strength, shape=shape, rate=rate)
     return energy_model(
         globals={
             "initial": NormalGamma.from_parameters(jnp.zeros(num_states), strength, shape, rate),

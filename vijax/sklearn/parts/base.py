@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import pickle
 import warnings
-from collections.abc import Collection
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -17,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from vijax.arguments import check_values
 from vijax.checks import require
 from vijax.xla.memory import total_memory
 
@@ -32,6 +32,10 @@ def estimator(cls: T) -> T:
 class VijaxEstimator(BaseEstimator):
     """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made: JAX would read
     arrays of float64 as float32 where that is the working precision."""
+
+    def _check_settings(self) -> None:
+        """Raises ValueError naming the setting that is outside its limit or choices."""
+        check_values(type(self), self.get_params(deep=False))
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]
@@ -80,11 +84,6 @@ def as_dense(X: Any) -> Any:
     remedy = "Take fewer features, or LatentDirichletAllocation, which reads what is not zero alone."
     require(needed <= there, "X", f"a matrix whose entries fit in {there:.3g} bytes", f"{needed:.3g}", remedy)
     return X.toarray()
-
-
-def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """Raises ValueError naming the argument where it is none of its choices."""
-    require(value in choices, name, f"one of {sorted(choices)}", repr(value))
 
 
 def warn_not_converged(estimator: Any, max_iter: int) -> None:

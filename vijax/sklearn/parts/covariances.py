@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.checks import require, require_positive
+from vijax.checks import require
 from vijax.families.vector.matrices import is_definite
 from vijax.models import emission
 from vijax.models.emission import Emission
@@ -70,7 +70,6 @@ def check_prior(kind: str, settings: Settings, dim: int) -> None:
     got = np.shape(settings.covariance)
     require(got == shape, "covariance_prior", f"shape {shape} for covariance_type={kind!r}", got)
     require(np.shape(settings.mean) == (dim,), "mean_prior", f"shape ({dim},)", np.shape(settings.mean))
-    require_positive(mean_precision_prior=settings.strength)
     enough = settings.degrees > dim - 1
     require(enough, "degrees_of_freedom_prior", f"a number above n_features - 1 = {dim - 1}", settings.degrees)
     definite = _is_definite(settings.covariance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,7 @@ def _of_rate(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> 
     return moments
 
 
+Observation = Literal["gaussian", "student_t", "poisson", "negative_binomial", "gamma"]
 OBSERVED: dict[str, Observed] = {
     "gaussian": Observed(
         lambda h: likelihood.gaussian(h["noise"]), {"noise": 0.1}, _of_normal(lambda h: h["noise"]), True

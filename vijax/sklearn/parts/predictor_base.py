@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.arguments import NotNegative, Positive, Size
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn import predictors
 from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of
@@ -22,9 +22,9 @@ class PredictorSettings:
     """Settings of every model with Gaussian predictors."""
 
     _: dataclasses.KW_ONLY
-    learning_rate: float = 0.05
-    max_iter: int = 500
-    tol: float = 1e-4
+    learning_rate: Positive = 0.05
+    max_iter: Size = 500
+    tol: NotNegative = 1e-4
     random_state: Any = None
 
 
@@ -84,9 +84,3 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accepts_sparse)
         return tags
-
-    def _check_steps(self) -> None:
-        """Raises ValueError naming the argument that makes no sense."""
-        require_integers(max_iter=self.max_iter)
-        require_positive(learning_rate=self.learning_rate)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
