@@ -32,7 +32,7 @@ ROOMS = [
     "app",
 ]
 """In the order in which they may import: a room uses those before it."""
-TOP = ("tree", "checks", "extras", "files", "terminal", "result")
+TOP = ("tree", "checks", "arguments", "extras", "files", "terminal", "result")
 MOST = 17
 """Files in a folder, the `__init__` among them."""
 MORE = {"catalogue": 19, "automatic": 29, "inference": 19}
