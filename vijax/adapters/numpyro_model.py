@@ -14,14 +14,15 @@ from vijax.adapters.found import free_variables
 from vijax.adapters.numpyro_sites import Sites
 from vijax.checks import require
 from vijax.extras import require_extra
-from vijax.models.density import Density, density
+from vijax.model import Model
+from vijax.models.density import density
 
 RUNS = 3
 """Runs of the model that show what its sites are."""
 Values = Mapping[str, Any]
 
 
-def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
+def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """A model from a NumPyro model with its data.
 
     Continuous sites without `obs` are the variables, in the supports of their distributions. `obs` sites,

@@ -14,13 +14,14 @@ from vijax.adapters.found import Found, free_variables
 from vijax.adapters.tfp_supports import support
 from vijax.checks import require
 from vijax.guides import Guide
-from vijax.models.density import Density, density
+from vijax.model import Model
+from vijax.models.density import density
 
 RUNS = 3
 """Draws of the joint that show what its parts are."""
 
 
-def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Density:
+def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Model:
     """A model from a joint distribution of TensorFlow Probability's JAX substrate: what is not observed is unknown.
 
     The supports of the unknown parts are those of TFP's event space bijectors. (`vijax.tfp.from_tfp` is something else:

@@ -16,7 +16,7 @@ from vijax.auto import MOST_FULL
 from vijax.automatic.low_rank import rank_of
 from vijax.guides import Guide
 from vijax.model import Model
-from vijax.models.density import Density
+from vijax.models.density import with_guide
 from vijax.objective import renyi
 
 
@@ -41,7 +41,7 @@ SHAPES = tuple(name for shape in GUIDES.values() for name in shape.takes)
 
 def read_by(model: Model, rows: Any) -> Any:
     """Rows as a model reads them: none of a density without data, whatever its file made of them."""
-    return None if isinstance(model, Density) and model.log_lik is None else rows
+    return rows if model.free is None or model.free.reads_data else None
 
 
 def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
@@ -54,39 +54,39 @@ def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
     return None if name is None else GUIDES[name].make(**more)
 
 
-def _ngvi(model: Density, guide: str | None = None, **choices: Any) -> Algorithm:
+def _ngvi(model: Model, guide: str | None = None, **choices: Any) -> Algorithm:
     return free_algorithms.ngvi(model, guide=_guide(guide, choices), **choices)
 
 
-def _advi(model: Density, alpha: float | None = None, **choices: Any) -> Algorithm:
+def _advi(model: Model, alpha: float | None = None, **choices: Any) -> Algorithm:
     return free_algorithms.advi(model, objective=None if alpha is None else renyi(alpha), **choices)
 
 
 def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
-    def make(model: Density, guide: str | None = None, learning_rate: float = 0.01, **choices: Any) -> Algorithm:
+    def make(model: Model, guide: str | None = None, learning_rate: float = 0.01, **choices: Any) -> Algorithm:
         shape = _guide(guide, choices)
         return row(model, guide=shape, optimizer=optax.adam(learning_rate), **choices)
 
     return make
 
 
-def _ends_full(model: Density, **choices: Any) -> Algorithm:
+def _ends_full(model: Model, **choices: Any) -> Algorithm:
     """The algorithm of the normals that `vijax.auto` returns: its state is what a checkpoint holds. Where a mixture was
     kept, `vijax.app.kept_mixture` says so."""
     del choices
-    if model.variables.dim <= MOST_FULL:
+    if model.log_density.variables.dim <= MOST_FULL:
         return _framed(model, guides.full_rank())
-    return _framed(model, guides.mean_field(), rank_of(model.variables.dim))
+    return _framed(model, guides.mean_field(), rank_of(model.log_density.variables.dim))
 
 
-def _ends_diagonal(model: Density, **choices: Any) -> Algorithm:
+def _ends_diagonal(model: Model, **choices: Any) -> Algorithm:
     """Likewise of `vijax.dadvi`."""
     del choices
     return _framed(model, guides.mean_field())
 
 
-def _framed(model: Density, guide: Guide, directions: int = 0) -> Algorithm:
-    return free_algorithms.ngvi(model.with_guide(guide, is_framed=True, num_directions=directions))
+def _framed(model: Model, guide: Guide, directions: int = 0) -> Algorithm:
+    return free_algorithms.ngvi(with_guide(model, guide, is_framed=True, num_directions=directions))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from vijax.automatic.report import Report
 from vijax.automatic.stage import Watcher
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import CLOSE, RARE, ROUNDED
-from vijax.models.density import Density
+from vijax.model import Model
 from vijax.result import Fit
 
 EARLY = 2 * CLOSE
@@ -41,7 +41,7 @@ class Done(NamedTuple):
       key: of the fit.
     """
 
-    model: Density
+    model: Model
     target: Target
     q: Gaussian
     searched: Searched

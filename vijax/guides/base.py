@@ -9,9 +9,7 @@ from typing import ClassVar
 from jaxtyping import Array, Float
 
 from vijax.families import Family
-
-Z = "free"
-"""The name of the free coordinates among the globals."""
+from vijax.variables import Z as Z
 
 
 class Guide(abc.ABC):

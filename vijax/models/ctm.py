@@ -27,16 +27,16 @@ from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
 from vijax.compiler import quick_jit
-from vijax.documents import OfDocuments, word_prior
+from vijax.documents import DataForm, OfDocuments, word_prior
 from vijax.estep import GaussianLocals, LogisticNormal
 from vijax.expectation.vector import gaussian_draws
 from vijax.families import MultivariateNormal, NormalWishart, Product
 from vijax.families.base import as_float, positive_and_finite
 from vijax.families.matrices import half_log_det, inverse, outer
 from vijax.gather import sum_over_rows
-from vijax.generative import Generative
+from vijax.generative import Generative, answers
 from vijax.likelihood import softmax_mixture
-from vijax.model import Estimates, Hyper, LocalElbo, Model
+from vijax.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.models.ctm_start import start
 from vijax.models.document_draws import of_topics
 from vijax.models.lda import likelihood_table, smoothed_topics
@@ -103,18 +103,17 @@ def ctm(
         functools.partial(_local_elbo, num_samples, seed),
         functools.partial(start, num_topics),
         default,
-        documents=OfDocuments(
-            int(vocab_size),
-            lambda stats, local, key: expected_shares(stats["logits"], local, key),
-            by_word={"topics": "eta"},
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"})),
+        locals=OfLocals(
+            lambda hyper, batch: tuple(_cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data),
+            carried=True,
+            solved_by=esteps.LogisticNormalEStep,
         ),
-        score=functools.partial(_completion_score, default),
-        init_local=lambda hyper, batch: tuple(
-            _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
+        queries=answers(
+            _generative(int(vocab_size)),
+            score=functools.partial(_completion_score, default),
+            transform=lambda stats, local, key: expected_shares(stats["logits"], local, key),
         ),
-        keeps_local=True,
-        solved_by=esteps.LogisticNormalEStep,
-        generative=_generative(int(vocab_size)),
     )
 
 

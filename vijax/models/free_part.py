@@ -7,33 +7,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.batch import Minibatch
-from vijax.families import Family, Point, Product
+from vijax.families import Family, Product
 from vijax.guides import Guide, Z
 from vijax.model import Hyper, Model
-from vijax.variables import Free, Variables
+from vijax.variables import Free, FreeVariables, Variables
 
 START = 0.1
 """Standard deviation of q where it starts, and of its means among starts: networks must not begin at zero weights."""
 
 
 @dataclasses.dataclass(frozen=True)
-class FreePart:
-    """The free variables of an energy.
+class FreePart(FreeVariables):
+    """The free variables of an energy or a network.
 
     Attributes:
       variables: what they are.
       guide: the family of q.
+      is_proper: their prior is known to be proper, so that no bound grows without limit along them.
     """
 
     variables: Variables
     guide: Guide
+    is_proper: bool = False
 
     def family(self, key: PRNGKeyArray | None = None) -> Family:
         """Where q starts; without a key at zero."""
@@ -61,22 +63,18 @@ class FreePart:
         """Of the coordinates: the variables' own priors, and the Jacobian."""
         return self.variables.log_prior(stats[Z].value)
 
-    def endless(self, model: Model) -> Callable[..., Any]:
-        """See `vijax.Model`: along free variables, all else as it is."""
-
-        def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
-            from vijax.automatic.endless import report
-
-            if isinstance(posterior[Z], Point):
-                return None
-            return report(GivenOthers(model, self.variables, hyper, posterior, key), {}, posterior[Z], batch, key)
-
-        return endless
-
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
         """Draws by the names that the user gave."""
         del hyper
         return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
+
+    def given_others(self, model: Model, hyper: Hyper, posterior: Product, key: PRNGKeyArray) -> GivenOthers | None:
+        """The bound along free variables, all else as it is."""
+        return None if self.is_proper else GivenOthers(model, self.variables, hyper, posterior, key)
+
+    def start_in_words(self) -> str:
+        """Where a fit by steps starts."""
+        return "Free variables start near zero in free coordinates: shift and scale them so that zero is plausible."
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,6 +95,7 @@ class GivenOthers:
     hyper: Hyper
     posterior: Product
     key: PRNGKeyArray
+    reads_data: ClassVar[bool] = True
 
     def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
         """Terms of globals alone."""

@@ -29,13 +29,14 @@ from vijax.batch import Minibatch
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
 from vijax.compiler import step_jit
+from vijax.documents import DataForm
 from vijax.estep.base import iterate_by_document
 from vijax.estep.mean_field import MeanField
 from vijax.families import Gamma, Product, special
 from vijax.families.base import as_float
 from vijax.families.poisson_draws import poisson_values
-from vijax.generative import Generative, rows_like
-from vijax.model import Estimates, Hyper, LocalElbo, Model
+from vijax.generative import Generative, answers, rows_like
+from vijax.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.models.corners import corner_rows
 from vijax.models.emission import checker, is_count
 
@@ -109,13 +110,12 @@ def gap_nmf(
         init=(lambda hyper, key, prior, batch: init(key, prior)) if callable(init) else _STARTS[init],
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
-        init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
-        keeps_local=True,
-        check_data=_checker(num_rows),
-        kinds="number",
-        score=_score,
-        solved_by=MeanField,
-        generative=Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),
+        locals=OfLocals(lambda hyper, batch: _initial_locals(hyper, batch.data, num_components), True, MeanField),
+        form=DataForm(_checker(num_rows), "number"),
+        queries=answers(
+            Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),
+            score=_score,
+        ),
     )
 
 

@@ -28,15 +28,15 @@ from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.chunks import merge_chunks, split_chunks
-from vijax.documents import OfDocuments, word_prior
+from vijax.documents import DataForm, OfDocuments, word_prior
 from vijax.estep import Locals
 from vijax.estep.mean_field import cold
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float, positive_and_finite
 from vijax.families.transposed_dirichlet import TransposedDirichletStats
 from vijax.gather import sum_over_rows
-from vijax.generative import Generative
-from vijax.model import Estimates, Hyper, LocalElbo, Model
+from vijax.generative import Generative, answers
+from vijax.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.models import active_topics
 from vijax.models.document_draws import of_topics
 
@@ -85,12 +85,9 @@ def lda(
         bound,
         near_uniform,
         estep or esteps.mean_field(),
-        documents=OfDocuments(int(vocab_size), _shares, {"topics": "eta"}, active_topics.choose),
-        score=completion_score,
-        init_local=functools.partial(_cold, num_topics),
-        is_linear=True,
-        solved_by=esteps.MixedMembership,
-        generative=_generative(num_topics, int(vocab_size)),
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"}, active_topics.choose)),
+        locals=OfLocals(functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True),
+        queries=answers(_generative(num_topics, int(vocab_size)), score=completion_score, transform=_shares),
     )
 
 

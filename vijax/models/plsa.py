@@ -23,8 +23,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers, require_positive
+from vijax.documents import DataForm
 from vijax.families import Dirichlet, Product
-from vijax.generative import Generative
+from vijax.generative import Generative, answers
 from vijax.model import Model, model
 from vijax.models.document_draws import of_pairs, of_topics, table_of, total_like
 
@@ -89,7 +90,8 @@ def plsa(
     check = lambda data: check_entries(data, num_documents, vocab_size)
     sizes = num_documents, vocab_size, check
     generative = of_pairs(*sizes) if form == "joint" else _conditional(*sizes)
-    return dataclasses.replace(made, check_data=check, kinds=("index", "index", "number"), generative=generative)
+    entries = DataForm(check, ("index", "index", "number"))
+    return dataclasses.replace(made, form=entries, queries=answers(generative))
 
 
 def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:

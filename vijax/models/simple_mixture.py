@@ -18,10 +18,10 @@ from vijax.batch import Documents, Minibatch
 from vijax.by_value import by_value
 from vijax.checks import require_integers, require_positive
 from vijax.chunks import merge_chunks, split_chunks
-from vijax.documents import OfDocuments, word_prior
+from vijax.documents import DataForm, OfDocuments, word_prior
 from vijax.families import Categorical, Dirichlet, Product
 from vijax.gather import docs_per_chunk, sum_over_rows
-from vijax.generative import Generative
+from vijax.generative import Generative, answers
 from vijax.model import Hyper, LocalElbo, Model
 from vijax.models.document_draws import of_topics
 from vijax.models.lda import near_uniform
@@ -66,8 +66,8 @@ def simple_mixture(num_topics: int, vocab_size: int, alpha: float = 1.0, eta: fl
         prior=prior,
         local_elbo=_local_elbo,
         init=start,
-        documents=OfDocuments(int(vocab_size), lambda stats, classes, key: classes, by_word={"topics": "eta"}),
-        generative=_generative(num_topics, int(vocab_size)),
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"})),
+        queries=answers(_generative(num_topics, int(vocab_size)), transform=lambda stats, classes, key: classes),
     )
 
 

@@ -29,14 +29,15 @@ from vijax.batch import Minibatch, fill_padding, weighted_sum
 from vijax.by_value import by_value
 from vijax.checks import require, require_integers
 from vijax.compiler import kept, step_jit
+from vijax.documents import DataForm
 from vijax.estep.unrolled import Structured, structured
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
-from vijax.generative import Generative
+from vijax.generative import Generative, answers
 from vijax.inferred import bounds_of, inferred
 from vijax.intake import taken
-from vijax.model import Hyper, LocalElbo, Model
+from vijax.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.models.autoencoder import Network, as_network, observations_like
-from vijax.models.energy import energy_model
+from vijax.models.energy import energy_model, energy_of
 from vijax.models.observed import Observed
 from vijax.models.structured_parts import Parts, Potentials
 from vijax.objective import importance_weighted
@@ -175,7 +176,7 @@ def svae(
     require(isinstance(template, Normal | MultivariateNormal), "latent", "a Normal or MultivariateNormal", kind)
     (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
     conjugate = _surrogate(globals, locals, energy, latent, init)
-    parts = Parts(conjugate.energy, latent, encode, decode, observed)
+    parts = Parts(energy_of(conjugate), latent, encode, decode, observed)
     points = {"encoder": encoder_params, "decoder": decoder_params}
 
     def data_of(batch: Minibatch) -> Array:
@@ -203,11 +204,10 @@ def svae(
         init=begin,
         estep=structured(),
         blocks=conjugate.blocks,
-        check_data=observed.check,
-        kinds="number",
+        form=DataForm(observed.check, "number"),
         constraints=dict.fromkeys(points, constrain.real()),
-        solved_by=Structured,
-        generative=_generative(parts, globals),
+        locals=OfLocals(solved_by=Structured),
+        queries=answers(_generative(parts, globals)),
         parts=parts,
     )
 

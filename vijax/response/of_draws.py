@@ -26,7 +26,8 @@ from vijax.checks import require
 from vijax.compiler import quick_jit
 from vijax.families import Normal
 from vijax.guides import Z
-from vijax.models.density import Density, Frame, frame_of
+from vijax.model import Model
+from vijax.models.density import Frame, frame_of
 from vijax.response.covariances import Covariances, covariances
 from vijax.result import Fit
 
@@ -35,7 +36,7 @@ FAR = 1.0
 
 
 def of_draws(
-    fit: Fit, model: Density, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
+    fit: Fit, model: Model, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
 ) -> Covariances:
     """See `vijax.linear_response`."""
     q: Any = fit.posterior[Z]
@@ -89,14 +90,14 @@ def _noise(fit: Fit, q: Normal, key: PRNGKeyArray | None, num_draws: int) -> Flo
 
 
 def _expectations(
-    model: Density, of: Callable, point: np.ndarray, noise: np.ndarray
+    model: Model, of: Callable, point: np.ndarray, noise: np.ndarray
 ) -> tuple[PyTree, Float[np.ndarray, "M 2D"]]:
     """Means of the quantities over the draws, and their derivatives in the means and log standard deviations."""
 
     def mean(eta: Array, noise: Array) -> PyTree:
         center, log_sd = jnp.split(eta, 2)
         draws = center + jnp.exp(log_sd) * noise
-        return jax.tree.map(lambda x: jnp.mean(x, 0), jax.vmap(lambda z: of(model.values_at(z)))(draws))
+        return jax.tree.map(lambda x: jnp.mean(x, 0), jax.vmap(lambda z: of(model.log_density.values_at(z)))(draws))
 
     at = jnp.asarray(point, jnp.result_type(float)), jnp.asarray(noise, jnp.result_type(float))
     slopes = jax.jacrev(lambda eta, noise: ravel_pytree(mean(eta, noise))[0])

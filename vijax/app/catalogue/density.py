@@ -21,7 +21,8 @@ from vijax.app.user_code import executed, telling_where
 from vijax.data.table import Table as Rows
 from vijax.data.table import TargetKind
 from vijax.judged import of_data
-from vijax.models.density import Density
+from vijax.model import Model
+from vijax.models.density import LogDensity
 from vijax.status import FAILED
 
 NOTHING = "none"
@@ -87,7 +88,7 @@ SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
-def build(settings: Settings, data: Data) -> Density:
+def build(settings: Settings, data: Data) -> Model:
     """What the file's `model` makes of the training data.
 
     Raises:
@@ -100,15 +101,16 @@ def build(settings: Settings, data: Data) -> Density:
         raise ConfigError(f"{path}: expected a function model(data) that returns a vijax.density, got none")
     rows = arrange(data.train, settings)
     with telling_where(path):
-        density = make(rows)
-        if isinstance(density, Density):
+        model = make(rows)
+        density = model.log_density if isinstance(model, Model) else None
+        if density is not None:
             _try(density, rows)
-    if not isinstance(density, Density):
-        raise ConfigError(f"{path}: model: expected it to return a vijax.density, got {type(density).__name__}")
-    return density
+    if density is None:
+        raise ConfigError(f"{path}: model: expected it to return a vijax.density, got {type(model).__name__}")
+    return model
 
 
-def _try(density: Density, rows: Mapping[str, np.ndarray]) -> None:
+def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
     """Looks at the density without computing it, so that what is wrong with the file is found, and said to be its."""
     x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
     groups = jax.tree.map(lambda a: a[None], dict(rows)) if density.is_whole else dict(rows)
