@@ -242,7 +242,7 @@ def pg_svi(
     True
     """
     check_model(model)
-    if model.reads is None:
+    if model.by_entry is None:
         check_no_sites(
             expectation=(expectation, None),
             memory=(memory, False),
@@ -260,7 +260,7 @@ def pg_svi(
     own = block(inner_steps) if inner_steps > 1 else exact_mean() if mean == "exact" else None
     moves = update if own is None else dict.fromkeys(names, own)
     schedule = step_size or by_share(backtracking(), a_third if memory else third_of_the_way)
-    row = {"name": "pg_svi", "full_data": True, "num_groups": model.num_groups, "estep": expectation, **choices}
+    row = {"name": "pg_svi", "full_data": True, "num_groups": model.form.num_groups, "estep": expectation, **choices}
     return compose(model, update=moves, step_size=schedule, **row)
 
 
@@ -282,7 +282,7 @@ def _estimator(choices: Mapping[str, Any], default: Estimator, serves: Model | N
     chosen = per_variable("estimator", choices.get("estimator"), default, Estimator, "vijax.estimator")
     if serves is None or not isinstance(choices.get("estimator"), Mapping | None):
         return chosen
-    return PerVariable(default, tuple(sorted({**dict.fromkeys(serves.free), **dict(chosen.named)}.items())))
+    return PerVariable(default, tuple(sorted({**dict.fromkeys(serves.free_names), **dict(chosen.named)}.items())))
 
 
 def _full(name: str, choices: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ from vijax.inference.estimator import (
 from vijax.inference.guides import Guide
 from vijax.inference.step_size import Schedule, by_odds, constant, robbins_monro
 from vijax.inference.update import Update, descend, kl, within
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import log_density_of, with_guide
 
 
 def ngvi(
@@ -107,10 +108,10 @@ def bam(
     [3. 3.] [2.  0.9]
     """
     check_model(model)
-    require(isinstance(model, Density), "model", "a log density (vijax.density)", "another", "Use vijax.ngvi.")
+    dim = log_density_of(model, "Use vijax.ngvi.").variables.dim
     model = _guided(model, guides.full_rank())
     choices["estimator"] = _estimators(choices, batch_and_match(num_samples=num_samples))
-    schedule = step_size or by_odds(10.0 * num_samples * model.variables.dim)  # type: ignore[attr-defined]
+    schedule = step_size or by_odds(10.0 * num_samples * dim)
     _check_said_once(model, choices, "update", nats=nats)
     choices["update"] = _updates(choices, kl() if nats is None else within(nats))
     return compose(model, **{"name": "bam", "step_size": schedule, **choices})
@@ -237,10 +238,11 @@ def aevb(
     check_model(model)
     require(bool(model.hyper), "model", "one with points to learn (networks)", "one without")
     chosen = optimizer or optax.adam(learning_rate)
-    conjugate = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free)
+    conjugate = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free_names)
     drawn, moved = reparameterised(num_samples=1), descend(chosen)
-    choices["estimator"] = _estimators(choices, mean_field() if conjugate else drawn, dict.fromkeys(model.free, drawn))
-    choices["update"] = _updates(choices, kl() if conjugate else moved, dict.fromkeys(model.free, moved))
+    of_free: Any = functools.partial(dict.fromkeys, model.free_names)
+    choices["estimator"] = _estimators(choices, mean_field() if conjugate else drawn, of_free(drawn))
+    choices["update"] = _updates(choices, kl() if conjugate else moved, of_free(moved))
     schedule = robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant()
     row = {"name": "aevb", "learn": tuple(model.hyper), "hyper_optimizer": chosen, "step_size": schedule, **choices}
     return compose(model, estep=estep, **row)
@@ -278,10 +280,10 @@ def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Mo
     """The model with this family of q, or of a density the row's own; ValueError where it has no free variables."""
     check_model(model)
     remedy = "Of conjugate globals use vijax.cavi, vijax.svi or vijax.ssvi."
-    require(bool(model.free), "model", "one with free variables (vijax.density)", "one without", remedy)
+    require(model.free is not None, "model", "one with free variables (vijax.density)", "one without", remedy)
     require(guide is None or isinstance(guide, Guide), "guide", "one of vijax.guides", repr(guide))
-    if isinstance(model, Density):
+    if model.log_density is not None:
         chosen = guide or default
-        return model if chosen is None else model.with_guide(chosen)
+        return model if chosen is None else with_guide(model, chosen)
     require(guide is None, "guide", "none for an energy", repr(guide), "Give it to vijax.energy_model(guide=...).")
     return model

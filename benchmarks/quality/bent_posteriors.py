@@ -193,7 +193,7 @@ def posterior(name: str, folder: Path) -> Posterior:
 
 
 def _numbers(model: Any) -> list[tuple[str, tuple[int, ...], int]]:
-    values = model.variables.values(jnp.zeros(model.variables.dim))[0]
+    values = model.free.variables.values(jnp.zeros(model.free.variables.dim))[0]
     return [(part, x.shape, i) for part, x in values.items() for i in range(int(np.prod(x.shape)))]
 
 

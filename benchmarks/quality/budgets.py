@@ -44,7 +44,7 @@ def row(name: str, seeds: int, folder: Path) -> list[str]:
     known = posterior(name, folder)
     cells = [cell(known, limit, seeds)[0] for limit in LIMITS]
     default, taken = cell(known, None, seeds)
-    return [name, str(known.model.variables.dim), *cells, default, spread(taken, ",.0f")]
+    return [name, str(known.model.free.variables.dim), *cells, default, spread(taken, ",.0f")]
 
 
 def main() -> None:

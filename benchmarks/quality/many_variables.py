@@ -89,5 +89,5 @@ def row(name: str, posterior: Posterior, seed: int) -> list[str]:
         draws = np.asarray(fit.sample(jax.random.key(seed + 1), 4000)["w"], np.float64)
         ratio = f"{np.sqrt(np.mean(np.log(draws.std(0) / sds) ** 2)):.2f}"
     report = fit.report
-    counts = [f"{posterior.model.variables.dim:,}", str(int(np.sum(stretch != 1)))]
+    counts = [f"{posterior.model.free.variables.dim:,}", str(int(np.sum(stretch != 1)))]
     return [name, *counts, str(report.elbo), f"{report.gap:.2f}", f"{report.num_gradients:,}", ratio]

@@ -61,7 +61,7 @@ def _row(name: str, posterior: Posterior, found: list[tuple[Any, Errors, float, 
     ended = [str(fit.outcome) for fit in fits]
     worst = max(off, key=lambda e: e.mean)
     return [
-        name, str(posterior.model.variables.dim),
+        name, str(posterior.model.free.variables.dim),
         "; ".join(f"{word} ({ended.count(word)} of {len(fits)})" for word in sorted(set(ended))),
         spread([fit.report.num_gradients for fit in fits], ",.0f"),
         f"{spread([fit.elbo.value for fit in fits], '.3f')} ± {max(fit.elbo.standard_error for fit in fits):.3f}",
@@ -99,9 +99,9 @@ def _of_peer(name: str, seed: int) -> Iterator[list[str]]:
         result, seconds = timed(lambda: jax.block_until_ready(run().params))  # noqa: B023
         elbo = -Trace_ELBO(num_particles=4096).loss(jax.random.key(1), result, model, guide)
         x = guide.sample_posterior(jax.random.key(2), result, sample_shape=(DRAWS,))["x"]
-        off = errors(posterior, posterior.model.values({"free": x}))
+        off = errors(posterior, posterior.model.free.values({}, {"free": x}))
         yield [
-            name, str(posterior.model.variables.dim), kind, str(STEPS), f"{float(elbo):.3f}",
+            name, str(posterior.model.free.variables.dim), kind, str(STEPS), f"{float(elbo):.3f}",
             f"{off.mean:.3f}", off.at, f"{off.log_sd:.3f}", f"{seconds:.1f}",
         ]  # fmt: skip
 
@@ -115,8 +115,8 @@ def in_numpyro(posterior: Posterior) -> Callable[[], None]:
     groups = jax.tree.map(jnp.asarray, Target.of(density, posterior.data).groups)
 
     def model() -> None:
-        x = numpyro.sample("x", ImproperUniform(constraints.real, (), (density.variables.dim,)))
-        numpyro.factor("log_density", density.log_prior_at(x) + jnp.sum(density.log_liks_at(x, groups)))
+        x = numpyro.sample("x", ImproperUniform(constraints.real, (), (density.free.variables.dim,)))
+        numpyro.factor("log_density", density.free.log_prior_at(x) + jnp.sum(density.free.log_liks_at(x, groups)))
 
     return model
 

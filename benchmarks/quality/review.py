@@ -133,7 +133,7 @@ def ellipses(out: Path) -> None:
         state, info = step(jax.random.key(t), state, y)
         elbo.append(float(info.elbo))
         posteriors.append(state.posterior)
-        predictive.append(model.score({}, state.posterior, held_out, None).mean)
+        predictive.append(model.queries["score"]({}, state.posterior, held_out, None).mean)
     gains = np.diff(elbo)
     truth = np.log(
         np.mean([multivariate_normal(m, r @ r.T).pdf(held_out) for m, r in zip(means, roots, strict=True)], 0)
@@ -193,7 +193,7 @@ def image_histograms(out: Path) -> None:
             make(model), y, num_steps=steps, batch_size=size, key=jax.random.key(0), callbacks=[keep],
             steps_per_chunk=steps // 6,
         )  # fmt: skip
-        points = [(seconds, model.score({}, q, held_out, None).mean) for seconds, q in seen]
+        points = [(seconds, model.queries["score"]({}, q, held_out, None).mean) for seconds, q in seen]
         curves[name] = points
         used = int((np.asarray(fit.posterior["weights"].mean()) > 1e-3).sum())
         say(
@@ -222,7 +222,7 @@ def beside_nuts(out: Path) -> None:
     for steps in (5, 30):
         fit = vi.fit(vi.cavi(model), y, num_steps=steps, restarts=5, key=jax.random.key(0))
         jax.block_until_ready(fit.state)
-        points.append((time.perf_counter() - started, model.score({}, fit.posterior, held_out, None).mean))
+        points.append((time.perf_counter() - started, model.queries["score"]({}, fit.posterior, held_out, None).mean))
     q = fit.posterior
     say(
         figure="6, scaled down",

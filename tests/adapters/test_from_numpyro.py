@@ -43,19 +43,19 @@ def test_densities_of_coordinates_are_those_of_numpyro(name):
         numpyro.factor("pull", -0.5 * jnp.sum(x**2))
 
     ours = vi.from_numpyro(model)
-    assert ours.variables.leaves[0].support == support
+    assert ours.free.variables.leaves[0].support == support
     to_theirs = dist.biject_to(make().support).inv
 
     @jax.jit
     def both(z):
-        there = lambda z: jnp.ravel(to_theirs(ours.values_at(z)["x"]))
-        u = to_theirs(ours.values_at(z)["x"])
+        there = lambda z: jnp.ravel(to_theirs(ours.free.values_at(z)["x"]))
+        u = to_theirs(ours.free.values_at(z)["x"])
         theirs = -numpyro.infer.util.potential_energy(model, (), {}, {"x": u})
-        return ours.log_prior_at(z), theirs + jnp.linalg.slogdet(jax.jacfwd(there)(z))[1]
+        return ours.free.log_prior_at(z), theirs + jnp.linalg.slogdet(jax.jacfwd(there)(z))[1]
 
     with jax.enable_x64(True):
         for seed in range(2):
-            one, two = both(jnp.asarray(np.random.default_rng(seed).normal(size=ours.variables.dim)))
+            one, two = both(jnp.asarray(np.random.default_rng(seed).normal(size=ours.free.variables.dim)))
             assert float(one) == pytest.approx(float(two), rel=1e-6, abs=1e-6)
 
 
@@ -145,12 +145,12 @@ def test_discrete_sites_in_a_plate_are_summed_out():
             numpyro.sample("y", dist.Normal(means[z], 1.0), obs=Y)
 
     model = vi.from_numpyro(mixture)
-    assert model.variables.names == ["means", "share"]
+    assert model.free.variables.names == ["means", "share"]
     share, means = 0.3, np.array([-1.0, 1.5])
     each = (1 - share) * stats.norm.pdf(Y, means[0]) + share * stats.norm.pdf(Y, means[1])
     exact = stats.beta.logpdf(share, 2, 2) + stats.norm.logpdf(means, 0, 3).sum() + np.log(each).sum()
-    z = model.variables.coordinates({"share": share, "means": means})
-    assert float(jax.jit(model.log_prior_at)(z)) == pytest.approx(exact + np.log(share * (1 - share)), rel=1e-5)
+    z = model.free.variables.coordinates({"share": share, "means": means})
+    assert float(jax.jit(model.free.log_prior_at)(z)) == pytest.approx(exact + np.log(share * (1 - share)), rel=1e-5)
 
 
 def test_discrete_sites_outside_plates_are_summed_out_together():
@@ -170,7 +170,7 @@ def test_discrete_sites_outside_plates_are_summed_out_together():
             q = [0.1, 0.5, 0.8][a]
             total += p * (q if b else 1 - q) * np.exp(stats.norm.logpdf(Y, mean + a - b).sum())
     exact = np.log(total) + stats.norm.logpdf(mean, 0, 3)
-    assert float(jax.jit(model.log_prior_at)(jnp.array([mean]))) == pytest.approx(exact, rel=1e-5)
+    assert float(jax.jit(model.free.log_prior_at)(jnp.array([mean]))) == pytest.approx(exact, rel=1e-5)
 
 
 def test_the_states_of_a_scan_are_summed_out():
@@ -192,7 +192,7 @@ def test_the_states_of_a_scan_are_summed_out():
     for y in Y:
         forward = forward @ moves * stats.norm.pdf(y, means)
     exact = np.log(forward.sum()) + stats.norm.logpdf(means, 0, 3).sum()
-    ours = vi.from_numpyro(chain).log_prior_at(jnp.asarray(means, jnp.float32))
+    ours = vi.from_numpyro(chain).free.log_prior_at(jnp.asarray(means, jnp.float32))
     assert float(ours) == pytest.approx(exact, rel=1e-5)
 
 
@@ -223,7 +223,7 @@ def test_scales_masks_and_factors_count():
         numpyro.factor("bonus", 2 * x)
 
     exact = 3 * stats.norm.logpdf([0.5, 2.5], 0.4, 1).sum() + 0.8
-    assert float(vi.from_numpyro(model).log_prior_at(jnp.array([0.4]))) == pytest.approx(exact, rel=1e-5)
+    assert float(vi.from_numpyro(model).free.log_prior_at(jnp.array([0.4]))) == pytest.approx(exact, rel=1e-5)
 
 
 def refused(model, match, *args):

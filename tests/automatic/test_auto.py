@@ -17,6 +17,7 @@ from vijax.automatic.gaussian import Gaussian, noise_of, step
 from vijax.automatic.stochastic import by_passes
 from vijax.data import synthetic
 from vijax.fitting import checkpoint
+from vijax.models.energies.density import with_guide
 
 KEY = jax.random.key(0)
 
@@ -328,7 +329,7 @@ def test_the_frame_is_of_the_state_so_that_a_saved_fit_means_the_same(tmp_path):
     alone = vi.ngvi(model)
     with pytest.raises(checkpoint.OtherTreeError, match="frame"):
         checkpoint.latest(tmp_path, like=alone.init(KEY))
-    alg = vi.ngvi(model.with_guide(vi.guides.full_rank(), is_framed=True))
+    alg = vi.ngvi(with_guide(model, vi.guides.full_rank(), is_framed=True))
     assert alg.step == fit.alg.step
     read = vi.Fit(alg, checkpoint.latest(tmp_path, like=jax.eval_shape(alg.init, KEY)).tree, fit.trace, fit.status)
     draws = read.sample(jax.random.key(1), 2000)["x"]

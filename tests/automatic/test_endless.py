@@ -11,6 +11,7 @@ from jax.scipy.stats import norm
 import vijax as vi
 from tests.programs import compiled
 from vijax.automatic.endless import _target, runs_away
+from vijax.automatic.runaway import ASKED
 from vijax.contract.batch import Minibatch
 from vijax.fitting.loader import ArrayLoader
 
@@ -164,8 +165,9 @@ ROWS_61 = np.zeros(61, np.float32)
 def test_of_a_minibatch_the_groups_count_as_all_of_them(size, surplus):
     """Every batch of a pass, padded or not, tells what all rows tell."""
     model, q = balanced(surplus), vi.guides.full_rank().at(jnp.full(1, 300.0), 20.0)
+    x = q.sample(KEY, (ASKED,))
     for batch in ArrayLoader(ROWS_61, size, seed=0).batches(0, -(-61 // size)):
-        names = runs_away(model, {}, q, batch, KEY)
+        names = runs_away(model.free, x, batch)
         assert names == (["x"] if surplus > 0 else []), (size, batch.weights)
 
 
@@ -181,4 +183,4 @@ def test_padding_of_a_batch_is_no_group_and_its_numbers_are_not_read(weights, nu
     liks = -0.5 * (places - kept) ** 2
     scale = 1.0 if num_groups is None else num_groups / len(kept)
     expected = 30.5 * places[:, 0] ** 2 + scale * liks.sum(1)
-    np.testing.assert_allclose(_target(balanced(0.0), batch).values(places), expected, rtol=1e-5)
+    np.testing.assert_allclose(_target(balanced(0.0).free, batch).values(places), expected, rtol=1e-5)

@@ -20,7 +20,7 @@ from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.fitting import judge
 from vijax.fitting.loader import as_loader
 from vijax.inference.guides import Z
-from vijax.models.energies.density import Frame
+from vijax.models.energies.density import Frame, with_guide
 from vijax.xla import keys
 
 KEY = jax.random.key(0)
@@ -64,7 +64,7 @@ def held(model, q, trace=None, alg=None, hyper=None):
 def of_guide(name, mean, sd):
     """A fit whose q is the guide's member of this mean and standard deviation, and its moments."""
     guide, alg = GUIDES[name].for_optimisers(), vi.advi(target(), guide=GUIDES[name])
-    q = guide.over(target().variables.places).at(jnp.asarray(mean, jnp.float32), sd)
+    q = guide.over(target().free.variables.places).at(jnp.asarray(mean, jnp.float32), sd)
     return held(target(), q, alg=alg), np.asarray(q.mean(), float), np.asarray(_cov(q), float)
 
 
@@ -114,7 +114,7 @@ def test_a_mean_that_is_far_off_is_of_no_use_and_a_good_fit_is_praised(off, wide
     """Off by so many posterior sds in each coordinate, and so many times as wide as the posterior."""
     scale = np.linalg.cholesky(wide**2 * COV)
     frame = Frame(np.float32(MEAN + off * SDS), np.float32(scale))  # float32 holds it so
-    model = target().with_guide(vi.guides.full_rank(), is_framed=True)
+    model = with_guide(target(), vi.guides.full_rank(), is_framed=True)
     fit = held(model, MultivariateNormal.from_mean_cov(jnp.zeros(3), jnp.eye(3)), hyper={"frame": frame})
     found = fit.judged(key=jax.random.key(key))
     assert found.usable is usable
@@ -144,7 +144,7 @@ def test_of_a_frame_it_is_that_of_the_free_coordinates():
     """Correlated coordinates, in which those of the frame are none of the variables'."""
     cov = 0.5 * COV
     plain = held(target(), MultivariateNormal.from_mean_cov(np.float32(MEAN + 0.2), np.float32(cov)))
-    framed = target().with_guide(vi.guides.full_rank(), is_framed=True)
+    framed = with_guide(target(), vi.guides.full_rank(), is_framed=True)
     scale = np.linalg.cholesky(cov / 16)
     frame = Frame(np.float32(MEAN - 1.0), np.float32(scale))
     mean = np.linalg.solve(scale, np.full(3, 1.2))
@@ -498,7 +498,7 @@ def test_where_a_density_starts():
         q = vi.advi(model).init(KEY).posterior[Z]
         assert 0.9 * most < np.abs(q.mean()).max() <= most
         np.testing.assert_allclose(q.std(), most / 20, rtol=1e-5)
-        assert f"{most:g}" in " ".join(judge._of_start(model))
+        assert f"{most:g}" in model.free.start_in_words()
     with pytest.raises(ValueError, match="start: expected"):
         vi.density({"x": vi.free()}, lambda v: -(v["x"] ** 2), start=0.0)
 
@@ -595,19 +595,19 @@ FINE = {
 @pytest.mark.parametrize("name", ENDS)
 def test_each_reason_alone_makes_a_fit_of_no_use(name):
     change, words = ENDS[name]
-    assert words in judged_words.unusable(GOOD._replace(**change), target().variables)
+    assert words in judged_words.unusable(GOOD._replace(**change), target().free.variables)
 
 
 @pytest.mark.parametrize("name", FINE)
 def test_what_is_noise_or_little_does_not(name):
     said = GOOD._replace(**FINE[name])
-    assert judged_words.unusable(said, target().variables) == ""
-    assert judged_words.of(said, "finished", None, target().variables, False).startswith("finished. ")
+    assert judged_words.unusable(said, target().free.variables) == ""
+    assert judged_words.of(said, "finished", None, target().free.variables, False).startswith("finished. ")
 
 
 def test_independence_and_heavy_tails_are_told():
     words = lambda q, **change: " ".join(
-        judged_words.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().variables, False)
+        judged_words.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().free.variables, False)
     )
     independent = vi.Normal.from_mean_variance(np.zeros(3), 1.0)
     full = MultivariateNormal.from_mean_cov(np.zeros(3), np.eye(3))

@@ -347,7 +347,7 @@ def test_labels_that_may_be_exchanged_are_found(name):
     found = labels.exchanges(target, at, np.full(target.dim, 0.1))
     assert [exchange.names for exchange in found] == expected
     for exchange in found:
-        copies = exchange.copies(model.variables, at[None])
+        copies = exchange.copies(model.free.variables, at[None])
         assert len(copies) == {2: 1, 3: 5}[exchange.size]
         np.testing.assert_allclose(target.values(np.concatenate(copies)), target.values(at[None])[0], rtol=1e-5)
     assert not labels.exchanges(target, np.zeros(target.dim), np.full(target.dim, 10.0))  # they are where they were

@@ -180,12 +180,12 @@ def answers(fit, data):
     """Its posterior, and what it says of data."""
     model = fit.alg.spec.model
     found = {"posterior": fit.state.posterior, "hyper": fit.state.hyper}
-    if model.score is not None:
+    if "score" in model.queries:
         score = fit.score(data, key=KEY)
         found["score"] = np.asarray(score if isinstance(score, float) else score.mean)
-    if model.documents is not None and model.documents.shares is not None:
+    if "transform" in model.queries:
         found["transform"] = fit.transform(data, key=KEY)
-    elif model.documents is None:
+    elif model.form.documents is None:
         found["locals"] = fit.locals(data, key=KEY)
     if hasattr(model, "bound"):
         found["bound"] = model.bound(fit, data, key=KEY)
@@ -213,7 +213,7 @@ def test_observations_of_predictors_are_the_same_whatever_their_type(make):
     counts = PIXELS[:, 0]
     models = [make(y=np.asarray(counts, dtype), likelihood=squared) for dtype in (np.float32, *TYPES)]
     for model in models:
-        assert (model.y.dtype, model.kinds) == (np.float32, models[0].kinds)
+        assert (model.y.dtype, model.form.kinds) == (np.float32, models[0].form.kinds)
         np.testing.assert_array_equal(model.y, counts)
     model = models[1]
     predictive = lambda dtype: model.predictive(model.posterior(), X, counts.astype(dtype))
@@ -233,7 +233,7 @@ def test_observations_that_are_indices_stay_integers():
     own = lambda y, z: -((levels[y] - z) ** 2)
     model = vi.models.glm(X, GROUP.astype(np.uint8), own)
     assert model.y.dtype == np.int32
-    assert model.kinds == {"site": "index", "y": "index"}
+    assert model.form.kinds == {"site": "index", "y": "index"}
 
 
 def test_a_sparse_design_of_small_integers_does_not_wrap():

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.contract.documents import DataForm
+from vijax.contract.model import OfLocals
 from vijax.fitting.loader import as_loader
 
 KEY = jax.random.key(0)
@@ -158,7 +160,7 @@ def test_online_em_on_minibatches_finds_the_share_of_heads():
 
 
 def test_locals_are_carried_only_between_steps_on_the_same_groups():
-    model = dataclasses.replace(COIN, init_local=lambda hyper, batch: jnp.zeros(len(batch.data)), keeps_local=True)
+    model = dataclasses.replace(COIN, locals=OfLocals(lambda hyper, batch: jnp.zeros(len(batch.data)), carried=True))
     start = vi.em(model, step_size=vi.step_size.robbins_monro()).init
     part, padded = vi.Minibatch(Y[:2], 4.0), vi.Minibatch(np.append(Y, 0), 4.0, np.array([1, 1, 1, 1, 0.0]))
     assert start(KEY, part).local is None
@@ -197,10 +199,10 @@ def test_strings_and_empty_arrays_are_named_before_a_models_own_check():
 
     for data in (np.array(["a"]), np.zeros((0, 2)), [1.0]):
         with pytest.raises(ValueError, match=r"^data: expected"):
-            as_loader(data, dataclasses.replace(COIN, check_data=own), None, 0)
+            as_loader(data, dataclasses.replace(COIN, form=DataForm(own)), None, 0)
 
 
 def test_a_check_of_the_models_own_may_let_nan_stand_for_missing():
-    model = dataclasses.replace(COIN, check_data=lambda data: None)
+    model = dataclasses.replace(COIN, form=DataForm(lambda data: None))
     assert as_loader(BAD, model, None, 0).num_groups == 4
     assert as_loader({"i": np.arange(3), "b": np.array([True] * 3)}, COIN, None, 0).num_groups == 3

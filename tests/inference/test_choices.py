@@ -14,6 +14,7 @@ from scipy import optimize, special
 import vijax as vi
 from tests.estimators import ESTIMATORS
 from vijax.contract import describe
+from vijax.models.energies.density import with_guide
 
 KEY = jax.random.key(0)
 Y = jnp.asarray(np.random.default_rng(0).normal(3.0, 2.0, 40), jnp.float32)
@@ -309,8 +310,8 @@ def mixed_model():
 SQUARE = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum(v["x"] ** 2))
 SAID_OF = {
     "conjugate": MODEL,
-    "free": SQUARE.with_guide(vi.guides.full_rank()),
-    "no exponential family": SQUARE.with_guide(vi.guides.low_rank(1)),
+    "free": with_guide(SQUARE, vi.guides.full_rank()),
+    "no exponential family": with_guide(SQUARE, vi.guides.low_rank(1)),
     "both": mixed_model(),
 }
 ROWS = {

@@ -64,7 +64,7 @@ def test_it_bends_where_no_normal_does():
     alg = vi.advi(model, guide=guide, num_samples=32, optimizer=optax.adam(3e-3))
     q = vi.fit(alg, num_steps=1500, key=KEY).posterior["free"]
     x = q.sample(jax.random.key(1), (4000,))
-    elbo = float(jnp.mean(jax.vmap(model.log_prior_at)(x) - q.log_prob(x)))
+    elbo = float(jnp.mean(jax.vmap(model.free.log_prior_at)(x) - q.log_prob(x)))
     assert elbo > -0.25
     assert float(q.mean()[1]) == pytest.approx(1.0, abs=0.25)
     plain = vi.advi(model, guide=guide)  # optimisers of optax do not pickle

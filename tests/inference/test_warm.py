@@ -196,6 +196,6 @@ def test_padding_begins_where_nothing_is_known():
     visited = Visited(jax.tree.map(lambda x: jnp.full_like(x, 7.5), like.local), jnp.ones(total, bool))
     rows = tuple(np.where(np.arange(len(some)) % 2, total, some) for some in batch.rows)
     found = starts(spec, spec.model.hyper, visited, batch._replace(rows=rows))
-    for some, cold, at in zip(found, spec.model.init_local(spec.model.hyper, batch), rows, strict=True):
+    for some, cold, at in zip(found, spec.model.locals.start(spec.model.hyper, batch), rows, strict=True):
         np.testing.assert_array_equal(some[at < total], 7.5)
         np.testing.assert_array_equal(some[at == total], cold[at == total])

@@ -11,7 +11,6 @@ from scipy import special
 
 import vijax as vi
 from tests.rounding import rounding
-from vijax.contract.documents import OfDocuments
 from vijax.data import Corpus
 from vijax.evaluate import gaussian_completion, unigram_score
 from vijax.families import DirichletStats, NormalWishartStats
@@ -147,8 +146,8 @@ def test_fit_scores_and_transforms_documents():
     assert shares.shape == (60, 3)
     np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-5)
     assert "retractions" in fit.trace
-    spec = fit.alg.spec._replace(model=dataclasses.replace(fit.alg.spec.model, documents=OfDocuments(6)))
-    with pytest.raises(ValueError, match="transform: this model has no topic shares"):
+    spec = fit.alg.spec._replace(model=dataclasses.replace(fit.alg.spec.model, queries={}))
+    with pytest.raises(ValueError, match=r"transform: expected a model that gives.*be asked for: nothing.*fit\.locals"):
         fit._replace(alg=fit.alg._replace(spec=spec)).transform(TEST, key=jax.random.key(0))
 
 

@@ -168,7 +168,7 @@ def test_coordinate_ascent_never_loses_ground(make):
 def test_blocks_follow_the_couplings():
     assert mixture().blocks == (("mu", "weights"),)
     assert location_and_precision().blocks == (("mu",), ("tau",))
-    assert two_locals().energy.local_blocks == (("a",), ("b",))
+    assert two_locals().queries["energy"].local_blocks == (("a",), ("b",))
     assert hierarchy().blocks == (("m",), ("theta",))
 
 

@@ -43,7 +43,7 @@ def test_couplings_are_found_at_any_values_of_the_example(name):
     term, examples = COUPLED[name]
     for example in examples:
         model = two_bernoullis(lambda s, y: s["m"].value + term(y, s["z1"].value * s["z2"].value), example)
-        assert model.energy.local_blocks == (("z1",), ("z2",)), example
+        assert model.queries["energy"].local_blocks == (("z1",), ("z2",)), example
 
 
 @pytest.mark.parametrize("example", [0.0, 1.0])

@@ -211,7 +211,7 @@ def test_couplings_are_found_beside_what_is_impossible():
         example=1.0,
     )
     assert model.blocks == (("k",), ("m",))
-    assert model.energy.local_blocks == (("z1",), ("z2",))
+    assert model.queries["energy"].local_blocks == (("z1",), ("z2",))
 
 
 def test_the_count_is_checked():

@@ -91,7 +91,7 @@ def test_the_fixed_point_is_that_of_numpy_and_below_the_evidence(edges, directed
     model = stochastic_block_model(2, edges, directed)
     fit = vi.fit(vi.cavi(model, estep=vi.estep.mean_field(500, 1e-6)), y[None], num_steps=100, key=KEY)
     q = np.asarray(fit.locals(y[None], key=KEY)["z"].probs[0])
-    own = Reference(y, model.energy.start(y)["z"].probs, edges, directed)
+    own = Reference(y, model.queries["energy"].start(y)["z"].probs, edges, directed)
     bounds = []
     for _ in range(300):
         own.sweep(own.logs())
@@ -194,8 +194,8 @@ def test_graphs_are_checked():
         (directed, y[0], r"graphs of shape \(graphs, N, N\).*y\[None\]"),
     ):
         with pytest.raises(ValueError, match="^data: expected " + message):
-            model.check_data(data)
-    directed.check_data(np.where(y == 1, np.nan, y))
+            model.form.check(data)
+    directed.form.check(np.where(y == 1, np.nan, y))
     with pytest.raises(ValueError, match=r"^edges: expected"):
         stochastic_block_model(2, "normal")
 

@@ -190,7 +190,7 @@ def compiled(name):
     """Keys -> of one draw of the joint law each, before and after a sweep: the statistics of globals and of locals,
     what both are beyond their means; and the data."""
     model, simulate = CASES[name]()
-    spec, hyper = model.energy, {n: jnp.asarray(v) for n, v in model.hyper.items()}
+    spec, hyper = model.queries["energy"], {n: jnp.asarray(v) for n, v in model.hyper.items()}
 
     def as_stats(values, data):
         one = lambda values, y: {n: q.stats(values[n]) for n, q in spec.locals(y).items()}
@@ -268,7 +268,7 @@ def test_gibbs_estep_of_coupled_locals_samples_their_posterior():
     """Multilevel logistic regression at a known population: (b, w, y) from the model, and (b, w) of the E-step given y
     after a burn-in are of one law."""
     model, simulate = CASES["logistic"]()
-    spec, step = model.energy, estep.gibbs(num_sweeps=1, burn_in=20)
+    spec, step = model.queries["energy"], estep.gibbs(num_sweeps=1, burn_in=20)
     known = MeanPrecision(jnp.array([0.3, -0.4]), jnp.array([[1.5, 0.2], [0.2, 2.0]]))
     stats = {"population": model.prior({})["population"].stats(known)}
 

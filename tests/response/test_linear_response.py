@@ -88,7 +88,7 @@ def test_the_coordinates_of_a_frame_are_nothing(name):
     np.testing.assert_allclose(other.sample(KEY, 200)["x"], fit.sample(KEY, 200)["x"], atol=2e-3)
     np.testing.assert_allclose(_free(q, state.hyper["frame"]), np.concatenate([mean, np.log(sd)]), atol=1e-5)
     np.testing.assert_allclose(vi.linear_response(other).matrix, vi.linear_response(fit).matrix, atol=1e-4)
-    assert model.is_framed
+    assert model.free.is_framed
 
 
 def test_of_any_function_of_the_values():

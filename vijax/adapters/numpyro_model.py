@@ -13,15 +13,16 @@ from vijax.adapters import numpyro_sites as sites_of
 from vijax.adapters.found import free_variables
 from vijax.adapters.numpyro_sites import Sites
 from vijax.checks import require
+from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.models.energies.density import Density, density
+from vijax.models.energies.density import density
 
 RUNS = 3
 """Runs of the model that show what its sites are."""
 Values = Mapping[str, Any]
 
 
-def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
+def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """A model from a NumPyro model with its data.
 
     Continuous sites without `obs` are the variables, in the supports of their distributions. `obs` sites,

@@ -13,14 +13,15 @@ from jaxtyping import Array, PRNGKeyArray
 from vijax.adapters.found import Found, free_variables
 from vijax.adapters.tfp_supports import support
 from vijax.checks import require
+from vijax.contract.model import Model
 from vijax.inference.guides import Guide
-from vijax.models.energies.density import Density, density
+from vijax.models.energies.density import density
 
 RUNS = 3
 """Draws of the joint that show what its parts are."""
 
 
-def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Density:
+def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Model:
     """A model from a joint distribution of TensorFlow Probability's JAX substrate: what is not observed is unknown.
 
     The supports of the unknown parts are those of TFP's event space bijectors. (`vijax.adapters.tfp.from_tfp` is

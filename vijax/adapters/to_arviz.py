@@ -12,10 +12,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
+from vijax.contract.model import Model
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
 from vijax.inference.guides import Z
-from vijax.models.energies.density import Density, frame_of, point
+from vijax.models.energies.density import frame_of
 from vijax.predict.predictive import drawn, observed
 
 Named = dict[str, np.ndarray]
@@ -26,7 +27,7 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
     require_integers(num_draws=num_draws)
     arviz = load()
     model = fit.alg.spec.model
-    if isinstance(model, Density):
+    if model.log_density is not None:
         draws, stats = draws_of_density(fit, model, key, num_draws, data)
     else:
         got = "data for a model in conjugate form"
@@ -62,16 +63,15 @@ def _is_refactored(arviz: Any) -> bool:
     return int(arviz.__version__.partition(".")[0]) >= 1
 
 
-def draws_of_density(fit: Fit, model: Density, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
+def draws_of_density(fit: Fit, model: Model, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
     """Draws of the variables, with what is known of log p and log q at their free coordinates."""
-    q, hyper = fit.posterior[Z], fit.state.hyper
+    q, hyper, density = fit.posterior[Z], fit.state.hyper, model.log_density
     z, frame = q.sample(key, (num_draws,)), frame_of(hyper)
-    assert model.values is not None
     wide = 0.0 if frame is None else float(frame.log_det())
     stats = {"lq": np.asarray(_summed(q.log_prob(z)), np.float64) - wide}
-    if model.log_lik is None or data is not None:
-        stats["lp"] = Target.of(model, data).values(np.asarray(jax.vmap(lambda z: point(hyper, z))(z)))
-    return model.values(hyper, {Z: z}), stats
+    if not density.reads_data or data is not None:
+        stats["lp"] = Target.of(model, data).values(np.asarray(jax.vmap(lambda z: density.point(hyper, z))(z)))
+    return density.values(hyper, {Z: z}), stats
 
 
 def _summed(log_q: Float[Array, draws * D]) -> Float[Array, " draws"]:

@@ -28,7 +28,7 @@ from vijax.fitting.fit_arguments import check_key, check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.choices import check_model
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import LogDensity
 from vijax.xla import keys
 
 MOST_FULL = 300
@@ -109,15 +109,16 @@ def auto(
     check_not_forked()
     check_key(key)
     _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
-    if not isinstance(model, Density):
+    density = model.log_density
+    if density is None:
         given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
         _check_conjugate(model, **given, stage=stage)
-        of = of_mixed if model.free else of_conjugate
+        of = of_conjugate if model.free is None else of_mixed
         return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
     budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
-    size = _batch_size(model, batch_size, target.num_groups, target.dim)
+    size = _batch_size(density, batch_size, target.num_groups, target.dim)
     _check_richer(richer, target.dim, size)
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
@@ -135,7 +136,7 @@ def auto(
             fitted = _gaussian(target, watcher, seed, num_starts, max_draws, budget, misfit)
             return of_normal(ended(target, fitted), budget, misfit)
         sample = stochastic.sample_of(target.groups, target.dim, seed)
-        q, found, elbos = _gaussian(Target(model, *sample), watcher, seed, num_starts, max_draws, budget)
+        q, found, elbos = _gaussian(Target(density, *sample), watcher, seed, num_starts, max_draws, budget)
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
             q = stochastic.fit_all(model, target.groups, q, size, key)
         return reported(ended(target, (q, found, elbos)))
@@ -165,10 +166,10 @@ REMEDIES = {
 }
 
 
-def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) -> int | None:
+def _batch_size(density: LogDensity, asked: int | None, num_groups: int, dim: int) -> int | None:
     """Groups at a step; None where all of them are taken."""
     if asked is not None:
-        require(model.log_lik is not None and not model.is_whole, "batch_size", "none: the density is a whole", asked)
+        require(density.reads_data and not density.is_whole, "batch_size", "none: the density is a whole", asked)
         require_integers(batch_size=asked)
         require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
         require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")

@@ -20,8 +20,8 @@ from vijax.automatic.report import Report
 from vijax.automatic.stage import Watcher
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import CLOSE, RARE, ROUNDED
+from vijax.contract.model import Model
 from vijax.fitting.result import Fit
-from vijax.models.energies.density import Density
 from vijax.xla import keys
 
 EARLY = 2 * CLOSE
@@ -41,7 +41,7 @@ class Done(NamedTuple):
       key: of the fit.
     """
 
-    model: Density
+    model: Model
     target: Target
     q: Gaussian
     searched: Searched

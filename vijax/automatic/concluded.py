@@ -21,6 +21,7 @@ from vijax.automatic.runaway import grows_along
 from vijax.automatic.spread import on_one_hill
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import RARE, RIVAL, Others, is_usable, verdict, with_mixture
+from vijax.contract.model import Model
 from vijax.contract.variables import Variables
 from vijax.families import Product
 from vijax.fitting.result import Fit
@@ -29,7 +30,7 @@ from vijax.free_algorithms import advi, ngvi
 from vijax.inference import guides
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.guides import Z
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import with_guide
 from vijax.trust import psis
 from vijax.xla import keys
 
@@ -47,7 +48,7 @@ DEAR = 50_000
 
 
 def report(
-    model: Density, target: Target, q: Gaussian | Mixture, searched: Searched, seed: int, normal: Gaussian | None = None
+    model: Model, target: Target, q: Gaussian | Mixture, searched: Searched, seed: int, normal: Gaussian | None = None
 ) -> Report:
     """Its bound, how far its moments are off and the tail of its importance ratios, with the places that the starts
     found and their ELBOs; of a mixture `normal` is that from which it began, and tells which places are one."""
@@ -234,10 +235,11 @@ def _is_inside(q: Gaussian | Mixture, mode: Mode, searched: Searched, variables:
     return any(q.distance(one[0]) < _distance(x.shape[1]) for one in (x, *copies))
 
 
-def _shown(model: Density, q: Gaussian | Mixture, searched: Searched) -> list[Place]:
+def _shown(model: Model, q: Gaussian | Mixture, searched: Searched) -> list[Place]:
     """The modes as places; those that lie where q does are one, however far their searches got."""
-    inside = lambda mode: _is_inside(q, mode, searched, model.variables)
-    at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
+    variables = model.log_density.variables
+    inside = lambda mode: _is_inside(q, mode, searched, variables)
+    at = lambda mode: jax.tree.map(np.asarray, variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
     known = list(zip(*searched[:2], strict=True))
     own = [((mode, n), elbo) for (mode, n), elbo in known if inside(mode)]
     others = [((mode, n), elbo) for (mode, n), elbo in known if not inside(mode)]
@@ -253,24 +255,24 @@ def _distance(dim: int) -> float:
     return dim + 6 * float(np.sqrt(2 * dim))
 
 
-def as_fit(model: Density, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+def as_fit(model: Model, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
     guide = guides.full_rank() if q.is_full else guides.mean_field()
     directions = 0 if q.stretch is None else len(q.stretch)
-    framed = model.with_guide(guide, is_framed=True, num_directions=directions)
+    framed = with_guide(model, guide, is_framed=True, num_directions=directions)
     return _begun(ngvi(framed), q, q, report, key)
 
 
-def as_mixture(model: Density, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+def as_mixture(model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
     """As a fit by pathwise gradients, in the frame of a normal."""
     fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
     return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
 
 
-def of_mixture(model: Density, parts: int) -> Algorithm:
+def of_mixture(model: Model, parts: int) -> Algorithm:
     """The algorithm of a fit that is a mixture of so many normals."""
     guide = guides.mixture(parts)
-    return advi(model.with_guide(guide, is_framed=True), guide=guide)
+    return advi(with_guide(model, guide, is_framed=True), guide=guide)
 
 
 def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:

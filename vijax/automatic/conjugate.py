@@ -16,7 +16,6 @@ from vijax.fitting.fit import fit
 from vijax.fitting.loader import Loader, as_loader
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
-from vijax.models.regressions.predictors import Predictors
 
 SMALL, LARGE = 5_000, 200_000
 """Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""
@@ -34,12 +33,12 @@ SAME = 1e-4
 
 def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | None) -> Fit:
     """See `vijax.auto`."""
-    if isinstance(model, Predictors):
+    if model.by_entry is not None:
         require(num_starts in (None, 1), "num_starts", "none of a model of Gaussian predictors", num_starts, ONE_START)
-        done = fit(pg_svi(model), model.data if data is None else data, key=key, num_steps=500, tol=1e-6)
+        done = fit(pg_svi(model), model.form.given if data is None else data, key=key, num_steps=500, tol=1e-6)
         return _reported(done, "Its posterior is the best normal one.")
     loader = as_loader(data, model, None, 0)
-    if loader.num_groups <= (SMALL_CORPUS if model.documents is not None else SMALL):
+    if loader.num_groups <= (SMALL_CORPUS if model.form.documents is not None else SMALL):
         done = fit(cavi(model), data, key=key, num_steps=1000, tol=1e-6, restarts=num_starts or STARTS)
         return _reported(done, INDEPENDENT)
     starts = num_starts or (1 if loader.num_groups > SMALL else OF_CORPUS)
@@ -68,7 +67,7 @@ INDEPENDENT = "Variables are independent under q: its sds are too small where th
 def _can_be_remembered(model: Model, loader: Loader) -> bool:
     """Whether incremental steps are exact, and the messages of all parts have a place in memory."""
     at_once = model.blocks is None or len(model.blocks) == 1
-    if loader.num_groups > LARGE or not at_once or not model.is_linear:
+    if loader.num_groups > LARGE or not at_once or not model.locals.is_linear:
         return False
     prior = jax.eval_shape(model.prior, dict(model.hyper))
     return _num_parts(loader) * sum(x.size for x in jax.tree.leaves(prior)) <= REMEMBERED

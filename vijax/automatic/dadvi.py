@@ -16,13 +16,13 @@ from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.places import Searched, bounds_of, places, rough_normals
 from vijax.automatic.stage import Stage, Watcher, check_stage
 from vijax.automatic.target import Target
-from vijax.checks import require, require_integers
+from vijax.checks import require_integers
 from vijax.contract.model import Model
 from vijax.fitting.fit_arguments import check_key, check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.choices import check_model
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import log_density_of
 from vijax.xla import keys
 
 NUM_STARTS = 16
@@ -75,8 +75,7 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
     check_not_forked()
     check_key(key)
     require_integers(2, num_draws=num_draws)
-    require(isinstance(model, Density), "model", "a log density (vijax.density)", "another model", "Use vijax.auto.")
-    assert isinstance(model, Density)
+    log_density_of(model, "Use vijax.auto.")
     target, seed = Target.of(model, data), keys.seed(key)
     check_stage(stage, target.dim, NUM_STARTS, False)
     with interrupt_flag() as asked:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import jax
 import numpy as np
-from jaxtyping import Bool, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.automatic.gaussian import Ended
 from vijax.automatic.report import Estimate, Report
 from vijax.automatic.runaway import ASKED, grows_along
 from vijax.automatic.target import OfFree, Target
 from vijax.contract.batch import Minibatch
-from vijax.contract.model import Hyper
-from vijax.families import Family
-from vijax.models.energies.density import point
+from vijax.contract.model import Hyper, Model
+from vijax.families import Point, Product
+from vijax.inference.guides import Z
 
 WORDS = (
     "Do not use this fit: the bound grows without limit along {along}. The density is improper. Give every variable a "
@@ -26,30 +26,31 @@ WORDS = (
 NO_BOUND = Estimate(np.inf, np.nan)
 
 
-def report(
-    model: OfFree, hyper: Hyper, q: Family, batch: Minibatch, key: PRNGKeyArray, *given: PyTree
-) -> Report | None:
-    """That the bound grows without limit, and along which variables; None where that is not seen."""
-    names = runs_away(model, hyper, q, batch, key, *given)
+def report(model: Model, hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Report | None:
+    """That the bound of a fit by steps grows without limit, and along which variables; None where that is not seen.
+
+    Args:
+      model: with free variables.
+      hyper: where the fit ended,
+      posterior: and q of the globals.
+      batch: groups on which it is judged.
+      key: of draws.
+    """
+    free, q = model.free, posterior[Z]
+    found = None if free is None else free.given_others(model, hyper, posterior, key)
+    if free is None or found is None or isinstance(q, Point):
+        return None
+    bound, given = found
+    names = runs_away(bound, jax.vmap(lambda z: free.point(hyper, z))(q.sample(key, (ASKED,))), batch, *given)
     if not names:
         return None
     along = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return Report(NO_BOUND, (), np.nan, np.nan, str(Ended.UNBOUNDED), WORDS.format(along=along), usable=False)
 
 
-def runs_away(model: OfFree, hyper: Hyper, q: Family, batch: Minibatch, key: PRNGKeyArray, *given: PyTree) -> list[str]:
-    """The variables along which the bound grows without limit, by name; none where it is not known to.
-
-    Args:
-      model: the density, or the bound of an energy.
-      hyper: its frame, if it has one.
-      q: where a fit by steps ended.
-      batch: groups on which it is judged.
-      key: of draws.
-      given: what else the bound reads.
-    """
-    x = np.asarray(jax.vmap(lambda z: point(hyper, z))(q.sample(key, (ASKED,))), np.float64)
-    return model.variables.names_at(grows_along(_target(model, batch, *given), x))
+def runs_away(bound: OfFree, x: Float[Array, "draws D"], batch: Minibatch, *given: PyTree) -> list[str]:
+    """The variables along which a bound grows without limit from draws of q, by name; none where it is not known to."""
+    return bound.variables.names_at(grows_along(_target(bound, batch, *given), np.asarray(x, np.float64)))
 
 
 def _target(model: OfFree, batch: Minibatch, *given: PyTree) -> Target:

@@ -36,14 +36,12 @@ from vijax.checks import require_integers
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, Model
 from vijax.contract.per_variable import PerVariable
-from vijax.contract.variables import Variables
 from vijax.families import Product
 from vijax.fitting.judge import num_rows
 from vijax.fitting.loader import ArrayLoader, Loader, as_loader, padded_size
 from vijax.inference.estimand import Estimand
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
-from vijax.models.energies.density import Density, point
 from vijax.xla.compiler import kept, step_jit
 
 DRAWS, FEWEST = 512, 128
@@ -114,7 +112,7 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
     khat = 0.0 if not np.isfinite(khat) and spread <= max(ALIKE, 8 * rounding) else khat
     (shift, stretch), moved = _moves(draws, ratios), drift(fit.trace.get("elbo"))
     found = Judgement(_bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count)
-    variables = variables_of(spec.model)
+    variables = spec.model.free.variables
     found = found._replace(usable=not judged_words.unusable(found, variables))
     return found._replace(verdict=judged_words.of(found, fit.outcome, q, variables, len(fit.posterior) > 1))
 
@@ -131,11 +129,6 @@ def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
     if FEWEST * rows > MOST_WORK:
         return None
     return int(np.clip(min(WORK // rows, NUMBERS // dim), FEWEST, DRAWS))
-
-
-def variables_of(model: Any) -> Variables:
-    """Its free variables: of a density, or of an energy."""
-    return model.variables if isinstance(model, Density) else model.energy.free.variables
 
 
 # --- the ratios ------------------------------------------------------------------------------------------------------
@@ -165,7 +158,7 @@ def _pass(model: Model, loader: Loader) -> Iterator[Minibatch]:
     """All groups once, in batches of one shape."""
     if isinstance(loader, ArrayLoader) and loader.steps_per_epoch > 1:
         total = loader.num_groups
-        whole = total if model.keeps_local else padded_size(total)
+        whole = total if model.locals.carried else padded_size(total)
         loader = dataclasses.replace(loader, batch_size=min(max(loader.batch_size, ROWS), whole), is_fixed=False)
     return loader.batches(0, loader.steps_per_epoch)
 
@@ -186,7 +179,7 @@ def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
             log_q = log_q - jax.lax.map(lambda z: coupling(hyper, stats(z)), points, batch_size=AT_ONCE)
         prior = model.prior(hyper)
         penalty = sum(estimand.of(name).penalty(p, prior[name]) for name, p in posterior.items() if name != Z)
-        x = jax.vmap(lambda z: point(hyper, z))(z) if isinstance(model, Density) else z
+        x = jax.vmap(lambda z: model.free.point(hyper, z))(z)
         known = jnp.where(jnp.isfinite(log_q[0]), log_q[0], 0.0)
         return x, points, known - log_q[1:], -known - penalty
 

@@ -80,7 +80,8 @@ def _on_draws(done: Fit, said: list[str]) -> Report:
         bounds, nan = done.trace["elbo"], float("nan")
         return Report(_mean(bounds[-(len(bounds) // 4) :]), (), nan, nan, done.outcome, " ".join(said))
     model, q = done.alg.spec.model, done.posterior[Z]
-    seen = judged_words.sentences(found, q, model.energy.free.variables, len(done.posterior) > 1)
+    assert model.free is not None
+    seen = judged_words.sentences(found, q, model.free.variables, len(done.posterior) > 1)
     words = " ".join([*said, *seen] if found.usable else [*seen, *said])
     return Report(found.elbo, (), found.gap, found.khat, done.outcome, words, zero=found.zero, usable=found.usable)
 

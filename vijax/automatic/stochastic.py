@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.contract.model import Model
 from vijax.families import MultivariateNormal
 from vijax.fitting.fit import Progress, fit
 from vijax.fitting.status import Status
@@ -27,7 +28,7 @@ from vijax.free_algorithms import ngvi
 from vijax.inference import guides
 from vijax.inference.compose import Algorithm
 from vijax.inference.guides import Z
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import with_guide
 from vijax.xla import keys
 
 LARGE = 50_000
@@ -59,10 +60,10 @@ def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
     return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
 
 
-def fit_all(model: Density, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
+def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
     """From a fit to a sample to one to all groups, in passes over them, until a pass changes q by next to nothing."""
-    dim = model.variables.dim
-    framed = model.with_guide(guides.full_rank(), is_framed=True)
+    dim = model.log_density.variables.dim
+    framed = with_guide(model, guides.full_rank(), is_framed=True)
     groups = int(np.shape(jax.tree.leaves(data)[0])[0])
     size, steps, chunk = even_batches(groups, batch_size)
     schedule = by_passes(steps)

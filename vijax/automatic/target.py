@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from vijax.contract.model import Model
 from vijax.contract.variables import Variables
 from vijax.fitting.loader import all_groups
-from vijax.models.energies.density import Density
 from vijax.xla.compiler import kept, step_jit
 
 AT_ONCE = 8
@@ -27,6 +27,10 @@ class OfFree(Protocol):
     @property
     def variables(self) -> Variables:
         """Whose coordinates they are."""
+
+    @property
+    def reads_data(self) -> bool:
+        """Whether there are groups, for else it is a prior alone."""
 
     def log_prior_at(self, x: Float[Array, " D"], *given: PyTree) -> Float[Array, ""]:
         """What does not depend on groups."""
@@ -56,13 +60,13 @@ class Target:
         self._data = jnp.asarray(scale), self.groups, given
 
     @classmethod
-    def of(cls, model: Density, data: Any) -> Target:
+    def of(cls, model: Model, data: Any) -> Target:
         """With data as `vijax.fit` takes them, all in one batch without padding.
 
         Raises:
           ValueError: they are none that the model reads.
         """
-        return cls(model, all_groups(data, model))
+        return cls(model.log_density, all_groups(data, model))
 
     @property
     def num_groups(self) -> int:
@@ -91,7 +95,7 @@ class Target:
     @property
     def has_prior(self) -> bool:
         """Whether a part of the density is a prior, for others are terms of groups."""
-        return getattr(self._model, "log_lik", True) is not None
+        return self._model.reads_data
 
     def log_priors(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """Log prior: what does not depend on groups; of a density without groups all of it. What is no number counts as

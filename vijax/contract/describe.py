@@ -20,7 +20,8 @@ LONGEST = 120
 
 def of_model(model: Any) -> str:
     """Its globals and hyperparameters, one a line."""
-    kind = "Model" if model.documents is None else f"Model of documents over {model.documents.vocab_size} words"
+    words = model.form.documents
+    kind = "Model" if words is None else f"Model of documents over {words.vocab_size} words"
     return _block(kind, [*_variables(jax.eval_shape(model.prior, dict(model.hyper))), *_hyper(model.hyper)])
 
 

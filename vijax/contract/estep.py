@@ -33,7 +33,7 @@ class Locals(NamedTuple):
 
 class EStep:
     """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its base classes say which
-    problems it solves; a model says which one it poses (`Model.solved_by`).
+    problems it solves; a model says which one it poses (`Model.locals.solved_by`).
 
     Attributes:
       is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not

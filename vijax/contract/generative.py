@@ -1,4 +1,4 @@
-"""How a model draws data, given values of its globals: what `Fit.predictive` reads."""
+"""What may be asked of the fits of some models, by name, and how a model draws data given values of its globals."""
 
 from __future__ import annotations
 
@@ -53,6 +53,45 @@ class Generative:
     globals: Callable[[Any, Any, PyTree], Mapping[str, Any]] | None = None
     from_sizes: bool = True
     ahead: Callable[[Any, Values, Values, PyTree, int, PRNGKeyArray], tuple[Values, PyTree]] | None = None
+
+
+QUESTIONS = {
+    "score": ("defines a held-out score", "Read the bound, fit.trace['elbo'], or give vijax.energy_model(score=) one."),
+    "transform": ("gives documents shares of topics", "What was found of data is fit.locals(data, key=key)."),
+    "predictive": (
+        "says how data are drawn",
+        "A log density, an energy or a bound of your own needs one more function: vijax.density(..., sample=), "
+        "vijax.energy_model(..., sample=, sample_locals=) or vijax.model(..., sample=). A likelihood of your own needs "
+        "Likelihood(..., sample=), an emission Emission(..., sample=).",
+    ),
+    "forecast": (
+        "draws sequences (hmm, factorial_hmm, state space)",
+        "Nothing follows rows and documents: Fit.predictive draws new ones.",
+    ),
+    "topics": ("has a global named topics", "What was found of each row is fit.locals(data, key=key)."),
+    "locals": (
+        "has locals",
+        "The posterior of Gaussian predictors is fit.posterior['z'], of all sites together. For new inputs use "
+        "model.predict(fit.posterior, inputs) and model.predictive(fit.posterior, inputs, y).",
+    ),
+}
+"""What may be asked of the fits of some models: what a model does that can answer, and what to do with another. A
+model's answer is, to
+
+    score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound;
+    transform: (statistics of the globals, locals of one length bucket, key) -> expected topic shares of its documents;
+    predictive, forecast: the `Generative` that says how data are drawn given the globals, and how sequences go on.
+
+The last two need none: topics are a global of that name, and locals are what `Model.local_elbo` found. Samplers ask for
+one thing more, `energy`: the `vijax.models.energies.energy.Energy` that it was made from
+(`vijax.models.energies.energy.energy_of`)."""
+
+
+def answers(predictive: Generative | None = None, **others: Any) -> dict[str, Any]:
+    """`Model.queries`: the answers that are not None. A model that draws sequences has a forecast too."""
+    ahead = None if predictive is None or predictive.ahead is None else predictive
+    given = {"predictive": predictive, "forecast": ahead, **others}
+    return {name: answer for name, answer in given.items() if answer is not None}
 
 
 def is_size(like: Any) -> bool:

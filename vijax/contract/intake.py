@@ -57,9 +57,9 @@ def for_score(model: Model, data: PyTree) -> PyTree:
 # --- what a model reads -----------------------------------------------------------------------------------------------
 def kinds_of(model: Model, data: PyTree) -> list[Kind]:
     """What each leaf of the data is to the model."""
-    if model.kinds is not None:
-        return _spread(model.kinds, data)
-    if model.documents is not None:
+    if model.form.kinds is not None:
+        return _spread(model.form.kinds, data)
+    if model.form.documents is not None:
         return [kind for part in jax.tree.leaves(data, is_leaf=_is_documents) for kind in _of_documents(part)]
     shapes = [jax.ShapeDtypeStruct(np.shape(x), array(x).dtype) for x in jax.tree.leaves(data)]
     structure = jax.tree.structure(data)

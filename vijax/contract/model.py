@@ -25,9 +25,10 @@ from vijax.constrain import Constraint
 from vijax.contract import describe
 from vijax.contract.arrays import check_aligned
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
-from vijax.contract.documents import OfDocuments
+from vijax.contract.documents import ANY_FORM, DataForm
 from vijax.contract.estep import EStep
-from vijax.contract.generative import Generative, given_by_user
+from vijax.contract.generative import QUESTIONS, answers, given_by_user
+from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product
 from vijax.families.domain import require_proper
 from vijax.xla.by_value import Remade
@@ -65,50 +66,68 @@ class LocalElbo(NamedTuple):
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class OfLocals:
+    """How the locals of a model are found, and what that allows.
+
+    Attributes:
+      start: (hyper, minibatch) -> where the E-step starts, in the layout of `LocalElbo.local`; None where that is its
+        own matter. `Minibatch.local` has where it is to go on from, of groups that were seen before.
+      carried: full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground; else
+        they are found afresh at each step, but where `compose(warm_starts=True)` asks.
+      solved_by: the kind of E-step that solves for them; None where any will do.
+      is_linear: at fixed locals `local_elbo` is linear in the statistics of globals that are updated at once. Then what
+        an E-step of coordinate ascent has found for some globals gives a lower bound for any others, and
+        `vijax.memoized` relies on it. False is always safe.
+    """
+
+    start: Callable[[Hyper, Minibatch], PyTree] | None = None
+    carried: bool = False
+    solved_by: type[EStep] | None = None
+    is_linear: bool = False
+
+
+CLOSED_FORM = OfLocals()
+"""Locals of which nothing is known but that `local_elbo` finds them, or none."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ByEntry:
+    """Globals of which a batch reads some entries: the predictors of a Gaussian process at its sites.
+
+    Attributes:
+      context: hyper -> by name, the context of their families (a kernel): computed where the state starts and where
+        hyperparameters change, and kept in the posterior. `Model.prior` has them without it.
+      reads: minibatch -> by name, which entries the batch reads. The statistics are then had of these alone, and given
+        to `local_elbo` as the family's `entries`.
+    """
+
+    context: Callable[[Hyper], Mapping[str, Any]]
+    reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]]
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)  # hashed by identity, so that jitted functions may take one
 class Model(Remade):
-    """A model in the form every algorithm reads.
+    """A model in the form every algorithm reads. One written by hand needs the first four.
 
     Attributes:
       hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of a network; fixed, or
         learnt by gradient steps in free coordinates.
-      constraints: of those points, by name (`vijax.constrain`); those that are not named are positive.
       prior: hyper -> the prior of the globals, natural parameters of the posterior's very family.
       local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
       init: (hyper, key, prior, minibatch) -> where the posterior starts. The minibatch is None where the caller of
         `Algorithm.init` gave no data; models whose start depends on the data say so.
+      estep: the default E-step, handed to `local_elbo`; None where the model has only one.
+      constraints: of the points, by name (`vijax.constrain`); those that are not named are positive.
       global_elbo: (hyper, stats) -> the part of the objective that couples globals (hierarchical priors), or None.
       blocks: the globals' names in groups that can be updated at once, in the order of coordinate ascent; None: all
         at once.
-      init_local: (hyper, minibatch) -> where the E-step starts, in the layout of `LocalElbo.local`; None where that is
-        its own matter. `Minibatch.local` has where it is to go on from, of groups that were seen before.
-      keeps_local: full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground;
-        else they are found afresh at each step, but where `compose(warm_starts=True)` asks.
-      check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it, once.
-        None: every number must be finite. One of your own may let NaN stand for missing values.
-      energy: the `vijax.models.energies.energy.Energy` that the model was made from, where it was.
-      estep: the default E-step, handed to `local_elbo`; None where the model has only one.
-      documents: of models of bags of words, what these add; else None.
-      score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound.
-      is_linear: at fixed locals `local_elbo` is linear in the statistics of globals that are updated at once. Then what
-        an E-step of coordinate ascent has found for some globals gives a lower bound for any others, and
-        `vijax.memoized` relies on it. False is always safe.
       needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
-      context: hyper -> by name, the context of globals whose family has one (a kernel): computed where the state starts
-        and where hyperparameters change, and kept in the posterior. Their `prior` is then without it.
-      reads: minibatch -> by name, which entries of a global the batch reads. Its statistics are then had of these
-        alone, and given to `local_elbo` as the family's `entries`.
-      num_groups: N, of models made for given data; None of those that fit data of any size.
-      solved_by: the kind of E-step that solves for its locals; None where any will do.
-      free: names of globals without a prior of their family: all of their density is in the bound, which reads the
-        value among their statistics and need not be linear in it (`vijax.density`).
-      one_group: the data, whatever they are, are one group.
-      values: (hyper, draws of the globals by name) -> what the user calls them, where that is something else.
-      generative: how data are drawn given the globals; None where nobody has said.
-      kinds: what each array of data is, in the structure of the data or of their upper part: "number", "index" or
-        "mask" (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of integers.
-      endless: (hyper, posterior, minibatch, key) -> a `Report` that the bound grows without limit, or None where that
-        is not seen; `vijax.fit` asks at the end of a run. None where it cannot.
+      locals: how the locals of its groups are found.
+      by_entry: which entries of globals a batch reads, where these are not all; else None.
+      free: its free variables; None where every global has a prior of its family.
+      form: what data it reads, and how.
+      queries: its answers to what may be asked of some fits only, by name (`vijax.contract.generative.QUESTIONS`).
     """
 
     hyper: Hyper
@@ -116,27 +135,39 @@ class Model(Remade):
     local_elbo: LocalElboFn
     init: Callable[[Hyper, PRNGKeyArray, Product, Minibatch | None], Product]
     estep: Any = None
-    documents: OfDocuments | None = None
-    score: Callable[[Hyper, Estimates, Any, PRNGKeyArray], Any] | None = None
+    constraints: Mapping[str, Constraint] | None = None
     global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
     blocks: tuple[tuple[str, ...], ...] | None = None
-    init_local: Callable[[Hyper, Minibatch], PyTree] | None = None
-    keeps_local: bool = False
-    energy: Any = None
-    check_data: Callable[[PyTree], None] | None = None
     needs_prior: tuple[str, ...] = ()
-    context: Callable[[Hyper], Mapping[str, Any]] | None = None
-    reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]] | None = None
-    num_groups: int | None = None
-    is_linear: bool = False
-    solved_by: type[EStep] | None = None
-    constraints: Mapping[str, Constraint] | None = None
-    free: tuple[str, ...] = ()
-    one_group: bool = False
-    values: Callable[[Hyper, Mapping[str, Any]], dict[str, Any]] | None = None
-    generative: Generative | None = None
-    kinds: PyTree = None
-    endless: Callable[[Hyper, Product, Minibatch, PRNGKeyArray], Any] | None = None
+    locals: OfLocals = CLOSED_FORM
+    by_entry: ByEntry | None = None
+    free: FreeVariables | None = None
+    form: DataForm = ANY_FORM
+    queries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def free_names(self) -> tuple[str, ...]:
+        """Names of the globals of free variables: one, or none."""
+        return () if self.free is None else (Z,)
+
+    @property
+    def log_density(self) -> Any:
+        """The log density of a model whose variables are all free; None of other models."""
+        return self.free if self.free is not None and self.free.is_all else None
+
+    def answer(self, question: str) -> Any:
+        """Its own answer to a question, one of `queries`; ValueError where it has none."""
+        if question not in self.queries:
+            raise self.cannot_answer(question)
+        return self.queries[question]
+
+    def cannot_answer(self, question: str) -> ValueError:
+        """The error that names the question, what can be asked of fits of this model, and what to do."""
+        needs, remedy = QUESTIONS.get(question, ("answers it", "Give it an answer: dataclasses.replace(queries=...)."))
+        known = ", ".join(name for name in QUESTIONS if name in self.queries) or "nothing of this kind"
+        return ValueError(
+            f"{question}: expected a model that {needs}, got one that does not. It can be asked for: {known}. {remedy}"
+        )
 
     def __repr__(self) -> str:
         return describe.of_model(self)
@@ -203,7 +234,7 @@ def model(
         local_elbo=bound,
         init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
         constraints=constraints,
-        generative=given_by_user(sample, None, check_aligned),
+        queries=answers(given_by_user(sample, None, check_aligned)),
     )
 
 

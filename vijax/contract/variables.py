@@ -7,16 +7,17 @@ coordinates with the log determinant of that map (Kucukelbir et al. 2017, sectio
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
 from vijax.checks import require
@@ -32,6 +33,8 @@ SUPPORTS: dict[str, Callable[[], Constraint]] = {
     "correlation Cholesky": constrain.correlation_cholesky,
 }
 """By the words that `free` takes."""
+Z = "free"
+"""The name of the free coordinates among the globals."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,3 +185,39 @@ class Variables:
             parts.append(x[start : start + size].reshape(leaf.free_shape))
             start += size
         return parts
+
+
+class FreeVariables(abc.ABC):
+    """The free variables of a model: one global, `Z`, of their coordinates. All of its density is in the bound, which
+    reads its value among the statistics and need not be linear in it.
+
+    Attributes:
+      variables: what they are.
+      is_all: the model has no other variables: it is a log density of these coordinates.
+    """
+
+    variables: Variables
+    is_all: ClassVar[bool] = False
+
+    @property
+    def reads_data(self) -> bool:
+        """Whether there are data."""
+        return True
+
+    def point(self, hyper: Mapping[str, Any], z: Float[Array, " D"]) -> Float[Array, " D"]:
+        """The free coordinates at a value of the global."""
+        del hyper
+        return z
+
+    @abc.abstractmethod
+    def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
+        """Draws of the globals, those of free variables by the names and in the supports that the user gave."""
+
+    @abc.abstractmethod
+    def given_others(self, model: Any, hyper: Mapping[str, Any], posterior: Any, key: PRNGKeyArray) -> Any:
+        """The bound as a function of the free coordinates (`vijax.automatic.target.OfFree`) and a tuple of what else it
+        reads, q of the other globals as it is; None where the bound is known not to grow without limit."""
+
+    @abc.abstractmethod
+    def start_in_words(self) -> str:
+        """Where a fit by steps starts, and how to start nearer."""

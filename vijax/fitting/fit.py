@@ -185,7 +185,7 @@ def fit(
     chunks = _Chunks(runs, loader, key_run, length, total, rule)
     status, traces = _run(chunks, state, callbacks, max_bad_steps)
     alone, trace = _view(chunks.state, _joined(traces))
-    judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free else None
+    judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if spec.model.free is not None else None
     result = _judged(Fit(alg, alone, trace, _after_skips(status, alone), judge=judge), loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)
@@ -201,11 +201,13 @@ def _after_skips(status: Status, state: State) -> Status:
 
 def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
     """As it is, unless its bound grows without limit."""
-    endless, state, spec = fit.alg.spec.model.endless, fit.state, fit.alg.spec
+    state, spec = fit.state, fit.alg.spec
     stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
-    if endless is None or stopped or all(map(spec.is_point, state.posterior)):
+    if spec.model.free is None or stopped or all(map(spec.is_point, state.posterior)):
         return fit
-    report = endless(state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
+    from vijax.automatic import endless
+
+    report = endless.report(spec.model, state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
     return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
 
 

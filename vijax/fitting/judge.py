@@ -71,7 +71,7 @@ class Judge:
 
 def num_rows(model: Model, loader: Loader) -> int:
     """Groups of the data; of one whose density is a whole, rows of the largest array."""
-    if not model.one_group:
+    if not model.form.one_group:
         return max(1, loader.num_groups)
     batch = next(iter(loader.batches(0, 1)))
     return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
@@ -79,7 +79,7 @@ def num_rows(model: Model, loader: Loader) -> int:
 
 def not_judged(spec: Spec) -> str:
     """Why a fit of this algorithm cannot be judged on draws; empty where it can."""
-    if not spec.model.free:
+    if spec.model.free is None:
         return "it has no free variables (vijax.density)"
     if isinstance(spec.estep, EStep) and spec.estep.draws:
         return "its E-step draws, so that its bound is known but for noise"
@@ -108,7 +108,7 @@ def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | No
     """On data that are given, or none."""
     from vijax.automatic import judged
 
-    reads = getattr(fit.alg.spec.model, "log_lik", True) is not None
+    reads = fit.alg.spec.model.free.reads_data
     remedy = "This fit has none with it: it was not made by vijax.fit, or was read from a file."
     require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
     require(key is not None, "key", "a random key such as jax.random.key(0)", "none")
@@ -126,8 +126,8 @@ def verdict_of(fit: Any) -> str:
     if fit.report is not None:
         return fit.report.verdict
     if fit.status in FAILED:
-        return " ".join([f"{outcome}.", *_of_start(spec.model)]) if spec.model.free else outcome
-    if spec.model.free:
+        return outcome if spec.model.free is None else f"{outcome}. {spec.model.free.start_in_words()}"
+    if spec.model.free is not None:
         return _of_free(fit)
     return f"{outcome}. Not checked: {_unchecked(spec, list(fit.posterior))}"
 
@@ -171,30 +171,15 @@ STARTS = "whether another start ends higher (restarts=, or other keys)"
 
 def _unchecked(spec: Spec, names: list[str]) -> str:
     """What nobody has looked at in a fit without free variables, and how to."""
-    if spec.model.documents is not None:
+    if spec.model.form.documents is not None:
         return f"{STARTS}. Compare held-out scores: fit.score(documents, key=key)."
     if names and all(map(spec.is_point, names)):
         return f"{STARTS}; and a point says nothing of how uncertain it is: vijax.cavi or vijax.svi do."
     if not names or spec.learn:
         return f"{STARTS}, and whether new data are described as well. {SCORES}"
-    sampled = "vijax.reference.short_chains(fit, data, key=key)" if spec.model.energy else "vijax.reference.nuts"
+    is_energy = "energy" in spec.model.queries
+    sampled = "vijax.reference.short_chains(fit, data, key=key)" if is_energy else "vijax.reference.nuts"
     return (
         f"{STARTS}, and how far q is from the posterior. Its sds are too small where variables depend on each other: "
         f"{sampled} would tell."
     )
-
-
-def _of_start(model: Any) -> list[str]:
-    """Where free variables start, how to start nearer, and what chooses by itself."""
-    from vijax.models.energies.density import Density
-
-    if not isinstance(model, Density):
-        return ["Free variables start near zero in free coordinates: shift and scale them so that zero is plausible."]
-    auto = "vijax.auto(model, data, key=key) searches for a start itself."
-    if model.is_framed:
-        return [f"It started at the place and scale of another fit. {auto}"]
-    return [
-        f"q starts with means within {model.start:g} of zero and sds of {model.start_sd:g} in free coordinates "
-        "(logarithms of positive variables), where the density may not be finite. Start nearer, as in "
-        f"vijax.density(..., start={model.start / 10:g}), with variables for which zero is plausible; or {auto}"
-    ]

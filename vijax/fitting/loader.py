@@ -231,28 +231,28 @@ def as_loader(
 
     Raises:
       ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
-        a `check_data` of their own decide that by it), numbers that do not fit into the types that the model reads
+        a check of their own decide that by it), numbers that do not fit into the types that the model reads
         (`vijax.contract.intake`), a batch larger than the set, or more words than the model has.
 
     Warns where documents have fewer words than the model.
     """
     if hasattr(data, "batches"):
         return data
-    if model.documents is not None:
+    if model.form.documents is not None:
         from vijax.data import read
 
         corpus = read(data)
         _check_batch_size(batch_size, corpus.num_documents)
-        _check_words(corpus.vocab_size, model.documents.vocab_size)
+        _check_words(corpus.vocab_size, model.form.documents.vocab_size)
         size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
-        own = model.documents.vocab_size if by_word else None
+        own = model.form.documents.vocab_size if by_word else None
         usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
         return CorpusLoader(corpus, size or usual, seed, num_parts is not None, own)
-    if model.one_group:
+    if model.form.one_group:
         data = one_group(data)
     check_numbers(data)
-    (model.check_data or check_finite)(data)
+    (model.form.check or check_finite)(data)
     kinds = intake.kinds_of(model, data)
     intake.check(kinds, data)
     total = check_lengths(data)
@@ -260,7 +260,7 @@ def as_loader(
     _check_batch_size(batch_size, total)
     size = _size_of_parts(total, num_parts, batch_size)
     # Locals that are carried from step to step have a row for each of the batch, and no padding.
-    whole = total if model.keeps_local else padded_size(total)
+    whole = total if model.locals.carried else padded_size(total)
     return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
 
 
@@ -302,13 +302,13 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
 
 def _check_entries(data: PyTree, total: int, model: Model) -> None:
     """Of a model made for given data, all of them must be there, and the entries that they name."""
-    if model.num_groups not in (None, total):
+    if model.form.num_groups not in (None, total):
         raise ValueError(
-            f"data: expected all {model.num_groups} groups that the model was made for, as model.data is, got {total}. "
-            "For some of them at a step, give batch_size."
+            f"data: expected all {model.form.num_groups} groups that the model was made for, as model.data is, got "
+            f"{total}. For some of them at a step, give batch_size."
         )
-    if model.reads is not None:
-        model.reads(Minibatch(data, None))
+    if model.by_entry is not None:
+        model.by_entry.reads(Minibatch(data, None))
 
 
 def _check_words(got: int, vocab_size: int) -> None:

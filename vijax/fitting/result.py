@@ -21,9 +21,8 @@ from vijax.fitting.status import skipped_text
 from vijax.inference.bad import named
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import State
-from vijax.predict import draws as draws_of
-from vijax.predict.inferred import inferred, locals_of, shares_of
-from vijax.xla import keys
+from vijax.predict import predictive
+from vijax.predict.inferred import inferred, inferred_of_documents, locals_of, shares_of
 
 
 class Fit(NamedTuple):
@@ -171,10 +170,10 @@ class Fit(NamedTuple):
         """
         require_integers(num_draws=num_draws)
         key_globals, key_found, key_locals = jax.random.split(key, 3)
-        draws = draws_of.of_globals(self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws)
+        draws = predictive.of_globals(self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws)
         if locals_of is None:
             return draws
-        return draws | draws_of.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
+        return draws | predictive.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
 
     def predictive(
         self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"
@@ -208,9 +207,7 @@ class Fit(NamedTuple):
         >>> fit.predictive(jax.random.key(1), 100, like=7).shape
         (100, 7, 1)
         """
-        from vijax.predict.predictive import drawn
-
-        return drawn(self, key, num_draws, like, groups)
+        return predictive.drawn(self, key, num_draws, like, groups)
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
         """Draws of what follows sequences: the predictive distribution of the next observations of each.
@@ -241,9 +238,7 @@ class Fit(NamedTuple):
         >>> draws.shape, jnp.median(draws, axis=0).round(-1).ravel().tolist()
         ((100, 1, 3, 1), [0.0, 10.0, 0.0])
         """
-        from vijax.predict.predictive import forecast
-
-        return forecast(self, key, num_draws, data, num_steps)
+        return predictive.forecast(self, key, num_draws, data, num_steps)
 
     def predictive_interval(
         self,
@@ -348,27 +343,19 @@ class Fit(NamedTuple):
         Raises:
           ValueError: the model has no topics, or the documents are over another vocabulary.
         """
-        from vijax.data import document_batches, in_order, read
+        from vijax.data import read
 
-        expected, spec = self._topics().concentration.shape[1], self.alg.spec
+        spec = self.alg.spec
+        spec.model.answer("transform")
+        expected = self._topics().concentration.shape[1]
         corpus = read(documents)
         if corpus.vocab_size != expected:
             raise ValueError(
                 f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
                 "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
             )
-        documents = spec.model.documents
-        if documents is None or documents.shares is None:
-            raise ValueError("transform: this model has no topic shares; its locals are fit.locals(data, key=key).")
-        shares, rows = [], []
-        for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):
-            key_i = keys.fold_in(key, i)
-            found = inferred(shares_of, spec, self.state.hyper, self.posterior, batch, key_i)
-            shares.append(np.concatenate([np.asarray(x) for x in found]))
-            rows.append(order)
-            if progress is not None:
-                progress(sum(int((part >= 0).sum()) for part in rows))
-        return in_order(np.concatenate(shares), np.concatenate(rows))
+        at = self.state.hyper, self.posterior
+        return inferred_of_documents(shares_of, spec, *at, corpus, key, batch_size, progress)
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
         """The optimised locals of data at the posterior: for models made by `energy_model` their factors by name, one
@@ -383,12 +370,8 @@ class Fit(NamedTuple):
           ValueError: the model has no locals: the predictors of a GP or GLM are its globals.
         """
         spec = self.alg.spec
-        if spec.model.reads is not None:
-            raise ValueError(
-                "locals: a model of Gaussian predictors has none; its posterior is fit.posterior['z'], of all sites "
-                "together. For new inputs use model.predict(fit.posterior, inputs) and "
-                "model.predictive(fit.posterior, inputs, y)."
-            )
+        if spec.model.by_entry is not None:
+            raise spec.model.cannot_answer("locals")
         batch = Minibatch(taken(spec.model, data), None)
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
@@ -399,16 +382,12 @@ class Fit(NamedTuple):
           ValueError: the model has no such measure.
         """
         model = self.alg.spec.model
-        if model.score is None:
-            raise ValueError("score: this model defines no held-out score; read the bound, fit.trace['elbo'].")
-        as_is = model.documents is not None or model.reads is not None
+        score = model.answer("score")
+        as_is = model.form.documents is not None or model.by_entry is not None
         data = documents if as_is else for_score(model, documents)
-        return model.score(self.state.hyper, self.estimates, data, key)
+        return score(self.state.hyper, self.estimates, data, key)
 
     def _topics(self) -> Any:
         if "topics" not in self.posterior:
-            raise ValueError(
-                f"topics: expected a model with topics, got a posterior over {sorted(self.posterior)}. "
-                "What was found of each row is fit.locals(data, key=key)."
-            )
+            raise self.alg.spec.model.cannot_answer("topics")
         return self.posterior["topics"]

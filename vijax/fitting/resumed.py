@@ -1,6 +1,6 @@
 """The state that a fit goes on from. What it remembers of other data is begun anew; its posterior stays.
 
-A state may remember messages of the parts of the data (`vijax.memoized`), locals of their rows (`Model.keeps_local`,
+A state may remember messages of the parts of the data (`vijax.memoized`), locals of their rows (`Model.locals.carried`,
 warm starts), where the sites of Gaussian predictors are, and how far the objective has converged. All of that is wrong,
 and much of it for good, once the data are others, or are cut otherwise.
 """
@@ -94,7 +94,7 @@ def _unjudged(state: Any) -> Any:
 def _keeps_locals(spec: Spec, loader: Loader) -> bool:
     """Whether coordinate ascent carries all locals from step to step."""
     model = spec.model
-    return spec.full_data and model.keeps_local and model.init_local is not None and loader.steps_per_epoch == 1
+    return spec.full_data and model.locals.carried and model.locals.start is not None and loader.steps_per_epoch == 1
 
 
 def _remembers(spec: Spec, loader: Loader, state: State) -> bool:
@@ -122,7 +122,7 @@ def _warn(spec: Spec, state: State, is_same: bool) -> None:
         lost = f"messages of {len(parts.constant)} parts of the data"
     elif not is_same and isinstance(local, Visited) and spec.warm_starts and np.any(np.asarray(local.seen)):
         lost = "locals of the groups that were seen"
-    elif not is_same and local is not None and spec.full_data and spec.model.keeps_local and int(state.step) > 0:
+    elif not is_same and local is not None and spec.full_data and spec.model.locals.carried and int(state.step) > 0:
         lost = "locals of all groups"
     else:
         return
@@ -151,7 +151,7 @@ def _in_context(model: Model, state: Any) -> Any:
     Raises:
       ValueError: it has another number of sites.
     """
-    if model.context is None:
+    if model.by_entry is None:
         return state
     alone = _first(state)
     for name, q in jax.eval_shape(model.prior, alone.hyper).items():

@@ -47,10 +47,10 @@ def _of_all_devices(axis: Axis, said: LocalElbo) -> LocalElbo:
 
 def reads_of(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
     """Of which entries of the globals the batch reads."""
-    if spec.model.reads is None:
+    if spec.model.by_entry is None:
         return {}
     dtype, found = state.step_size.dtype, {}
-    for name, rows in spec.model.reads(batch).items():
+    for name, rows in spec.model.by_entry.reads(batch).items():
         weights = jnp.ones(rows.shape, dtype) if batch.weights is None else jnp.asarray(batch.weights, dtype)
         count = jnp.maximum(spec.axis.total(jnp.sum(weights)), 1)
         total = count if batch.num_groups is None else jnp.asarray(batch.num_groups, dtype)
@@ -60,7 +60,7 @@ def reads_of(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
 
 def in_context(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """The posterior with the context that belongs to these hyperparameters."""
-    return posterior if model.context is None else posterior.with_context(model.context(hyper))
+    return posterior if model.by_entry is None else posterior.with_context(model.by_entry.context(hyper))
 
 
 def first_bad(spec: Spec, said: LocalElbo, batch: Minibatch, reads: Mapping[str, Reads]) -> Int[Array, ""]:

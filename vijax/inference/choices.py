@@ -53,9 +53,9 @@ def check_sites(update: Any, memory: bool, inner_steps: int, mean: str) -> None:
 
 def sites_of(model: Model) -> tuple[list[str], list[str]]:
     """Names of the globals of which batches read some entries, and of the others."""
-    if model.context is None:
+    if model.by_entry is None:
         return [], []
-    names = list(jax.eval_shape(model.context, dict(model.hyper)))
+    names = list(jax.eval_shape(model.by_entry.context, dict(model.hyper)))
     return names, [name for name in jax.eval_shape(model.prior, dict(model.hyper)) if name not in names]
 
 
@@ -87,8 +87,8 @@ def of_free(
     Raises:
       ValueError: of free variables a point is sought, or an estimator or update given that cannot serve them.
     """
-    families = jax.eval_shape(model.prior, dict(model.hyper)) if model.free else {}
-    for name in model.free:
+    families = jax.eval_shape(model.prior, dict(model.hyper)) if model.free_names else {}
+    for name in model.free_names:
         sought, q = estimands.of(name), families[name]
         remedy = "Free variables have no conjugate prior: vijax.auto, vijax.ngvi and vijax.advi find a distribution."
         require(not sought.is_point, "estimand", f"a distribution of {name!r}, free variables", repr(sought), remedy)
@@ -98,7 +98,7 @@ def of_free(
             estimators = estimators.replaced(name, own)
         if updates.of(name) is None:
             updates = updates.replaced(name, within(1.0) if q.exponential else descend())
-        _check_of_free(name, q, estimators.of(name), updates.of(name), set(families) - set(model.free))
+        _check_of_free(name, q, estimators.of(name), updates.of(name), set(families) - set(model.free_names))
     return estimands, _filled(estimators, mean_field()), _filled(updates, kl())
 
 
@@ -131,9 +131,9 @@ SERVE_FREE = (batch_and_match, least_squares, reparameterised, score_function, w
 
 def check_weighted(model: Model, estimators: PerVariable[Any]) -> None:
     """Raises ValueError where draws of what is no free variable are to be weighted: its prior is not in the bound."""
-    names = [name for name, choice in estimators.named if isinstance(choice, weighted) and name not in model.free]
+    names = [name for name, choice in estimators.named if isinstance(choice, weighted) and name not in model.free_names]
     every = isinstance(estimators.default, weighted) and set(jax.eval_shape(model.prior, dict(model.hyper))) - set(
-        model.free
+        model.free_names
     )
     remedy = "Give it by name, for the free variables alone: estimator={'free': vijax.estimator.weighted()}."
     require(not names and not every, "estimator", "weighted() for free variables", names or sorted(every or ()), remedy)
@@ -143,17 +143,18 @@ def check_estep(model: Model, estep: Any) -> None:
     """Raises ValueError where it is not of the kind that the model reads."""
     if estep is None:
         return
-    if model.reads is not None:
+    if model.by_entry is not None:
         require(callable(estep), "estep", "an expectation such as vijax.expectation.exact()", repr(estep))
         return
     ours = "vijax.estep.mean_field() or vijax.estep.gibbs()"
     remedy = "Call it: it makes the E-step." if callable(estep) else ""
     known = not isinstance(estep, str) and not callable(estep)
     require(known, "estep", f"an E-step such as {ours}", repr(estep), remedy)
-    if model.solved_by is not None:
-        serving = [name for name, kind in ESTEPS.items() if issubclass(kind, model.solved_by)]
+    if model.locals.solved_by is not None:
+        serving = [name for name, kind in ESTEPS.items() if issubclass(kind, model.locals.solved_by)]
         expected = " or ".join(f"vijax.estep.{name}()" for name in serving)
-        require(isinstance(estep, model.solved_by), "estep", f"one for this model's locals, {expected}", repr(estep))
+        serves = isinstance(estep, model.locals.solved_by)
+        require(serves, "estep", f"one for this model's locals, {expected}", repr(estep))
 
 
 ESTEPS = {
@@ -196,7 +197,8 @@ def check_axis(spec: Any) -> None:
         return
     require(isinstance(name, str), "axis", "the name of a mesh axis", repr(name))
     remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave axis out."
-    require(not spec.model.one_group, "axis", "a model whose data are groups", "one whose data are one group", remedy)
+    many = not spec.model.form.one_group
+    require(many, "axis", "a model whose data are groups", "one whose data are one group", remedy)
     again = [choice for choice in spec.update.choices() if choice.asks_again]
     remedy = "Leave out inner_steps, or axis."
     require(not again, "update", "one that needs no more than the message, with axis", repr(again), remedy)
@@ -208,7 +210,7 @@ def check_parts(spec: Any) -> None:
         return
     require_integers(num_parts=spec.num_parts)
     remedy = "Use vijax.pg_svi(model, memory=True): the sites are the messages, one for each observation."
-    require(spec.model.reads is None, "model", "one whose messages are of whole batches", "sites", remedy)
+    require(spec.model.by_entry is None, "model", "one whose messages are of whole batches", "sites", remedy)
     plain = all(isinstance(choice, mean_field) for choice in spec.estimator.choices())
     remedy = "Leave it out, or use vijax.svi or vijax.ssvi, which average over the draws of many steps."
     require(plain, "estimator", "mean_field() where messages are remembered", spec.estimator, remedy)

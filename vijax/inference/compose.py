@@ -236,12 +236,12 @@ class _OfChoices:
 
     def _batch(self, batch: Any) -> Minibatch:
         """Of known size where the model knows N: some of its groups are not all of them."""
-        if self.spec.model.one_group and not isinstance(batch, Minibatch):
+        if self.spec.model.form.one_group and not isinstance(batch, Minibatch):
             return Minibatch(taken(self.spec.model, one_group(batch)), None)
         given = as_minibatch(batch, self.spec.num_groups, self.spec.full_data)
         given = given._replace(data=taken(self.spec.model, given.data))
-        known = given.num_groups is not None or self.spec.model.num_groups is None
-        return given if known else given._replace(num_groups=float(self.spec.model.num_groups or 0))
+        known = given.num_groups is not None or self.spec.model.form.num_groups is None
+        return given if known else given._replace(num_groups=float(self.spec.model.form.num_groups or 0))
 
 
 def _of_choices(kind: type[_OfChoices], spec: Spec, optimizer: optax.GradientTransformation | None) -> Any:
@@ -277,7 +277,7 @@ def _locals(spec: Spec, hyper: Hyper, batch: Minibatch | None, is_all: bool) -> 
     """What the state keeps of locals."""
     if spec.warm_starts:
         return unvisited_groups(spec, hyper, batch)
-    begin = spec.model.init_local if spec.model.keeps_local else None
+    begin = spec.model.locals.start if spec.model.locals.carried else None
     return begin(hyper, batch) if begin is not None and batch is not None and is_all else None
 
 
@@ -307,7 +307,7 @@ class _Step(_OfChoices):
         moved = move(spec, key, state, batch, theta)
         penalty, penalty_grad = penalty_of(spec, state, theta)
         penalty = penalty if known is None else known
-        if spec.learn and spec.model.context is not None:
+        if spec.learn and spec.model.by_entry is not None:
             theta_grad = gradient_through_context(spec, key, state, batch, theta)
         else:
             theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)

@@ -75,9 +75,9 @@ def _of_pairs(spec: Spec, state: State, batch: Minibatch, most: int) -> Seen:
     """Of each word, of the topics alone that its documents may use."""
     ((name, eta),) = tables(spec).items()
     q: Any = state.posterior[name]
-    assert spec.model.documents is not None
-    assert spec.model.documents.choose is not None
-    words, choose = _words(batch), spec.model.documents.choose
+    assert spec.model.form.documents is not None
+    assert spec.model.form.documents.choose is not None
+    words, choose = _words(batch), spec.model.form.documents.choose
     table = q.of_words(words)
     most = min(most, table.shape[1])
     chosen = [choose(state.hyper, table, q.totals, docs, most, spec.left_out) for docs in batch.data]
@@ -158,7 +158,7 @@ def _sizes(spec: Spec, state: State, batch: Minibatch) -> tuple[int, int]:
 
 def tables(spec: Spec) -> dict[str, str]:
     """The globals by word, and the hyperparameter of each."""
-    return {} if spec.model.documents is None else dict(spec.model.documents.by_word)
+    return {} if spec.model.form.documents is None else dict(spec.model.form.documents.by_word)
 
 
 def check_seen(spec: Spec, state: State, batch: Minibatch) -> None:
@@ -220,7 +220,7 @@ def _check_active(spec: Spec) -> None:
         require(spec.left_out == 0, "left_out", "0 without active_topics", spec.left_out, remedy)
         return
     require_integers(active_topics=spec.active_topics)
-    documents = spec.model.documents
+    documents = spec.model.form.documents
     able = documents is not None and documents.choose is not None
     require(able, "active_topics", "vijax.models.lda", "another model", "Leave active_topics out.")
     alike = np.ndim(spec.model.hyper["alpha"]) == 0

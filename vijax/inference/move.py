@@ -106,7 +106,7 @@ def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
     """How sizes are found, by the share of the data that a batch can hold: a matter of shapes."""
     if not isinstance(spec.step_size, by_share):
         return spec.step_size
-    total, remedy = spec.model.num_groups, "Give a schedule."
+    total, remedy = spec.model.form.num_groups, "Give a schedule."
     require(
         total is not None, "step_size", "a rule for a model that fits data of any size", repr(spec.step_size), remedy
     )

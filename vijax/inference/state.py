@@ -31,8 +31,8 @@ class State(NamedTuple):
       opt_state: of the optimiser of the learnt hyperparameters.
       step_size: rho of the last step, or where backtracking starts next.
       penalty: the objective's penalty when it was last evaluated.
-      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.keeps_local`), or those
-        of all groups where it is to do so on minibatches (`vijax.inference.warm.Visited`), else None.
+      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.locals.carried`), or
+        those of all groups where it is to do so on minibatches (`vijax.inference.warm.Visited`), else None.
       average: the mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters and
         without their context (`Fit.average` has it); None without averaging.
       parts: the messages of the parts of the data, of algorithms that remember them (`vijax.memoized`), else None.

@@ -62,7 +62,7 @@ def _moves_at_once(spec: Spec) -> bool:
 
 def _is_exact(spec: Spec) -> bool:
     """Whether what is remembered of a part is a lower bound of it at any globals."""
-    return spec.model.is_linear and isinstance(spec.estep, EStep) and spec.estep.is_ascent
+    return spec.model.locals.is_linear and isinstance(spec.estep, EStep) and spec.estep.is_ascent
 
 
 def _part_of(spec: Spec, batch: Minibatch) -> Int[Array, ""]:

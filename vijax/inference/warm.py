@@ -40,9 +40,9 @@ def unvisited(spec: Spec, hyper: Hyper, batch: Minibatch | None) -> Visited:
     known = batch is not None and batch.rows is not None and isinstance(batch.num_groups, float | int | np.number)
     require(known, "batch", "the first minibatch, with N and its rows, for warm starts", "none, or without", remedy)
     assert batch is not None
-    assert spec.model.init_local is not None
+    assert spec.model.locals.start is not None
     total = int(batch.num_groups)  # type: ignore[arg-type]
-    like = jax.eval_shape(spec.model.init_local, hyper, batch)
+    like = jax.eval_shape(spec.model.locals.start, hyper, batch)
     if isinstance(batch.rows, tuple):  # of documents of several lengths: locals of one kind
         like = like[0]
     table = jax.tree.map(lambda x: jnp.zeros((total, *x.shape[1:]), x.dtype), like)
@@ -52,8 +52,8 @@ def unvisited(spec: Spec, hyper: Hyper, batch: Minibatch | None) -> Visited:
 def starts(spec: Spec, hyper: Hyper, visited: Visited, batch: Minibatch) -> PyTree:
     """Where the E-step of a batch begins."""
     require(batch.rows is not None, "batch", "which groups it holds, for warm starts", "none", "Give Minibatch(rows=).")
-    assert spec.model.init_local is not None
-    cold = spec.model.init_local(hyper, batch)
+    assert spec.model.locals.start is not None
+    cold = spec.model.locals.start(hyper, batch)
 
     def of(rows: Array, cold: PyTree) -> PyTree:
         seen = visited.seen.at[rows].get(mode="fill", fill_value=False)
@@ -80,7 +80,7 @@ def check_warm(spec: Any) -> None:
     if not spec.warm_starts:
         return
     remedy = "Leave warm_starts out: its E-step is a closed form."
-    has = spec.model.init_local is not None
+    has = spec.model.locals.start is not None
     require(has, "warm_starts", "a model whose E-step climbs to a fixed point", "one that has no start", remedy)
     able = getattr(spec.estep, "goes_on", False)
     remedy = "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm_starts out."

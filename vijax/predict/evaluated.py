@@ -80,14 +80,14 @@ class At:
         """Data as a batch that is all of them; and, of documents that were sorted by length, their rows."""
         if isinstance(data, Minibatch):
             return data._replace(data=taken(self.model, data.data), num_groups=None), None
-        if self.model.documents is not None and not _are_batched(data):
+        if self.model.form.documents is not None and not _are_batched(data):
             from vijax.data import document_batches, read
 
             corpus = read(data)
             ((batch, rows),) = document_batches(corpus, corpus.num_documents)
             return batch._replace(num_groups=None), rows
-        if self.model.check_data is not None and not _traced(data):
-            self.model.check_data(data)
+        if self.model.form.check is not None and not _traced(data):
+            self.model.form.check(data)
         return Minibatch(taken(self.model, data), None), None
 
 
@@ -126,7 +126,7 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
     if not isinstance(model, Model):
         raise TypeError(f"model: expected a vijax.Model, got {type(model).__name__}.")
     remedy = "Of a GP or GLM, one observation: model.likelihood(hyper, statistics of others).log_prob(y, z)."
-    require(model.context is None, "model", "a model whose globals have densities of their own", "sites", remedy)
+    require(model.by_entry is None, "model", "a model whose globals have densities of their own", "sites", remedy)
     settings = {**model.hyper, **(hyper or {})}
     for name in settings:
         require(name in model.hyper, "hyper", f"names among {list(model.hyper)}", name)

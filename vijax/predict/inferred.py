@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from vijax.contract.batch import Minibatch
@@ -16,6 +18,7 @@ from vijax.contract.per_variable import PerVariable
 from vijax.families import Product
 from vijax.inference.estimand import Estimand
 from vijax.inference.spec import Spec
+from vijax.xla import keys
 from vijax.xla.compiler import kept, step_jit
 
 Reading = Callable[[Model, PyTree, LocalElbo, PRNGKeyArray], Any]
@@ -26,6 +29,31 @@ def inferred(read: Reading, spec: Spec, hyper: Hyper, posterior: Product, batch:
     """What `read` reads in the local bound of a batch, the globals as they are fitted."""
     infer = kept(spec.model, "inferred", lambda model: step_jit(_bind(model), static_argnums=(0, 1, 2)))
     return infer(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
+
+
+def inferred_of_documents(
+    read: Reading,
+    spec: Spec,
+    hyper: Hyper,
+    posterior: Product,
+    corpus: Any,
+    key: PRNGKeyArray,
+    batch_size: int = 1024,
+    progress: Callable[[int], Any] | None = None,
+) -> Any:
+    """What `read` reads of each document of a corpus, in their order; it gives one tree for each length bucket.
+    `progress` is called after each batch with the number of documents that are done."""
+    from vijax.data import document_batches, in_order
+
+    parts, rows = [], []
+    for i, (batch, order) in enumerate(document_batches(corpus, batch_size)):
+        found = inferred(read, spec, hyper, posterior, batch, keys.fold_in(key, i))
+        parts += jax.tree.map(np.asarray, found)
+        rows.append(order)
+        if progress is not None:
+            progress(sum(int((part >= 0).sum()) for part in rows))
+    places = np.concatenate(rows)
+    return jax.tree.map(lambda *x: in_order(np.concatenate(x), places), *parts)
 
 
 def _bind(of: weakref.ref[Model]) -> Callable[..., Any]:
@@ -59,6 +87,5 @@ def bounds_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -
 
 def shares_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
     """Expected topic shares of documents, one array for each length bucket."""
-    shares = model.documents and model.documents.shares
-    assert shares is not None  # callers have asked
+    shares = model.answer("transform")
     return [shares(stats, local, key) for local in said.local]

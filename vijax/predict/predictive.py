@@ -1,4 +1,4 @@
-"""Draws of data from what was fitted: the posterior predictive distribution."""
+"""Draws from what was fitted: of globals, of locals, and of data (the posterior predictive distribution)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.generative import Generative, is_size, is_sizes
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model
-from vijax.predict.inferred import inferred
+from vijax.families import Family, Product
+from vijax.inference.spec import Spec
+from vijax.predict.inferred import inferred, inferred_of_documents
 from vijax.xla import keys
-from vijax.xla.compiler import kept, numbers_in, step_jit
+from vijax.xla.compiler import kept, numbers_in, quick_jit, step_jit
 from vijax.xla.memory import total_memory
 
 Groups = Literal["new", "same"]
@@ -31,6 +33,33 @@ AT_ONCE = 1 << 20
 def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
     """The data themselves."""
     return data
+
+
+def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
+    """Values of the globals by name, draws leading; of points the same value each time."""
+    points = tuple(name for name in posterior if spec.is_point(name))
+    program = kept(spec.model, "draws", lambda model: quick_jit(_of_globals(model), static_argnums=(0, 1)))
+    return program(points, num_draws, hyper, posterior, key)
+
+
+def _of_globals(of: weakref.ref[Model]) -> Callable[..., dict[str, Any]]:
+    return lambda points, num_draws, *given: _values(of(), num_draws, points, *given)
+
+
+def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
+    """Values of each local by name: draws leading, then groups.
+
+    Raises:
+      ValueError: they are no families by name.
+    """
+    named = isinstance(factors, dict) and all(isinstance(q, Family) for q in factors.values())
+    if not named:
+        raise ValueError(
+            "locals_of: expected a model whose locals are families by name (vijax.energy_model, and the ready models "
+            "made by it), got one whose locals are arrays of its own. See fit.locals(data, key=key)."
+        )
+    keys = dict(zip(factors, jax.random.split(key, len(factors)), strict=True))
+    return {name: q.sample(keys[name], (num_draws,)) for name, q in factors.items()}
 
 
 def drawn(
@@ -48,7 +77,7 @@ def drawn(
     require_integers(num_draws=num_draws)
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
     model, state = fit.alg.spec.model, fit.state
-    how = generative_of(model)
+    how: Generative = model.answer("predictive")
     like = _read(model, like)
     layout = how.layout(like)
     key_found, key_draws = jax.random.split(key)
@@ -66,36 +95,22 @@ def drawn(
 def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> Any:
     """Draws of what follows sequences. See `Fit.forecast`."""
     require_integers(num_steps=num_steps)
-    remedy = "Of rows and documents nothing follows: Fit.predictive draws new ones."
-    is_of_time = generative_of(fit.alg.spec.model).ahead is not None
-    require(is_of_time, "forecast", "a model of sequences (hmm, factorial_hmm, state space)", "another", remedy)
+    fit.alg.spec.model.answer("forecast")
     require(not is_size(data) and not is_sizes(data), "data", "sequences (y, mask)", data, "See vijax.models.pad.")
     return drawn(fit, key, num_draws, data, "same", ahead=num_steps)
-
-
-def generative_of(model: Model) -> Generative:
-    """How a model draws data; ValueError where nobody has said."""
-    if model.generative is None:
-        raise ValueError(
-            "predictive: this model does not say how data are drawn. A log density, an energy or a bound of your own "
-            "needs one more function: vijax.density(..., sample=), vijax.energy_model(..., sample=, sample_locals=) or "
-            "vijax.model(..., sample=). A likelihood of your own needs Likelihood(..., sample=), an emission "
-            "Emission(..., sample=)."
-        )
-    return model.generative
 
 
 def observed(fit: Any, data: Any) -> PyTree:
     """Data in the form of draws: what draws are compared with."""
     model = fit.alg.spec.model
-    how, data = generative_of(model), _read(model, data)
+    how, data = model.answer("predictive"), _read(model, data)
     return how.observed(how.layout(data), data)
 
 
 def _read(model: Model, like: Any) -> Any:
     """Data as the model reads them; sizes, documents and inputs of predictors as they are."""
-    are_sizes = is_size(like) or (generative_of(model).from_sizes and is_sizes(like))
-    as_is = are_sizes or model.documents is not None or model.reads is not None
+    are_sizes = is_size(like) or (model.answer("predictive").from_sizes and is_sizes(like))
+    as_is = are_sizes or model.form.documents is not None or model.by_entry is not None
     return like if as_is else taken(model, like)
 
 
@@ -111,11 +126,11 @@ def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
         key: PRNGKeyArray,
     ) -> Any:
         model: Any = of()
-        how: Generative = model.generative
+        how: Generative = model.answer("predictive")
 
         def one(key: PRNGKeyArray) -> Any:
             key_globals, key_locals, key_data = jax.random.split(key, 3)
-            values = _values(model, hyper, laws, points, key_globals)
+            values = jax.tree.map(lambda x: x[0], _values(model, 1, points, hyper, laws, key_globals))
             inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
             if ahead:
                 go_on: Any = how.ahead
@@ -140,14 +155,15 @@ def _map(one: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_draws], found)
 
 
-def _values(model: Any, hyper: Hyper, q: Any, points: tuple[str, ...], key: PRNGKeyArray) -> dict[str, Any]:
-    """One draw of the globals, as the model's user calls them."""
-    each = dict(zip(q, jax.random.split(key, max(len(q), 1)), strict=False))
-    alone = lambda x: jnp.asarray(x)[None]
-    one = lambda name, law: jax.tree.map(alone, law.mode()) if name in points else law.sample(each[name], (1,))
-    found = {name: one(name, law) for name, law in q.items()}
-    named = found if model.values is None else model.values(hyper, found)
-    return jax.tree.map(lambda x: x[0], dict(named))
+def _values(
+    model: Any, num_draws: int, points: tuple[str, ...], hyper: Hyper, laws: Mapping[str, Any], key: PRNGKeyArray
+) -> dict[str, Any]:
+    """Draws of the globals, as the model's user calls them."""
+    each = dict(zip(laws, jax.random.split(key, max(len(laws), 1)), strict=False))
+    repeated = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
+    one = lambda name, q: jax.tree.map(repeated, q.mode()) if name in points else q.sample(each[name], (num_draws,))
+    found = {name: one(name, law) for name, law in laws.items()}
+    return found if model.free is None else dict(model.free.values(hyper, found))
 
 
 def _locals(how: Generative, hyper: Hyper, values: Any, layout: PyTree, local: Any, key: PRNGKeyArray) -> Any:
@@ -160,8 +176,12 @@ def _locals(how: Generative, hyper: Hyper, values: Any, layout: PyTree, local: A
 def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
     """Families of the locals of data, by name."""
     spec, state = fit.alg.spec, fit.state
-    if spec.model.documents is not None:
-        return _found_of_documents(fit, like, key)
+    if spec.model.form.documents is not None:
+        from vijax.data import read
+
+        at = state.hyper, fit.posterior
+        found = inferred_of_documents(_families_by_length, spec, *at, read(like), key)
+        return jax.tree.map(jnp.asarray, found)
     require(not isinstance(like, int | np.integer), "like", 'data, for groups="same"', like)
     batch = Minibatch(like, None)
     return inferred(_families, spec, state.hyper, fit.posterior, batch, key)
@@ -169,27 +189,12 @@ def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
 
 def _families(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
     del key
-    return generative_of(model).found(stats, said.local)
+    return model.answer("predictive").found(stats, said.local)
 
 
 def _families_by_length(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
     del key
-    found = [generative_of(model).found(stats, local) for local in said.local]
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
-
-
-def _found_of_documents(fit: Any, documents: Any, key: PRNGKeyArray) -> Any:
-    """Of documents, in their order."""
-    from vijax.data import document_batches, in_order, read
-
-    parts, rows = [], []
-    for i, (batch, order) in enumerate(document_batches(read(documents), 1024)):
-        known = inferred(_families_by_length, fit.alg.spec, fit.state.hyper, fit.posterior, batch, keys.fold_in(key, i))
-        parts.append(known)
-        rows.append(order)
-    places = np.concatenate(rows)
-    joined = lambda *x: jnp.asarray(in_order(np.concatenate([np.asarray(part) for part in x]), places))
-    return jax.tree.map(joined, *parts)
+    return [model.answer("predictive").found(stats, local) for local in said.local]
 
 
 def _check_memory(one: PyTree, num_draws: int) -> None:

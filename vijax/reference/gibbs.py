@@ -19,7 +19,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.batch import as_minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Model
-from vijax.models.energies.energy import Energy
+from vijax.models.energies.energy import Energy, energy_of
 
 
 class Draws(NamedTuple):
@@ -66,10 +66,10 @@ def gibbs(
     >>> bool(jnp.abs(draws.globals["bias"].mean() - 4 / 6) < 0.02)
     True
     """
-    require(model.energy is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
-    plates = list(model.energy.plates)
+    spec = energy_of(model)
+    plates = list(spec.plates)
     require(not plates, "model", "locals whose entries are independent given the rest", f"the coupled plates {plates}")
-    model.energy.check_groups(data, model.hyper)
+    spec.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)
     return _chain(model, num_samples, burn_in, thin, keep_locals, taken(model, data), key)
@@ -79,7 +79,7 @@ def gibbs(
 def _chain(
     model: Model, num_samples: int, burn_in: int, thin: int, keep_locals: bool, data: PyTree, key: PRNGKeyArray
 ) -> Draws:
-    spec: Energy = model.energy
+    spec = energy_of(model)
     data = jax.tree.map(jnp.asarray, data)
     batch = as_minibatch(data, None, full_data=True)
     hyper = tree.as_arrays(model.hyper)
@@ -106,7 +106,7 @@ def sweep(spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray)
     """Every global, then every local, from its complete conditional.
 
     Args:
-      spec: `model.energy`.
+      spec: the model's energy.
       hyper: its hyperparameters.
       data: all groups.
       state: statistics of the globals, and of the locals of each group, by name.

@@ -13,7 +13,7 @@ from vijax import tree
 from vijax.checks import require
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
-from vijax.models.energies.energy import Energy
+from vijax.models.energies.energy import Energy, energy_of
 from vijax.models.energies.impossible import PENALTY
 
 Values = dict[str, Any]
@@ -45,8 +45,7 @@ def log_joint(
     >>> print(f"{jnp.exp(density({'bias': jnp.array(0.5)}, {})):.4f}")
     0.1250
     """
-    require(model.energy is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
-    spec: Energy = model.energy
+    spec = energy_of(model)
     names = [name for block in spec.local_blocks for name in block]
     require(set(sampled) <= set(names), "sampled", f"names among the locals {names}", list(sampled))
     rest = [[n for n in block if n not in sampled] for block in spec.local_blocks]

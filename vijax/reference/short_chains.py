@@ -16,7 +16,6 @@ from vijax.checks import require, require_integers
 from vijax.contract.model import Hyper, Model
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
-from vijax.models.energies.density import Density
 from vijax.reference.walk import groups_of, walk_of
 from vijax.xla.compiler import kept, step_jit
 
@@ -119,7 +118,7 @@ def short_chains(
     spec, hyper = fit.alg.spec, fit.state.hyper
     points = [name for name in fit.posterior if spec.is_point(name)]
     require(not points, "fit", "distributions of all globals", f"points of {points}", "Fit by vijax.cavi or another.")
-    walkable = isinstance(spec.model, Density) or spec.model.values is None
+    walkable = spec.model.log_density is not None or spec.model.free is None
     remedy = "Write it as a log density (vijax.density)."
     require(walkable, "model", "a log density, or an energy without free variables", "one with such", remedy)
     key_draws, key_tried, key_walk, key_start = jax.random.split(key, 4)

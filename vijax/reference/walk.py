@@ -16,7 +16,8 @@ from vijax.contract.batch import as_minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
 from vijax.fitting.loader import all_groups
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import LogDensity
+from vijax.models.energies.energy import energy_of
 from vijax.reference.log_joint import log_joint
 from vijax.reference.unconstrained import coordinates, from_free, to_free
 
@@ -39,7 +40,7 @@ class Walk(NamedTuple):
 
 def groups_of(model: Model, data: PyTree) -> PyTree:
     """Data as `walk_of` takes them. Their numbers are checked here."""
-    if isinstance(model, Density):
+    if model.log_density is not None:
         return all_groups(data, model)
     return jax.tree.map(jnp.asarray, taken(model, data))
 
@@ -54,25 +55,25 @@ def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArra
       key: of where the model's posterior starts.
       hyper: those of the model if None.
     """
-    if isinstance(model, Density):
-        return _of_density(model, data, sampled)
+    if model.log_density is not None:
+        return _of_density(model.log_density, data, sampled)
     return _of_energy(model, data, sampled, key, tree.as_arrays(model.hyper if hyper is None else hyper))
 
 
-def _of_density(model: Density, data: PyTree, sampled: Sequence[str]) -> Walk:
+def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str]) -> Walk:
     require(not sampled, "sampled", "none: a density has no locals", list(sampled))
 
     def density(x: Array) -> Float[Array, ""]:
-        return model.log_prior_at(x) + jnp.sum(model.log_liks_at(x, data))
+        return own.log_prior_at(x) + jnp.sum(own.log_liks_at(x, data))
 
-    free = lambda values: model.variables.coordinates({name: values[name] for name in model.variables.names})
-    return Walk(density, lambda x: (model.values_at(x), {}), free, jnp.zeros(model.variables.dim), 0.5)
+    free = lambda values: own.variables.coordinates({name: values[name] for name in own.variables.names})
+    return Walk(density, lambda x: (own.values_at(x), {}), free, jnp.zeros(own.variables.dim), 0.5)
 
 
 def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:
     density = log_joint(model, data, sampled, hyper)
     posterior = model.init(hyper, key, model.prior(hyper), as_minibatch(data, None, full_data=True))
-    templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)
+    templates = jax.vmap(lambda y: {name: energy_of(model).locals(y)[name] for name in sampled})(data)
     free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
     means = {name: q.mean() for name, q in {**posterior, **templates}.items()}
     origin, unravel = ravel_pytree(to_free(free, means))

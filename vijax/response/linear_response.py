@@ -9,7 +9,6 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.checks import require, require_integers
 from vijax.fitting.result import Fit
-from vijax.models.energies.density import Density
 from vijax.response.covariances import Covariances
 from vijax.response.of_conjugate import of_conjugate
 from vijax.response.of_draws import of_draws
@@ -60,6 +59,6 @@ def linear_response(
     require(isinstance(fit, Fit), "fit", "what a fit returned", type(fit).__name__)
     require_integers(2, num_draws=num_draws)
     model = fit.alg.spec.model
-    if isinstance(model, Density):
+    if model.log_density is not None:
         return of_draws(fit, model, data, of, key, num_draws)
     return of_conjugate(fit, data, of)

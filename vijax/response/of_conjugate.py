@@ -97,7 +97,7 @@ def _engine_bound(spec: Spec, hyper: Any, batch: Minibatch) -> Bound:
 
 def _closed_bound(spec: Spec, hyper: Any, batch: Minibatch) -> Bound:
     """The same, as a function of the statistics alone: of an energy with its locals put in."""
-    energy: Energy | None = spec.model.energy
+    energy: Energy | None = spec.model.queries.get("energy")
     if energy is None:
         return _engine_bound(spec, hyper, batch)
 
@@ -124,11 +124,11 @@ def _group_bound(energy: Energy, stats: PyTree, group: PyTree, hyper: Any) -> Fl
 
 # --- what is refused ----------------------------------------------------------------------------------------------
 def _check(spec: Spec, q: Product) -> None:
-    model, energy = spec.model, spec.model.energy
+    model, energy = spec.model, spec.model.queries.get("energy")
     remedy = "Use vijax.auto or a sampler for the covariances of others."
-    require(model.reads is None, "fit", SERVED, "one of Gaussian predictors", "Its covariance is q's own.")
-    require(not model.free, "fit", SERVED, "one with free variables", remedy)
-    require(model.documents is None, "fit", SERVED, "a model of documents, whose locals are iterated", remedy)
+    require(model.by_entry is None, "fit", SERVED, "one of Gaussian predictors", "Its covariance is q's own.")
+    require(model.free is None, "fit", SERVED, "one with free variables", remedy)
+    require(model.form.documents is None, "fit", SERVED, "a model of documents, whose locals are iterated", remedy)
     points = [name for name in q if spec.is_point(name)]
     require(not points, "fit", "a distribution of every global", f"points of {points}", "Fit them with vijax.cavi.")
     if energy is not None:

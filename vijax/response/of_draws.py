@@ -22,10 +22,11 @@ from vijax.automatic.newton import SETTLED, NotATop, climbed, solver
 from vijax.automatic.on_draws import OnDraws
 from vijax.automatic.target import Target
 from vijax.checks import require
+from vijax.contract.model import Model
 from vijax.families import Normal
 from vijax.fitting.result import Fit
 from vijax.inference.guides import Z
-from vijax.models.energies.density import Density, Frame, frame_of
+from vijax.models.energies.density import Frame, frame_of
 from vijax.response.covariances import Covariances, covariances
 from vijax.xla import keys
 from vijax.xla.compiler import quick_jit
@@ -35,7 +36,7 @@ FAR = 1.0
 
 
 def of_draws(
-    fit: Fit, model: Density, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
+    fit: Fit, model: Model, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
 ) -> Covariances:
     """See `vijax.linear_response`."""
     q: Any = fit.posterior[Z]
@@ -89,14 +90,14 @@ def _noise(fit: Fit, q: Normal, key: PRNGKeyArray | None, num_draws: int) -> Flo
 
 
 def _expectations(
-    model: Density, of: Callable, point: np.ndarray, noise: np.ndarray
+    model: Model, of: Callable, point: np.ndarray, noise: np.ndarray
 ) -> tuple[PyTree, Float[np.ndarray, "M 2D"]]:
     """Means of the quantities over the draws, and their derivatives in the means and log standard deviations."""
 
     def mean(eta: Array, noise: Array) -> PyTree:
         center, log_sd = jnp.split(eta, 2)
         draws = center + jnp.exp(log_sd) * noise
-        return jax.tree.map(lambda x: jnp.mean(x, 0), jax.vmap(lambda z: of(model.values_at(z)))(draws))
+        return jax.tree.map(lambda x: jnp.mean(x, 0), jax.vmap(lambda z: of(model.log_density.values_at(z)))(draws))
 
     at = jnp.asarray(point, jnp.result_type(float)), jnp.asarray(noise, jnp.result_type(float))
     slopes = jax.jacrev(lambda eta, noise: ravel_pytree(mean(eta, noise))[0])

@@ -128,10 +128,10 @@ def factorial():
 
 def enumerated(model, stats, group, values):
     """Gradient of log p(y | globals) in their statistics, as posterior mean of the gradients of all joint values."""
-    templates = model.energy.locals(group)
+    templates = model.queries["energy"].locals(group)
 
     def energy(stats, z):
-        return model.energy.fn({**stats, **{n: templates[n].stats(z[n]) for n in z}}, group, {})
+        return model.queries["energy"].fn({**stats, **{n: templates[n].stats(z[n]) for n in z}}, group, {})
 
     logs, grads = jax.jit(jax.vmap(jax.value_and_grad(energy), (None, 0)))(stats, values)
     logs = np.asarray(logs, np.float64)
@@ -176,7 +176,7 @@ def test_joint_groups_under_gibbs():
     y = jnp.array([0.4])
     every = np.array(np.meshgrid(*[[0.0, 1.0]] * 3, indexing="ij")).reshape(3, -1).astype(np.float32)
     plain, paired = make(()), make([("u", "v")])
-    assert len(paired.energy.local_blocks) == 2
+    assert len(paired.queries["energy"].local_blocks) == 2
     stats = plain.prior({}).stats(w)
     exact = enumerated(plain, stats, y[0], dict(zip("uvx", every, strict=True)))
     check_messages(paired, stats, y, exact, estep=vi.estep.gibbs(num_sweeps=8, burn_in=8))

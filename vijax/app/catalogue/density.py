@@ -21,10 +21,11 @@ from vijax.app.settings.units import units_of
 from vijax.app.settings.user_code import executed, telling_where
 from vijax.arguments import whole
 from vijax.automatic.judged import of_data
+from vijax.contract.model import Model
 from vijax.data.tables.table import Table as Rows
 from vijax.data.tables.table import TargetKind
 from vijax.fitting.status import FAILED
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import LogDensity
 
 NOTHING = "none"
 """`data.path` of a density that reads no data."""
@@ -89,7 +90,7 @@ SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
-def build(settings: Settings, data: Data) -> Density:
+def build(settings: Settings, data: Data) -> Model:
     """What the file's `model` makes of the training data.
 
     Raises:
@@ -102,15 +103,16 @@ def build(settings: Settings, data: Data) -> Density:
         raise ConfigError(f"{path}: expected a function model(data) that returns a vijax.density, got none")
     rows = arrange(data.train, settings)
     with telling_where(path):
-        density = make(rows)
-        if isinstance(density, Density):
+        model = make(rows)
+        density = model.log_density if isinstance(model, Model) else None
+        if density is not None:
             _try(density, rows)
-    if not isinstance(density, Density):
-        raise ConfigError(f"{path}: model: expected it to return a vijax.density, got {type(density).__name__}")
-    return density
+    if density is None:
+        raise ConfigError(f"{path}: model: expected it to return a vijax.density, got {type(model).__name__}")
+    return model
 
 
-def _try(density: Density, rows: Mapping[str, np.ndarray]) -> None:
+def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
     """Looks at the density without computing it, so that what is wrong with the file is found, and said to be its."""
     x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
     groups = jax.tree.map(lambda a: a[None], dict(rows)) if density.is_whole else dict(rows)

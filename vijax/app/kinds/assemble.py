@@ -61,7 +61,7 @@ def settled(config: Config, data: Data) -> Config:
 
 def _by_word(config: Config, data: Data) -> bool:
     """Whether it is a model of topics by word whose concentrations are given."""
-    documents = config.listing.build(config.model, data).documents
+    documents = config.listing.build(config.model, data).form.documents
     learnt = getattr(config.model, "learn", ())
     return documents is not None and bool(documents.by_word) and not set(documents.by_word.values()) & set(learnt)
 
@@ -144,7 +144,7 @@ def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
     if not config.listing.reads_documents:
         return True
     spec = algorithm.spec
-    return spec.warm_starts or (spec.full_data and spec.model.keeps_local)
+    return spec.warm_starts or (spec.full_data and spec.model.locals.carried)
 
 
 def num_groups(config: Config, data: Data) -> int:

@@ -19,7 +19,7 @@ from vijax.contract.objective import renyi
 from vijax.inference import guides
 from vijax.inference.compose import Algorithm
 from vijax.inference.guides import Guide
-from vijax.models.energies.density import Density
+from vijax.models.energies.density import with_guide
 
 BLOCKS = Argument(
     tuple[tuple[str, ...], ...],
@@ -46,7 +46,7 @@ SHAPES = {
 
 def read_by(model: Model, rows: Any) -> Any:
     """Rows as a model reads them: none of a density without data, whatever its file made of them."""
-    return None if isinstance(model, Density) and model.log_lik is None else rows
+    return rows if model.free is None or model.free.reads_data else None
 
 
 def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
@@ -59,39 +59,39 @@ def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
     return None if name is None else GUIDES[name][0](**more)
 
 
-def _ngvi(model: Density, guide: str | None = None, **choices: Any) -> Algorithm:
+def _ngvi(model: Model, guide: str | None = None, **choices: Any) -> Algorithm:
     return free_algorithms.ngvi(model, guide=_guide(guide, choices), **choices)
 
 
-def _advi(model: Density, alpha: float | None = None, **choices: Any) -> Algorithm:
+def _advi(model: Model, alpha: float | None = None, **choices: Any) -> Algorithm:
     return free_algorithms.advi(model, objective=None if alpha is None else renyi(alpha), **choices)
 
 
 def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
-    def make(model: Density, guide: str | None = None, learning_rate: float = 0.01, **choices: Any) -> Algorithm:
+    def make(model: Model, guide: str | None = None, learning_rate: float = 0.01, **choices: Any) -> Algorithm:
         shape = _guide(guide, choices)
         return row(model, guide=shape, optimizer=optax.adam(learning_rate), **choices)
 
     return make
 
 
-def _ends_full(model: Density, **choices: Any) -> Algorithm:
+def _ends_full(model: Model, **choices: Any) -> Algorithm:
     """The algorithm of the normals that `vijax.auto` returns: its state is what a checkpoint holds. Where a mixture was
     kept, `vijax.app.runs.kept_mixture` says so."""
     del choices
-    if model.variables.dim <= MOST_FULL:
+    if model.log_density.variables.dim <= MOST_FULL:
         return _framed(model, guides.full_rank())
-    return _framed(model, guides.mean_field(), rank_of(model.variables.dim))
+    return _framed(model, guides.mean_field(), rank_of(model.log_density.variables.dim))
 
 
-def _ends_diagonal(model: Density, **choices: Any) -> Algorithm:
+def _ends_diagonal(model: Model, **choices: Any) -> Algorithm:
     """Likewise of `vijax.dadvi`."""
     del choices
     return _framed(model, guides.mean_field())
 
 
-def _framed(model: Density, guide: Guide, directions: int = 0) -> Algorithm:
-    return free_algorithms.ngvi(model.with_guide(guide, is_framed=True, num_directions=directions))
+def _framed(model: Model, guide: Guide, directions: int = 0) -> Algorithm:
+    return free_algorithms.ngvi(with_guide(model, guide, is_framed=True, num_directions=directions))
 
 
 GUIDE = Argument(Literal[tuple(GUIDES)], None, "family of q; unset: full_rank for ngvi, else mean_field", None)

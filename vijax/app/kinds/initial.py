@@ -58,9 +58,9 @@ def _check(path: Path) -> None:
         return
     data = load_data(config)
     model = listing.build(config.model, data)
-    if model.check_data is not None:
+    if model.form.check is not None:
         with rows_of(data.train):
-            model.check_data(read_by(model, listing.arrange(data.train, config.model)))
+            model.form.check(read_by(model, listing.arrange(data.train, config.model)))
 
 
 def initial_text(model: str, data: str) -> str:

@@ -194,7 +194,7 @@ class Listing:
 
     def has_score(self, model: Any) -> bool:
         """Whether there is a score to take: the listing's own, or the model's."""
-        return self.score is not None or model.score is not None
+        return self.score is not None or "score" in model.queries
 
     def scored(self, seen: Seen) -> Any:
         """The score of the test data, with its standard error."""

@@ -19,7 +19,7 @@ STEPS = 65_536
 
 def checked(seen: Seen, data: Any) -> Any:
     """New data, known to be such as the model may have; ValueError names the first row that is not."""
-    check = seen.fit.alg.spec.model.check_data
+    check = seen.fit.alg.spec.model.form.check
     if check is not None:
         check(data)
     return data

@@ -195,7 +195,7 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
             f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
             f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
         )
-    check = algorithm.spec.model.check_data
+    check = algorithm.spec.model.form.check
     if check is None:
         return
     documents = config.listing.source is DOCUMENTS

@@ -25,7 +25,7 @@ def read_stage(folder: Path, config: Any, algorithm: Any, say: Callable[[str], N
     Raises:
       ConfigError: it is of other settings.
     """
-    is_auto, dim = config.algorithm.name == "auto", algorithm.spec.model.variables.dim
+    is_auto, dim = config.algorithm.name == "auto", algorithm.spec.model.free.variables.dim
     starts = (settings_taken(config.algorithm).get("num_starts") if is_auto else None) or NUM_STARTS
     found = latest_checkpoint(folder, config, stage_like(dim, starts, is_auto and dim <= MOST_FULL), say, FOLDER)
     return None if found is None else found.tree

@@ -21,7 +21,7 @@ from vijax.inference.axis import Axis
 
 
 class Reads(NamedTuple):
-    """Of which entries of a global a batch reads (`vijax.Model.reads`).
+    """Of which entries of a global a batch reads (`vijax.Model.by_entry`).
 
     Attributes:
       rows: which.

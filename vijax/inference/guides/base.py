@@ -8,10 +8,8 @@ from typing import ClassVar
 
 from jaxtyping import Array, Float
 
+from vijax.contract.variables import Z as Z
 from vijax.families import Family
-
-Z = "free"
-"""The name of the free coordinates among the globals."""
 
 
 class Guide(abc.ABC):

@@ -24,9 +24,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.arguments import EVEN, Positives, Size, checked, whole
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.documents import OfDocuments, word_prior
-from vijax.contract.generative import Generative
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
+from vijax.contract.documents import DataForm, OfDocuments, word_prior
+from vijax.contract.generative import Generative, answers
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.families import MultivariateNormal, NormalWishart, Product
 from vijax.families.base import as_float
 from vijax.families.vector.matrices import half_log_det, inverse, outer
@@ -101,18 +101,17 @@ def ctm(
         functools.partial(_local_elbo, num_samples, seed),
         functools.partial(start, num_topics),
         default,
-        documents=OfDocuments(
-            int(vocab_size),
-            lambda stats, local, key: expected_shares(stats["logits"], local, key),
-            by_word={"topics": "eta"},
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"})),
+        locals=OfLocals(
+            lambda hyper, batch: tuple(_cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data),
+            carried=True,
+            solved_by=esteps.LogisticNormalEStep,
         ),
-        score=functools.partial(_completion_score, default),
-        init_local=lambda hyper, batch: tuple(
-            _cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
+        queries=answers(
+            _generative(int(vocab_size)),
+            score=functools.partial(_completion_score, default),
+            transform=lambda stats, local, key: expected_shares(stats["logits"], local, key),
         ),
-        keeps_local=True,
-        solved_by=esteps.LogisticNormalEStep,
-        generative=_generative(int(vocab_size)),
     )
 
 

@@ -26,9 +26,9 @@ from vijax import tree
 from vijax.arguments import Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.documents import OfDocuments, word_prior
-from vijax.contract.generative import Generative
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
+from vijax.contract.documents import DataForm, OfDocuments, word_prior
+from vijax.contract.generative import Generative, answers
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float
 from vijax.families.discrete.transposed_dirichlet import TransposedDirichletStats
@@ -86,12 +86,9 @@ def lda(
         bound,
         near_uniform,
         estep or esteps.mean_field(),
-        documents=OfDocuments(int(vocab_size), _shares, {"topics": "eta"}, active_topics.choose),
-        score=completion_score,
-        init_local=functools.partial(_cold, num_topics),
-        is_linear=True,
-        solved_by=esteps.MixedMembership,
-        generative=_generative(num_topics, int(vocab_size)),
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"}, active_topics.choose)),
+        locals=OfLocals(functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True),
+        queries=answers(_generative(num_topics, int(vocab_size)), score=completion_score, transform=_shares),
     )
 
 

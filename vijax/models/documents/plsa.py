@@ -23,7 +23,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
-from vijax.contract.generative import Generative
+from vijax.contract.documents import DataForm
+from vijax.contract.generative import Generative, answers
 from vijax.contract.model import Model, model
 from vijax.families import Dirichlet, Product
 from vijax.models.documents.document_draws import of_pairs, of_topics, table_of, total_like
@@ -88,7 +89,8 @@ def plsa(
     check = lambda data: check_entries(data, num_documents, vocab_size)
     sizes = num_documents, vocab_size, check
     generative = of_pairs(*sizes) if form == "joint" else _conditional(*sizes)
-    return dataclasses.replace(made, check_data=check, kinds=("index", "index", "number"), generative=generative)
+    entries = DataForm(check, ("index", "index", "number"))
+    return dataclasses.replace(made, form=entries, queries=answers(generative))
 
 
 def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:

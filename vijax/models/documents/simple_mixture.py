@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positive, Size, checked
 from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.documents import OfDocuments, word_prior
-from vijax.contract.generative import Generative
+from vijax.contract.documents import DataForm, OfDocuments, word_prior
+from vijax.contract.generative import Generative, answers
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Categorical, Dirichlet, Product
 from vijax.models.documents.document_draws import of_topics
@@ -65,8 +65,8 @@ def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, et
         prior=prior,
         local_elbo=_local_elbo,
         init=start,
-        documents=OfDocuments(int(vocab_size), lambda stats, classes, key: classes, by_word={"topics": "eta"}),
-        generative=_generative(num_topics, int(vocab_size)),
+        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": "eta"})),
+        queries=answers(_generative(num_topics, int(vocab_size)), transform=lambda stats, classes, key: classes),
     )
 
 

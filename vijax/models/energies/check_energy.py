@@ -15,7 +15,7 @@ from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
-from vijax.models.energies.energy import Energy
+from vijax.models.energies.energy import Energy, energy_of
 
 CLOSE = 1e-3
 """Nats, and relative to the energy in size: float32 holds a sum of large terms to no more."""
@@ -61,8 +61,7 @@ def check_energy(
     >>> textbook = lambda v, y: gamma.logpdf(v["z"], 2.0, scale=1 / v["b"]) + poisson.logpmf(y, v["z"])
     >>> vi.check_energy(model, textbook, jnp.array([0.0, 3.0]), key=jax.random.key(0))  # says nothing: they agree
     """
-    spec: Energy = model.energy
-    require(spec is not None, "model", "one made by vijax.energy_model", "a model with a bound of its own")
+    spec = energy_of(model)
     require_integers(num_draws=num_draws)
     settings = tree.as_arrays(model.hyper if hyper is None else hyper)
     spec.check_groups(data, settings)
@@ -86,12 +85,12 @@ def check_energy(
 def _drawn(model: Model, hyper: Hyper, group: PyTree, key: PRNGKeyArray) -> tuple[Any, Any, dict[str, Array]]:
     """Values of all variables by name, their statistics, and the log base measures of the locals."""
     key_globals, key_locals = jax.random.split(key)
-    prior, locals_ = model.prior(hyper), model.energy.locals(group)
+    prior, locals_ = model.prior(hyper), energy_of(model).locals(group)
     drawn = prior.sample(key_globals)
     given = (
         drawn
-        if model.values is None
-        else jax.tree.map(lambda x: x[0], model.values(hyper, jax.tree.map(lambda x: x[None], dict(drawn))))
+        if model.free is None
+        else jax.tree.map(lambda x: x[0], model.free.values(hyper, jax.tree.map(lambda x: x[None], dict(drawn))))
     )
     keys = jax.random.split(key_locals, max(1, len(locals_)))
     own = {name: q.sample(k) for (name, q), k in zip(locals_.items(), keys, strict=False)}

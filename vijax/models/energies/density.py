@@ -8,6 +8,7 @@ is what a guide q(x) is fitted to: ELBO = E_q[that] + H(q) (Kucukelbir et al. 20
 from __future__ import annotations
 
 import dataclasses
+import functools
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -21,12 +22,14 @@ from vijax import constrain
 from vijax.checks import require, require_positive
 from vijax.contract.arrays import check_aligned, check_finite, check_lengths, check_numbers
 from vijax.contract.batch import Minibatch, fill_padding, one_group, weighted_sum
-from vijax.contract.generative import given_by_user
+from vijax.contract.documents import DataForm
+from vijax.contract.generative import Generative, answers, given_by_user
 from vijax.contract.intake import array, cast, found_kinds
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, num_arguments
-from vijax.contract.variables import Free, Variables
+from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
+from vijax.contract.variables import Free, FreeVariables, Variables
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
+from vijax.models.energies.predictive_density import predictive_density
 from vijax.xla import by_value
 from vijax.xla.compiler import kept, quick_jit
 
@@ -65,9 +68,9 @@ class Frame(NamedTuple):
         return jnp.sum(jnp.log(jnp.abs(scales))) + more
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Density(Model):
-    """A model whose variables are all free; made by `density`.
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class LogDensity(FreeVariables):
+    """The log density of free coordinates that `density` makes a model of: `model.free`.
 
     Attributes:
       variables: what they are.
@@ -75,21 +78,27 @@ class Density(Model):
       log_lik: (values, group) -> scalar; None where the prior is all there is.
       is_whole: the data are one group, whatever they are.
       guide: the family of q.
-      is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
-      num_directions: of that frame, beside standard deviations.
       derived: values -> further values by name, for draws; None where there are none.
       start: how far from zero means of q begin at most, in free coordinates.
+      is_framed: q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves.
+      num_directions: of that frame, beside standard deviations.
     """
 
+    is_all = True
     variables: Variables
     log_prior: Callable[[Values], Array]
     log_lik: Callable[[Values, PyTree], Array] | None
     is_whole: bool
     guide: Guide
-    is_framed: bool = False
-    num_directions: int = 0
     derived: Callable[[Values], Mapping[str, Any]] | None = None
     start: float = START
+    is_framed: bool = False
+    num_directions: int = 0
+
+    @property
+    def reads_data(self) -> bool:
+        """Whether there are data."""
+        return self.log_lik is not None
 
     @property
     def start_sd(self) -> float:
@@ -114,12 +123,49 @@ class Density(Model):
         name = "log_density" if self.is_whole else "log_lik"
         return jax.vmap(lambda group: _scalar(lik(values, group), name))(data)
 
-    def with_guide(self, guide: Guide, is_framed: bool | None = None, num_directions: int = 0) -> Density:
-        """The same density, for q of another family; and in a frame, which the state of a fit carries, or not."""
-        framed = self.is_framed if is_framed is None else is_framed
-        if guide == self.guide and framed == self.is_framed and num_directions == self.num_directions:
-            return self
-        return by_value.of(self, _Guided(self, guide, framed, num_directions)).model
+    def as_read(self, groups: PyTree) -> PyTree:
+        """Groups of data in the types that the density reads."""
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
+        x = jnp.zeros(self.variables.dim, jnp.result_type(float))
+        return cast(found_kinds(shapes, lambda groups: self.log_liks_at(x, groups)), groups)
+
+    def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
+        """The free coordinates at coordinates of the guide."""
+        frame = frame_of(hyper)
+        return z if frame is None else frame.point(z)
+
+    def values(self, hyper: Hyper, draws: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the variables at draws, and what is derived of them."""
+
+        def at(z: Float[Array, " D"]) -> dict[str, Any]:
+            values = self.values_at(self.point(hyper, z))
+            return values if self.derived is None else {**values, **self.derived(values)}
+
+        return jax.vmap(at)(draws[Z])
+
+    def given_others(
+        self, model: Any, hyper: Hyper, posterior: Product, key: PRNGKeyArray
+    ) -> tuple[LogDensity, tuple[()]]:
+        """The density itself: there are no others."""
+        del model, hyper, posterior, key
+        return self, ()
+
+    def start_in_words(self) -> str:
+        """Where a fit by steps starts, how to start nearer, and what chooses by itself."""
+        auto = "vijax.auto(model, data, key=key) searches for a start itself."
+        if self.is_framed:
+            return f"It started at the place and scale of another fit. {auto}"
+        return (
+            f"q starts with means within {self.start:g} of zero and sds of {self.start_sd:g} in free coordinates "
+            "(logarithms of positive variables), where the density may not be finite. Start nearer, as in "
+            f"vijax.density(..., start={self.start / 10:g}), with variables for which zero is plausible; or {auto}"
+        )
+
+
+def log_density_of(model: Model, remedy: str) -> LogDensity:
+    """The log density of a model whose variables are all free; ValueError of another."""
+    require(model.log_density is not None, "model", "a log density (vijax.density)", "another model", remedy)
+    return model.log_density
 
 
 def frame_of(hyper: Hyper) -> Frame | None:
@@ -127,27 +173,30 @@ def frame_of(hyper: Hyper) -> Frame | None:
     return hyper.get("frame")
 
 
-def point(hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
-    """The free coordinates at coordinates of the guide."""
-    frame = frame_of(hyper)
-    return z if frame is None else frame.point(z)
+def with_guide(model: Model, guide: Guide, is_framed: bool | None = None, num_directions: int = 0) -> Model:
+    """A log density, for q of another family; and in a frame, which the state of a fit carries, or not."""
+    own = log_density_of(model, "Of an energy the guide is given to vijax.energy_model(guide=...).")
+    framed = own.is_framed if is_framed is None else is_framed
+    if guide == own.guide and framed == own.is_framed and num_directions == own.num_directions:
+        return model
+    return by_value.of(model, _Guided(model, guide, framed, num_directions)).made
 
 
 @dataclasses.dataclass(frozen=True)
 class _Guided:
     """One model for each guide, so that a rebuilt algorithm compiles nothing."""
 
-    density: Density
+    model: Model
     guide: Guide
     is_framed: bool
     num_directions: int
-    model: Density = dataclasses.field(init=False, compare=False)
+    made: Model = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        density, guide, framed, count = self.density, self.guide, self.is_framed, self.num_directions
-        model = _bound_to(dataclasses.replace(density, guide=guide, is_framed=framed, num_directions=count))
-        remade = by_value.remade_by(model, Density.with_guide, density, guide, framed, count)
-        object.__setattr__(self, "model", remade)
+        guide, framed, count = self.guide, self.is_framed, self.num_directions
+        own = dataclasses.replace(self.model.log_density, guide=guide, is_framed=framed, num_directions=count)
+        made = _model_of(own, self.model.queries.get("predictive"))
+        object.__setattr__(self, "made", by_value.remade_by(made, with_guide, self.model, guide, framed, count))
 
 
 @by_value.by_value
@@ -161,7 +210,7 @@ def density(
     derived: Callable[[Values], Mapping[str, Any]] | None = None,
     sample: Callable[[Values, PyTree, PRNGKeyArray], PyTree] | None = None,
     start: float = START,
-) -> Density:
+) -> Model:
     """A model from a log density of free variables.
 
     Args:
@@ -225,22 +274,17 @@ def density(
     reads = parts["log_lik"] is not None
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
     check = check_numbers if parts["is_whole"] else check_aligned
-    parts["generative"] = given_by_user(sample, None, check, parts["is_whole"])
-    parts |= {"guide": guide or full_rank(), "derived": derived, "start": float(start)}
-    return _bound_to(_unbound(variables=known, **parts))
+    generative = given_by_user(sample, None, check, parts["is_whole"])
+    made = LogDensity(known, guide=guide or full_rank(), derived=derived, start=float(start), **parts)
+    return _model_of(made, generative)
 
 
 def _given(log_density: Any, both: bool) -> str:
     return "both" if log_density is not None and both else "none"
 
 
-def _unbound(**fields: Any) -> Density:
-    nothing: Any = None
-    return Density(hyper={}, prior=nothing, local_elbo=nothing, init=nothing, **fields)
-
-
-def _bound_to(density: Density) -> Density:
-    """With the functions that an algorithm reads, of these very fields."""
+def _model_of(density: LogDensity, generative: Generative | None) -> Model:
+    """The model of a log density."""
     dtype = jnp.result_type(float)
     guide = density.guide.over(density.variables.places)
     at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
@@ -249,14 +293,14 @@ def _bound_to(density: Density) -> Density:
     def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
         del key, estep
         data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
-        each = density.log_liks_at(point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data))
+        each = density.log_liks_at(density.point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data))
         weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
         return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None)
 
     def global_elbo(hyper: Hyper, stats: PyTree) -> Float[Array, ""]:
         z, frame = stats[Z].value, frame_of(hyper)
         wide = 0.0 if frame is None else frame.log_det().astype(z.dtype)
-        return density.log_prior_at(point(hyper, z)) + wide
+        return density.log_prior_at(density.point(hyper, z)) + wide
 
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         del hyper, batch
@@ -265,39 +309,18 @@ def _bound_to(density: Density) -> Density:
         near = density.start
         return at(jax.random.uniform(key, (dim,), dtype, -near, near), density.start_sd)
 
-    return dataclasses.replace(
-        density,
+    has_groups = density.reads_data and not density.is_whole
+    return Model(
         hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
-        constraints={"frame": constrain.real()} if density.is_framed else None,
         prior=lambda hyper: at(jnp.zeros(dim, dtype), 1.0),
         local_elbo=local_elbo,
         init=init,
+        constraints={"frame": constrain.real()} if density.is_framed else None,
         global_elbo=global_elbo,
-        free=(Z,),
-        one_group=density.is_whole,
-        check_data=lambda data: _check_data(density, data),
-        score=None if density.log_lik is None or density.is_whole else _scorer(density),
-        endless=_endless(density),
-        values=lambda hyper, draws: {**{n: x for n, x in draws.items() if n != Z}, **_values(density, hyper, draws[Z])},
+        free=density,
+        form=DataForm(lambda data: _check_data(density, data), one_group=density.is_whole),
+        queries=answers(generative, score=functools.partial(predictive_density, density) if has_groups else None),
     )
-
-
-def _scorer(density: Density) -> Callable[..., Any]:
-    def score(hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> Any:
-        from vijax.models.energies.predictive_density import predictive_density
-
-        return predictive_density(density, hyper, q, data, key)
-
-    return score
-
-
-def _endless(density: Density) -> Callable[..., Any]:
-    def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
-        from vijax.automatic.endless import report
-
-        return report(density, hyper, posterior[Z], batch, key)
-
-    return endless
 
 
 def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
@@ -307,14 +330,6 @@ def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
         along = np.zeros((dim, num_directions), dtype), np.ones(num_directions, dtype)
         return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along)
     return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype) if guide.is_correlated else np.ones(dim, dtype))
-
-
-def _values(density: Density, hyper: Hyper, z: Float[Array, "draws D"]) -> dict[str, Any]:
-    def at(z: Float[Array, " D"]) -> dict[str, Any]:
-        values = density.values_at(point(hyper, z))
-        return values if density.derived is None else {**values, **density.derived(values)}
-
-    return jax.vmap(at)(z)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------
@@ -362,7 +377,7 @@ def _check_derived(variables: Variables, derived: Callable | None) -> None:
     require(not twice, "derived", f"names other than those of the variables {variables.names}", twice)
 
 
-def _check_data(density: Density, data: PyTree) -> None:
+def _check_data(density: LogDensity, data: PyTree) -> None:
     """ValueError where the data are none that the density reads, or it is finite nowhere that a fit may start."""
     data = one_group(None) if data is None else data
     if density.log_lik is None:
@@ -377,9 +392,7 @@ def _check_data(density: Density, data: PyTree) -> None:
     key = jax.random.key(0)
     near = density.start
     starts = jax.random.uniform(key, (8, density.variables.dim), jnp.result_type(float), -near, near)
-    groups = jax.tree.map(lambda x: array(x)[:64], data)
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
-    groups = cast(found_kinds(shapes, lambda groups: density.log_liks_at(starts[0], groups)), groups)
+    groups = density.as_read(jax.tree.map(lambda x: array(x)[:64], data))
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
         at = np.asarray(program(starts, groups))
@@ -392,7 +405,7 @@ def _check_data(density: Density, data: PyTree) -> None:
     require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)
 
 
-def _totals(of: weakref.ref[Density]) -> Callable[..., Any]:
+def _totals(of: weakref.ref[LogDensity]) -> Callable[..., Any]:
     def total(x: Array, groups: PyTree) -> Array:
         density: Any = of()
         return density.log_prior_at(x) + jnp.sum(density.log_liks_at(x, groups))

@@ -28,9 +28,10 @@ from vijax.checks import require
 from vijax.constrain import real
 from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
-from vijax.contract.generative import Generative, given_by_user
+from vijax.contract.documents import DataForm
+from vijax.contract.generative import Generative, answers, given_by_user
 from vijax.contract.intake import cast
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.families import Family, Product
 from vijax.families.base import as_array
 from vijax.families.domain import require_proper
@@ -91,7 +92,6 @@ class Energy:
       global_blocks, local_blocks: names that may be updated at once, in order.
       plates: locals whose entries are coupled among themselves.
       start: group -> where E-steps start, by name of local; None: at the templates.
-      free: the free variables among the globals; None where there are none.
       any_size: groups may have other sizes than the example.
     """
 
@@ -105,7 +105,6 @@ class Energy:
     local_blocks: tuple[tuple[str, ...], ...]
     plates: tuple[str, ...] = ()
     start: Callable[[PyTree], Mapping[str, Family]] | None = None
-    free: FreePart | None = None
     any_size: bool = False
 
     @property
@@ -289,7 +288,7 @@ def energy_model(
     if prior_as_point:
         require("prior" not in hyper, "prior_as_point", "no point of yours by the name prior", sorted(hyper))
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
-    spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, free, any_size)
+    spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, any_size)
     begin = _begins(init or starts.prior(), free)
     remedy = "Fresh locals of new groups are drawn by it."
     both = sample is None or (sample_locals is None) == (not local(data))
@@ -302,7 +301,7 @@ def energy_model(
         if check_data is None:
             spec.check_values(data, hyper)
 
-    model = Model(
+    return Model(
         hyper=hyper,
         prior=prior,
         local_elbo=lambda h, stats, batch, key, estep: local_elbo(spec, h, stats, batch, key, estep),
@@ -310,20 +309,17 @@ def energy_model(
         estep=estep or mean_field(),
         global_elbo=None if prior_fn is None else lambda h, stats: prior_fn(stats, h),
         blocks=spec.global_blocks,
-        init_local=None if not spec.has_coupled_locals else lambda h, batch: initial_locals(spec, batch),
-        keeps_local=spec.has_coupled_locals,
-        energy=spec,
-        check_data=check,
-        kinds=jax.tree.unflatten(jax.tree.structure(example), kinds),
-        score=score,
-        is_linear=free is None,
-        solved_by=OfConditionals,
+        locals=OfLocals(
+            (lambda h, batch: initial_locals(spec, batch)) if spec.has_coupled_locals else None,
+            carried=spec.has_coupled_locals,
+            solved_by=OfConditionals,
+            is_linear=free is None,
+        ),
+        form=DataForm(check, jax.tree.unflatten(jax.tree.structure(example), kinds)),
         constraints=dict.fromkeys([*(points or {}), *(["prior"] if prior_as_point else [])], real()),
-        free=() if free is None else (Z,),
-        values=None if free is None else free.values,
-        generative=generative or given_by_user(sample, sample_locals, check),
+        free=free,
+        queries=answers(generative or given_by_user(sample, sample_locals, check), score=score, energy=spec),
     )
-    return model if free is None else dataclasses.replace(model, endless=free.endless(model))
 
 
 def _split(globals: Any, hyper: Hyper, guide: Guide) -> tuple[Any, FreePart | None]:
@@ -353,6 +349,13 @@ def _begins(init: starts.Init, free: FreePart | None) -> starts.Init:
     if free is None:
         return init
     return lambda key, context: init(key, context).replace({Z: free.family(jax.random.fold_in(key, 1))})
+
+
+def energy_of(model: Model) -> Energy:
+    """The energy that a model was made from; ValueError where it has a bound of its own."""
+    known = "energy" in model.queries
+    require(known, "model", "one made by vijax.energy_model", "a model with a bound of its own")
+    return model.queries["energy"]
 
 
 def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, Model
-from vijax.contract.variables import Free, Variables
-from vijax.families import Family, Point, Product
+from vijax.contract.variables import Free, FreeVariables, Variables
+from vijax.families import Family, Product
 from vijax.inference.guides import Guide, Z
 from vijax.xla import by_value
 
@@ -25,16 +25,18 @@ START = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class FreePart:
-    """The free variables of an energy.
+class FreePart(FreeVariables):
+    """The free variables of an energy or a network.
 
     Attributes:
       variables: what they are.
       guide: the family of q.
+      is_proper: their prior is known to be proper, so that no bound grows without limit along them.
     """
 
     variables: Variables
     guide: Guide
+    is_proper: bool = False
 
     def family(self, key: PRNGKeyArray | None = None) -> Family:
         """Where q starts; without a key at zero."""
@@ -62,23 +64,22 @@ class FreePart:
         """Of the coordinates: the variables' own priors, and the Jacobian."""
         return self.variables.log_prior(stats[Z].value)
 
-    def endless(self, model: Model) -> Callable[..., Any]:
-        """See `vijax.Model`: along free variables, all else as it is."""
-
-        def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
-            from vijax.automatic.endless import report
-
-            if isinstance(posterior[Z], Point):
-                return None
-            of_free = by_value.of(model, GivenOthers(model, self.variables))
-            return report(of_free, {}, posterior[Z], batch, key, Others(hyper, posterior, key))
-
-        return endless
-
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
         """Draws by the names that the user gave."""
         del hyper
         return {**_others(draws), **jax.vmap(lambda x: self.variables.values(x)[0])(draws[Z])}
+
+    def given_others(
+        self, model: Model, hyper: Hyper, posterior: Product, key: PRNGKeyArray
+    ) -> tuple[GivenOthers, tuple[Others]] | None:
+        """The bound along free variables, and what else it reads: all else as it is."""
+        if self.is_proper:
+            return None
+        return by_value.of(model, GivenOthers(model, self.variables)), (Others(hyper, posterior, key),)
+
+    def start_in_words(self) -> str:
+        """Where a fit by steps starts."""
+        return "Free variables start near zero in free coordinates: shift and scale them so that zero is plausible."
 
 
 class Others(NamedTuple):
@@ -112,6 +113,7 @@ class GivenOthers:
 
     model: Model
     variables: Variables
+    reads_data: ClassVar[bool] = True
 
     def log_prior_at(self, x: Float[Array, " D"], others: Others) -> Float[Array, ""]:
         """Terms of globals alone."""

@@ -12,17 +12,16 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.contract.arrays import check_finite, check_lengths, check_numbers
-from vijax.contract.intake import taken
+from vijax.contract.intake import array
 from vijax.contract.model import Estimates, Hyper
 from vijax.evaluate.held_out import HeldOut
 from vijax.inference.guides import Z
-from vijax.models.energies.density import Density, point
 from vijax.xla.compiler import kept, step_jit
 
 NUM_DRAWS = 1000
 
 
-def predictive_density(model: Density, hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> HeldOut:
+def predictive_density(density: Any, hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> HeldOut:
     """log E_q[p(group | values)] of each group, the mean over `NUM_DRAWS` draws of q in the place of E_q.
 
     The logarithm of a mean of draws is below that of the mean, by half the variance of p / E[p] over the number of
@@ -35,16 +34,16 @@ def predictive_density(model: Density, hyper: Hyper, q: Estimates, data: PyTree,
     check_finite(data)
     check_lengths(data)
     z = q[Z].sample(key, (NUM_DRAWS,))  # type: ignore[union-attr]
-    program = kept(model, "predictive density", lambda of: step_jit(_mixed(of)))
-    return HeldOut.of(np.asarray(program(hyper, z, taken(model, data)), np.float64))
+    program = kept(density, "predictive density", lambda of: step_jit(_mixed(of)))
+    return HeldOut.of(np.asarray(program(hyper, z, density.as_read(jax.tree.map(array, data))), np.float64))
 
 
-def _mixed(of: weakref.ref[Density]) -> Callable[..., Float[Array, " groups"]]:
+def _mixed(of: weakref.ref[Any]) -> Callable[..., Float[Array, " groups"]]:
     def mixed(hyper: Hyper, draws: Float[Array, "draws D"], data: PyTree) -> Float[Array, " groups"]:
-        model: Any = of()
+        density: Any = of()
 
         def add(total: Array, z: Array) -> tuple[Array, None]:
-            return jnp.logaddexp(total, model.log_liks_at(point(hyper, z), data)), None
+            return jnp.logaddexp(total, density.log_liks_at(density.point(hyper, z), data)), None
 
         nothing = jnp.full(jax.tree.leaves(data)[0].shape[0], -jnp.inf, draws.dtype)
         total, _ = jax.lax.scan(add, nothing, draws)

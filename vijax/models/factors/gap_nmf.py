@@ -27,9 +27,10 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
+from vijax.contract.documents import DataForm
 from vijax.contract.estep import iterate_by_document
-from vijax.contract.generative import Generative, rows_like
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model
+from vijax.contract.generative import Generative, answers, rows_like
+from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
 from vijax.families.numeric import special
@@ -108,13 +109,12 @@ def gap_nmf(
         init=(lambda hyper, key, prior, batch: init(key, prior)) if callable(init) else _STARTS[init],
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
-        init_local=lambda hyper, batch: _initial_locals(hyper, batch.data, num_components),
-        keeps_local=True,
-        check_data=_checker(num_rows),
-        kinds="number",
-        score=_score,
-        solved_by=MeanField,
-        generative=Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),
+        locals=OfLocals(lambda hyper, batch: _initial_locals(hyper, batch.data, num_components), True, MeanField),
+        form=DataForm(_checker(num_rows), "number"),
+        queries=answers(
+            Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),
+            score=_score,
+        ),
     )
 
 

@@ -23,9 +23,10 @@ from vijax import constrain
 from vijax.arguments import Size, checked
 from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
-from vijax.contract.generative import Generative, is_size
+from vijax.contract.documents import DataForm
+from vijax.contract.generative import Generative, answers, is_size
 from vijax.contract.intake import taken
-from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.objective import importance_weighted
 from vijax.contract.variables import Variables, free
 from vijax.families import Normal, Product
@@ -53,14 +54,12 @@ class Autoencoder(Model):
       decode: (params, z) -> what the likelihood reads.
       observed: the likelihood.
       latent_dim: K.
-      weights: the decoder's, where they are free variables.
     """
 
     encode: Callable[[PyTree, Array], Any]
     decode: Callable[[PyTree, Array], Any]
     observed: Observed
     latent_dim: int
-    weights: FreePart | None = None
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(z))] of each observation, at the weights' posterior mean."""
@@ -82,9 +81,9 @@ class Autoencoder(Model):
 
     def _networks(self, fit: Any) -> tuple[PyTree, PyTree]:
         encoder = fit.state.hyper["encoder"]
-        if self.weights is None:
+        if self.free is None:
             return encoder, fit.state.hyper["decoder"]
-        return encoder, self.weights.variables.values(fit.posterior[Z].mean())[0]["decoder"]
+        return encoder, self.free.variables.values(fit.posterior[Z].mean())[0]["decoder"]
 
 
 def _reconstructing(of: weakref.ref[Autoencoder]) -> Callable[..., Array]:
@@ -197,18 +196,15 @@ def vae(
         init=lambda hyper, key, prior, batch: start(key),
         estep=amortised(),
         global_elbo=None if weights is None else lambda hyper, stats: weights.log_prior(stats),
-        check_data=observed.check,
-        kinds="number",
+        form=DataForm(observed.check, "number"),
         constraints=dict.fromkeys(points, constrain.real()),
-        free=() if weights is None else (Z,),
-        values=None if weights is None else weights.values,
-        solved_by=Amortised,
-        generative=_generative(decode, observed, latent_dim),
+        free=weights,
+        locals=OfLocals(solved_by=Amortised),
+        queries=answers(_generative(decode, observed, latent_dim)),
         encode=encode,
         decode=decode,
         observed=observed,
         latent_dim=latent_dim,
-        weights=weights,
     )
 
 
@@ -296,4 +292,4 @@ def as_network(argument: str, network: Any) -> Network:
 def _weights(params: PyTree) -> FreePart:
     """The weights as free variables, normal a priori."""
     shaped = jax.tree.map(lambda x: free(jnp.shape(x), log_prior=norm.logpdf), params)
-    return FreePart(Variables.of({"decoder": shaped}), mean_field())
+    return FreePart(Variables.of({"decoder": shaped}), mean_field(), is_proper=True)

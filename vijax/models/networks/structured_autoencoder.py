@@ -27,13 +27,14 @@ from vijax import constrain, tree
 from vijax.checks import require, require_integers
 from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
-from vijax.contract.generative import Generative
+from vijax.contract.documents import DataForm
+from vijax.contract.generative import Generative, answers
 from vijax.contract.intake import taken
-from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.objective import importance_weighted
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
 from vijax.inference.estep.unrolled import Structured, structured
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy import energy_model, energy_of
 from vijax.models.networks.autoencoder import Network, as_network, observations_like
 from vijax.models.networks.observed import Observed
 from vijax.models.networks.structured_parts import Parts, Potentials
@@ -175,7 +176,7 @@ def svae(
     require(isinstance(template, Normal | MultivariateNormal), "latent", "a Normal or MultivariateNormal", kind)
     (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
     conjugate = _surrogate(globals, locals, energy, latent, init)
-    parts = Parts(conjugate.energy, latent, encode, decode, observed)
+    parts = Parts(energy_of(conjugate), latent, encode, decode, observed)
     points = {"encoder": encoder_params, "decoder": decoder_params}
 
     def data_of(batch: Minibatch) -> Array:
@@ -203,11 +204,10 @@ def svae(
         init=begin,
         estep=structured(),
         blocks=conjugate.blocks,
-        check_data=observed.check,
-        kinds="number",
+        form=DataForm(observed.check, "number"),
         constraints=dict.fromkeys(points, constrain.real()),
-        solved_by=Structured,
-        generative=_generative(parts, globals),
+        locals=OfLocals(solved_by=Structured),
+        queries=answers(_generative(parts, globals)),
         parts=parts,
     )
 

@@ -21,8 +21,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import Minibatch, weighted_sum
+from vijax.contract.documents import DataForm
+from vijax.contract.generative import answers
 from vijax.contract.intake import Kind, cast, check, found_kinds
-from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.contract.model import ByEntry, Hyper, LocalElbo, Model
 from vijax.evaluate.held_out import HeldOut
 from vijax.families import Family, Product
 from vijax.families.base import as_array
@@ -53,16 +55,16 @@ class Predictors(Model):
     @property
     def data(self) -> dict[str, Any]:
         """What `vijax.fit` reads: {"site": 0, ..., N - 1, "y": observations}."""
-        return {"site": np.arange(self.num_sites, dtype=np.int32), "y": self.y}
+        return self.form.given
 
     @property
     def num_sites(self) -> int:
         """N."""
-        return int(np.shape(jax.tree.leaves(self.y)[0])[0])
+        return len(self.data["site"])
 
     def posterior(self, sites: Any = None, hyper: Hyper | None = None) -> SitePosterior:
         """q(z) of the N predictors by its sites; without any, the prior."""
-        prior, hyper = self.context(self._hyper(hyper))[Z]  # type: ignore[misc]
+        prior, hyper = self.by_entry.context(self._hyper(hyper))[Z]  # type: ignore[union-attr]
         zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior).with_context((prior, hyper))
         return zeros if sites is None else zeros.with_naturals([sites.linear, sites.precision])
 
@@ -170,13 +172,12 @@ def predictors(
         local_elbo=_bound(likelihood),
         init=lambda hyper, key, prior, batch: prior,
         estep=expectation,
-        score=_score(likelihood, new),
         needs_prior=(Z,),
-        context=lambda hyper: {Z: (prior(hyper), hyper)},
-        reads=_reads(num_sites),
-        kinds={"site": "index", "y": kinds},
-        num_groups=num_sites,
-        generative=of_predictors(likelihood, new, own, others or {}, draws),
+        by_entry=ByEntry(lambda hyper: {Z: (prior(hyper), hyper)}, _reads(num_sites)),
+        form=DataForm(
+            kinds={"site": "index", "y": kinds}, given={"site": np.arange(num_sites, dtype=np.int32), "y": y}
+        ),
+        queries=answers(of_predictors(likelihood, new, own, others or {}, draws), score=_score(likelihood, new)),
         likelihood=likelihood,
         y=y,
         new=new,
