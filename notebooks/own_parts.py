@@ -211,5 +211,5 @@ assert np.isclose(float(found["with momentum"].elbo), best, atol=0.5)
 assert np.isclose(1 / float(fit.estimates["rate"].mean()), 2.0, atol=0.35)
 
 # %% [markdown]
-# `CONTRIBUTING.md` says what else a part needs to be a part of vijax: a row in its registry, and then every law is tested on
+# `docs/extending.md` says what else a part needs to be a part of vijax: a row in its registry, and then every law is tested on
 # it. Next: [lda](lda.ipynb), the first notebook, if you have not read it.

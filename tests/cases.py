@@ -47,7 +47,7 @@ from vijax.families.construction import constructor
 Recipe = run_skeleton(
     "How to add a family", {**vars(typing), **vars(base), "constructor": constructor, "require": checks.require}
 )["Exponential"]
-"""The family that CONTRIBUTING.md writes down."""
+"""The family that docs/extending.md writes down."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity

@@ -1,10 +1,10 @@
-"""The skeletons of CONTRIBUTING.md, as they stand there: tests run them, so that each recipe holds word for word."""
+"""The skeletons of docs/extending.md, as they stand there: tests run them, so that each recipe holds word for word."""
 
 import re
 from pathlib import Path
 from typing import Any
 
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+TEXT = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
 
 
 def skeleton(heading: str) -> str:

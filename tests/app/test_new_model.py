@@ -1,4 +1,4 @@
-"""The skeletons of CONTRIBUTING.md, two files, put a model on the command line."""
+"""The skeletons of docs/extending.md, two files, put a model on the command line."""
 
 import sys
 

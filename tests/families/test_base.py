@@ -22,7 +22,7 @@ class ExponentialStats(NamedTuple):
 
 @family
 class Exponential(Family):
-    """The least that a family can say: the skeleton that CONTRIBUTING shows."""
+    """The least that a family can say: the skeleton of docs/extending.md."""
 
     negative_rate: Float[Array, "*batch"]
 

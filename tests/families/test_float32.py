@@ -27,7 +27,7 @@ WITHOUT = {
     "LinearGaussianChain": "a Gaussian of many dimensions, against dense algebra in test_gaussian_chains.py",
     "PolyaGamma": "test_polya_gamma.py, for entropies to 50 digits are integrals",
     "Product": "the sum over its factors",
-    "Exponential": "the skeleton of CONTRIBUTING, whose closed forms are derivatives",
+    "Exponential": "the skeleton of docs/extending.md, whose closed forms are derivatives",
     **dict.fromkeys(
         (
             "InverseWishart",

@@ -1,4 +1,4 @@
-"""The models of the command line, a file each: see "How to put a model on the command line" in CONTRIBUTING.md."""
+"""The models of the command line, a file each: see "How to put a model on the command line" in docs/extending.md."""
 
 import importlib
 import pkgutil
