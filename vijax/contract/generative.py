@@ -68,11 +68,15 @@ QUESTIONS = {
         "draws sequences (hmm, factorial_hmm, state space)",
         "Nothing follows rows and documents: Fit.predictive draws new ones.",
     ),
+    "predict": (
+        "predicts from new inputs (gp, glm)",
+        "Draws of new data are fit.predictive(key, num_draws, like), what was found of data fit.locals(data, key=key).",
+    ),
     "topics": ("has a global named topics", "What was found of each row is fit.locals(data, key=key)."),
     "locals": (
         "has locals",
         "The posterior of Gaussian predictors is fit.posterior['z'], of all sites together. For new inputs use "
-        "model.predict(fit.posterior, inputs) and model.predictive(fit.posterior, inputs, y).",
+        "fit.predict(inputs) and model.predictive(fit.posterior, inputs, y).",
     ),
 }
 """What may be asked of the fits of some models: what a model does that can answer, and what to do with another. A
@@ -80,7 +84,8 @@ model's answer is, to
 
     score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound;
     transform: (statistics of the globals, locals of one length bucket, key) -> expected topic shares of its documents;
-    predictive, forecast: the `Generative` that says how data are drawn given the globals, and how sequences go on.
+    predictive, forecast: the `Generative` that says how data are drawn given the globals, and how sequences go on;
+    predict: (posterior, inputs) -> mean and variance of the predictors of new inputs.
 
 The last two need none: topics are a global of that name, and locals are what `Model.local_elbo` found. Samplers ask for
 one thing more, `energy`: the `vijax.models.energies.energy.Energy` that it was made from

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require, require_integers
 from vijax.contract import describe
@@ -386,6 +386,23 @@ class Fit(NamedTuple):
         as_is = model.form.documents is not None or model.by_entry is not None
         data = documents if as_is else for_score(model, documents)
         return score(self.state.hyper, self.estimates, data, key)
+
+    def predict(self, inputs: Any) -> tuple[Array, Array]:
+        """Mean and variance of the predictors of new inputs, (T,) each, of a Gaussian process or a GLM.
+
+        Args:
+          inputs: T of them. Densities of observations there are `model.predictive(fit.posterior, inputs, y)`.
+
+        Raises:
+          ValueError: the model has no predictors.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> model = vi.models.glm(jnp.eye(2), jnp.array([1.0, -1.0]), vi.likelihood.gaussian(0.01))
+        >>> fit = vi.fit(vi.pg_svi(model), model.data, num_steps=20, key=jax.random.key(0))
+        >>> print(fit.predict(jnp.ones((1, 2)))[0].round(1), fit.predict(jnp.eye(2))[0].round(1))
+        [0.] [ 1. -1.]
+        """
+        return self.alg.spec.model.answer("predict")(self.posterior, inputs)
 
     def _topics(self) -> Any:
         if "topics" not in self.posterior:

@@ -177,7 +177,11 @@ def predictors(
         form=DataForm(
             kinds={"site": "index", "y": kinds}, given={"site": np.arange(num_sites, dtype=np.int32), "y": y}
         ),
-        queries=answers(of_predictors(likelihood, new, own, others or {}, draws), score=_score(likelihood, new)),
+        queries=answers(
+            of_predictors(likelihood, new, own, others or {}, draws),
+            score=_score(likelihood, new),
+            predict=lambda posterior, inputs: _predicted(posterior[Z], new(tree.as_arrays(posterior[Z].hyper), inputs)),
+        ),
         likelihood=likelihood,
         y=y,
         new=new,

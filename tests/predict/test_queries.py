@@ -39,6 +39,7 @@ ASKED = {
     "transform": lambda fit: fit.transform([[1, 2]], key=KEY),
     "predictive": lambda fit: fit.predictive(KEY, 3, TOSSES),
     "forecast": lambda fit: fit.forecast(KEY, 3, TOSSES, 2),
+    "predict": lambda fit: fit.predict(TOSSES),
     "topics": lambda fit: fit.topics(["a", "b"]),
 }
 
@@ -56,8 +57,10 @@ def test_what_a_model_cannot_answer_names_the_question_what_it_can_and_the_remed
 def test_it_says_what_the_model_can_be_asked_for():
     glm = vi.models.glm(np.eye(4), np.ones(4), vi.likelihood.gaussian(1.0))
     fit = fitted(glm, glm.data, vi.pg_svi)
-    with pytest.raises(ValueError, match=r"^locals: .* can be asked for: score, predictive\. The posterior of"):
+    with pytest.raises(ValueError, match=r"^locals: .* can be asked for: score, predictive, predict\. The posterior"):
         fit.locals(glm.data, key=KEY)
+    for ours, theirs in zip(fit.predict(np.eye(4)), glm.predict(fit.posterior, np.eye(4)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     sequences = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=1))
     assert list(sequences.queries) == ["predictive", "forecast", "score", "energy"]
     with pytest.raises(ValueError, match=r"^transform: .* can be asked for: score, predictive, forecast\. "):
