@@ -17,17 +17,21 @@ from vijax import (
     guides,
     init,
     likelihood,
+    messages,
     models,
     objective,
     reference,
     sites,
     step_size,
+    topics,
     update,
 )
 from vijax.adapters import from_numpyro, from_tfp
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
 from vijax.auto import auto
+from vijax.averaged import averaged
+from vijax.axis import over_axis
 from vijax.batch import Documents, Minibatch
 from vijax.dadvi import dadvi
 from vijax.evaluated import at
@@ -64,9 +68,12 @@ from vijax.model import LocalElbo, Model, model
 from vijax.models.check_energy import check_energy
 from vijax.models.density import density
 from vijax.models.energy import conditional, energy_model
+from vijax.points import learn
 from vijax.result import Fit
+from vijax.sized import part_of, whole
 from vijax.status import DivergedError, ForgottenWarning, SkippedStepsWarning, Status
 from vijax.variables import free
+from vijax.warm import warm
 
 if TYPE_CHECKING:
     from vijax import checkpoint, data, evaluate, plots, sklearn, trust
@@ -114,6 +121,7 @@ __all__ = [
     "aevb",
     "at",
     "auto",
+    "averaged",
     "bam",
     "bbvi",
     "cavi",
@@ -140,15 +148,19 @@ __all__ = [
     "guides",
     "implicit",
     "init",
+    "learn",
     "likelihood",
     "linear_response",
     "load",
     "map",
     "memoized",
+    "messages",
     "model",
     "models",
     "ngvi",
     "objective",
+    "over_axis",
+    "part_of",
     "pg_svi",
     "plots",
     "reference",
@@ -158,8 +170,11 @@ __all__ = [
     "ssvi_a",
     "step_size",
     "svi",
+    "topics",
     "trust",
     "update",
+    "warm",
+    "whole",
 ]
 
 ON_FIRST_USE = ("checkpoint", "data", "evaluate", "plots", "sklearn", "trust")

@@ -10,7 +10,7 @@ import jax
 import optax
 
 from vijax import guides
-from vijax.algorithm import Algorithm, compose
+from vijax.algorithm import Algorithm
 from vijax.checks import require
 from vijax.choices import check_model
 from vijax.estimator import (
@@ -27,6 +27,8 @@ from vijax.model import Model
 from vijax.models.density import Density
 from vijax.objective import check_objective, renyi
 from vijax.per_variable import PerVariable, per_variable
+from vijax.points import Learn, learn
+from vijax.row import row
 from vijax.step_size import Schedule, by_odds, constant, robbins_monro
 from vijax.update import Update, descend, kl, within
 
@@ -68,7 +70,7 @@ def ngvi(
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
     _check_said_once(model, choices, "update", nats=None if nats == 1 else nats)
     choices["update"] = _updates(choices, within(nats))
-    return compose(model, **{"name": "ngvi", "step_size": schedule, **choices})
+    return row(model, {"name": "ngvi", "step_size": schedule}, choices)
 
 
 def bam(
@@ -113,7 +115,7 @@ def bam(
     schedule = step_size or by_odds(10.0 * num_samples * model.variables.dim)  # type: ignore[attr-defined]
     _check_said_once(model, choices, "update", nats=nats)
     choices["update"] = _updates(choices, kl() if nats is None else within(nats))
-    return compose(model, **{"name": "bam", "step_size": schedule, **choices})
+    return row(model, {"name": "bam", "step_size": schedule}, choices)
 
 
 def advi(
@@ -156,7 +158,7 @@ def advi(
     _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
     choices["update"] = _updates(choices, descend(optimizer))
-    return compose(model, **{"name": "advi", "step_size": constant(), **choices})
+    return row(model, {"name": "advi", "step_size": constant()}, choices)
 
 
 def bbvi(
@@ -190,7 +192,7 @@ def bbvi(
     _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, score_function(num_samples=num_samples))
     choices["update"] = _updates(choices, descend(optimizer))
-    return compose(model, **{"name": "bbvi", "step_size": constant(), **choices})
+    return row(model, {"name": "bbvi", "step_size": constant()}, choices)
 
 
 def aevb(
@@ -242,8 +244,9 @@ def aevb(
     choices["estimator"] = _estimators(choices, mean_field() if conjugate else drawn, dict.fromkeys(model.free, drawn))
     choices["update"] = _updates(choices, kl() if conjugate else moved, dict.fromkeys(model.free, moved))
     schedule = robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant()
-    row = {"name": "aevb", "learn": tuple(model.hyper), "hyper_optimizer": chosen, "step_size": schedule, **choices}
-    return compose(model, estep=estep, **row)
+    learnt = choices.pop("learn", tuple(model.hyper))
+    learnt = learnt if isinstance(learnt, Learn) else learn(*learnt, optimizer=chosen)
+    return row(model, {"name": "aevb", "learn": learnt, "step_size": schedule, "estep": estep}, choices)
 
 
 def _estimators(

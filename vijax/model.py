@@ -45,20 +45,16 @@ class LocalElbo(NamedTuple):
       num_groups: S, how many groups the minibatch holds (padding excluded).
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
-      num_words: tokens in the minibatch, where the groups are documents.
+      said: more numbers to report, by name; `Info.said` and the trace have them.
       retractions: how often the E-step cut a step back to keep locals in their domain; None of those that never do.
-      left_out: see `vijax.state.Info`.
-      active_topics: see `vijax.state.Info`.
     """
 
     total: Float[Array, ""]
     num_groups: Float[Array, ""]
     per_group: PyTree
     local: PyTree
-    num_words: Float[Array, ""] | None = None
+    said: dict[str, Float[Array, ""]] | None = None
     retractions: Int[Array, ""] | None = None
-    left_out: Float[Array, ""] | None = None
-    active_topics: Float[Array, ""] | None = None
 
 
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
@@ -82,7 +78,7 @@ class Model(Remade):
       init_local: (hyper, minibatch) -> where the E-step starts, in the layout of `LocalElbo.local`; None where that is
         its own matter. `Minibatch.local` has where it is to go on from, of groups that were seen before.
       keeps_local: full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground;
-        else they are found afresh at each step, but where `compose(warm_starts=True)` asks.
+        else they are found afresh at each step, but under `vijax.warm`.
       check_data: raises ValueError on arrays of data that cannot be, naming row and column; `vijax.fit` calls it, once.
         None: every number must be finite. One of your own may let NaN stand for missing values.
       energy: the `vijax.models.energy.Energy` that the model was made from, where it was.

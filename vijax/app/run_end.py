@@ -17,7 +17,6 @@ from vijax import checkpoint
 from vijax.app import blocks
 from vijax.app.run_folder import Say, read_json, write_json
 from vijax.app.typed_toml import DamagedError
-from vijax.families.by_word import dense
 from vijax.files import write_atomically
 from vijax.result import Fit
 
@@ -142,7 +141,7 @@ def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
     by their place in a tree (hyper/decoder/0/weights)."""
     parts = {
         f"{name}/{field.name}": getattr(family, field.name)
-        for name, family in dense(state.posterior).items()
+        for name, family in state.posterior.plain().items()
         for field in dataclasses.fields(family)  # type: ignore[arg-type]
         if not field.metadata.get("context") and _is_kept(getattr(family, field.name), field)
     }

@@ -16,6 +16,7 @@ from vijax.loader import Loader, as_loader
 from vijax.model import Model
 from vijax.models.predictors import Predictors
 from vijax.result import Fit
+from vijax.sized import takes_all
 from vijax.status import Status, skipped_text
 
 SMALL, LARGE = 5_000, 200_000
@@ -84,7 +85,7 @@ def _reported(done: Fit, words: str) -> Fit:
     """With what can be said of it."""
     bounds = np.asarray(done.trace["elbo"], np.float64)
     tail = bounds[-20:]
-    exact = done.alg.spec.full_data or done.alg.spec.num_parts is not None
+    exact = takes_all(done.alg) or done.alg.spec.messages.num_parts is not None
     elbo = Estimate(
         float(bounds[-1] if exact else tail.mean()), 0.0 if exact else float(tail.std() / np.sqrt(len(tail)))
     )

@@ -32,7 +32,7 @@ PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
 @register
 @dataclasses.dataclass(frozen=True)
 class DirichletByWord(Family):
-    """K Dirichlets over V words, as `vijax.compose(lazy=True)` keeps them. Whatever is asked of it is asked of
+    """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. Whatever is asked of it is asked of
     `dense()`, which computes all K x V concentrations; a step asks for `columns`.
 
     Attributes:
@@ -168,6 +168,10 @@ class DirichletByWord(Family):
         """All concentrations."""
         return Dirichlet(self.base + self.scale * self.entries.T)
 
+    def plain(self) -> Dirichlet:
+        """Of `dense()`."""
+        return self.dense()
+
     @property
     def concentration(self) -> Float[Array, "k v"]:
         """lambda."""
@@ -244,12 +248,6 @@ def prior_columns(
     here = jnp.where(known, _at(base, words), 0.0)[:, None]
     columns = _with_rest(here, known, _rest_of(base, words, num_words))
     return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
-
-
-def dense(posterior: Product) -> Product:
-    """With its Dirichlets by word as plain ones."""
-    found = {name: q.dense() for name, q in posterior.items() if isinstance(q, DirichletByWord)}
-    return posterior.replace(found) if found else posterior
 
 
 def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Product:

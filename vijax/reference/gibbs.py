@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.batch import as_minibatch
+from vijax.batch import Minibatch
 from vijax.checks import require, require_integers
 from vijax.intake import taken
 from vijax.model import Model
@@ -81,7 +81,7 @@ def _chain(
 ) -> Draws:
     spec: Energy = model.energy
     data = jax.tree.map(jnp.asarray, data)
-    batch = as_minibatch(data, None, full_data=True)
+    batch = Minibatch(data, None)
     hyper = tree.as_arrays(model.hyper)
     key_start, key_globals, key_locals, key = jax.random.split(key, 4)
     posterior = model.init(hyper, key_start, spec.prior(hyper), batch)

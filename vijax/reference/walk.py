@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.batch import as_minibatch
+from vijax.batch import Minibatch
 from vijax.checks import require
 from vijax.intake import taken
 from vijax.loader import all_groups
@@ -71,7 +71,7 @@ def _of_density(model: Density, data: PyTree, sampled: Sequence[str]) -> Walk:
 
 def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:
     density = log_joint(model, data, sampled, hyper)
-    posterior = model.init(hyper, key, model.prior(hyper), as_minibatch(data, None, full_data=True))
+    posterior = model.init(hyper, key, model.prior(hyper), Minibatch(data, None))
     templates = jax.vmap(lambda y: {name: model.energy.locals(y)[name] for name in sampled})(data)
     free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
     means = {name: q.mean() for name, q in {**posterior, **templates}.items()}

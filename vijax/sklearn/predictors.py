@@ -20,6 +20,7 @@ from vijax.likelihood import Likelihood, bernoulli_logit
 from vijax.model import Hyper
 from vijax.models.kernels import kernel_named
 from vijax.models.predictors import Predictors, predictors
+from vijax.points import learn
 from vijax.result import Fit
 from vijax.sites import FeatureForm, Prior
 from vijax.sklearn.observations import OBSERVED
@@ -155,7 +156,7 @@ def fit_predictors(
 ) -> Fitted:
     """Fits the model to data: proximal-gradient steps, and gradient steps in what is learnt."""
     adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
-    more: Any = {"learn": learnt, "hyper_optimizer": adam} if learnt else {}
+    more: Any = {"learn": learn(*learnt, optimizer=adam)} if learnt else {}
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
     hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {"inputs": Inputs.of(x)}
     return fit_rows(pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper, by_gradient=bool(learnt))
