@@ -134,7 +134,7 @@ print("three passes:", np.sort(np.asarray(parts.posterior["components"].mean().m
 # ## Several devices
 #
 # Put the rows of a batch on several devices, and the compiled step does the rest: each device works on its own rows, and
-# messages are summed, which is the only communication. (Inside `jax.shard_map`, give the algorithm `axis="data"`.) Here the
+# messages are summed, which is the only communication. (Inside `jax.shard_map`, take `vi.over_axis(alg, "data")`.) Here the
 # two devices are two threads of one processor, so that nothing gets faster.
 
 # %%

@@ -146,6 +146,7 @@ PADDED = (vi.Minibatch(Y, N, COUNTED),)
 PARTS = tuple(vi.Minibatch(Y[8 * i : 8 * i + 8], 16.0, part=i) for i in range(2))
 DOCUMENTS = (vi.Minibatch((documents(16),), N),)
 SITES = (vi.Minibatch({"site": np.arange(16, dtype=np.int32), "y": LABELS}, 16.0),)
+PADDED_SITES = (SITES[0]._replace(weights=COUNTED),)
 PAIRS = (vi.Minibatch(np.stack([X, LABELS], 1), N),)
 GROUPS = (vi.Minibatch(ROWS, N),)
 SIGNED = (vi.Minibatch((ROWS[0], np.where(ROWS[1] > 0, 1.0, -1.0), ROWS[2]), 16.0),)
@@ -173,6 +174,9 @@ CASES = {
     "gp": Case(vi.pg_svi, gp, SITES, {"step_size": HALF}),
     "gp, backtracking": Case(vi.pg_svi, gp, SITES, {}),
     "gp, memory": Case(vi.pg_svi, gp, SITES, {"step_size": HALF, "memory": True}),
+    "gp, inner steps": Case(vi.pg_svi, gp, SITES, {"step_size": HALF, "memory": True, "inner_steps": 3}),
+    "gp, padded": Case(vi.pg_svi, gp, PADDED_SITES, {"step_size": HALF, "memory": True}),
+    "gp, padded, without memory": Case(vi.pg_svi, gp, PADDED_SITES, {"step_size": HALF}),
     "gp, learnt": Case(vi.pg_svi, lambda: gp("rbf"), SITES, {"learn": ("scale", "length")}),
     # A term that couples the globals.
     "hierarchy by map": Case(vi.map, hierarchy, PADDED, {}),
@@ -233,9 +237,7 @@ def in_pieces(model, count):
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(count))
         one = lambda batch, key: model.local_elbo(hyper, stats, batch, key, estep)
         said = jax.vmap(one, in_axes=(axes, 0))(pieces, keys)
-        counts = ("total", "num_groups", "num_words", "retractions")
-        summed = {name: jnp.sum(getattr(said, name)) for name in counts if getattr(said, name) is not None}
-        return said._replace(per_group=None, local=None, **summed)
+        return jax.tree.map(lambda x: jnp.sum(x, 0), said._replace(per_group=None, local=None))
 
     return dataclasses.replace(model, local_elbo=local_elbo)
 

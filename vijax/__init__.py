@@ -7,7 +7,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from vijax import constrain, families, models, reference
+from vijax import constrain, families, models, reference, topics
 from vijax.adapters import from_numpyro, from_tfp
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
 from vijax.app.load import load
@@ -46,8 +46,24 @@ from vijax.fitting.fit import Progress, fit
 from vijax.fitting.result import Fit
 from vijax.fitting.status import DivergedError, ForgottenWarning, SkippedStepsWarning, Status
 from vijax.free_algorithms import advi, aevb, bam, bbvi, ngvi
-from vijax.inference import estep, estimand, estimator, expectation, guides, likelihood, sites, step_size, update
+from vijax.inference import (
+    estep,
+    estimand,
+    estimator,
+    expectation,
+    guides,
+    likelihood,
+    messages,
+    sites,
+    step_size,
+    update,
+)
+from vijax.inference.averaged import averaged
+from vijax.inference.axis import over_axis
 from vijax.inference.compose import Algorithm, Info, Result, State, compose
+from vijax.inference.points import learn
+from vijax.inference.sized import part_of, whole
+from vijax.inference.warm import warm
 from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy import conditional, energy_model
@@ -102,6 +118,7 @@ __all__ = [
     "aevb",
     "at",
     "auto",
+    "averaged",
     "bam",
     "bbvi",
     "cavi",
@@ -128,15 +145,19 @@ __all__ = [
     "guides",
     "implicit",
     "init",
+    "learn",
     "likelihood",
     "linear_response",
     "load",
     "map",
     "memoized",
+    "messages",
     "model",
     "models",
     "ngvi",
     "objective",
+    "over_axis",
+    "part_of",
     "pg_svi",
     "plots",
     "reference",
@@ -146,8 +167,11 @@ __all__ = [
     "ssvi_a",
     "step_size",
     "svi",
+    "topics",
     "trust",
     "update",
+    "warm",
+    "whole",
 ]
 
 ON_FIRST_USE = {

@@ -30,12 +30,14 @@ from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.per_variable import PerVariable, per_variable
 from vijax.inference.choices import check_memory, check_model, check_no_sites, check_sites, sites_of
-from vijax.inference.compose import Algorithm, compose
+from vijax.inference.compose import Algorithm
 from vijax.inference.estimand import Estimand, distribution, maximum_likelihood, mode
 from vijax.inference.estimator import Estimator, mean_field, reparameterised
 from vijax.inference.estimator import ssvi as through_v
 from vijax.inference.estimator import ssvi_a as at_draw
 from vijax.inference.expectation import Expectation
+from vijax.inference.messages import by_part
+from vijax.inference.row import row
 from vijax.inference.spec import StepSize
 from vijax.inference.step_size import (
     Ramp,
@@ -57,13 +59,13 @@ def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **
     Models with symmetric components must not start at the prior: see the model's `init`.
     """
     choices["estimand"] = _estimand(choices, maximum_likelihood())
-    return compose(model, estep=estep, step_size=step_size or constant(), **_full("em", choices))
+    return _full("em", model, choices, estep=estep, step_size=step_size or constant())
 
 
 def map(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
     """Variational EM to the posterior mode of the globals (Hoffman and Blei 2015, section 2.5)."""
     choices["estimand"] = _estimand(choices, mode())
-    return compose(model, estep=estep, step_size=step_size or constant(), **_full("map", choices))
+    return _full("map", model, choices, estep=estep, step_size=step_size or constant())
 
 
 def cavi(
@@ -80,7 +82,7 @@ def cavi(
       **choices: the other arguments of `compose`.
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
-    return compose(model, estep=estep, step_size=step_size or constant(), **_full("cavi", choices))
+    return _full("cavi", model, choices, estep=estep, step_size=step_size or constant())
 
 
 def memoized(
@@ -91,9 +93,9 @@ def memoized(
     The data are cut once into parts, and a step visits one: it replaces the part's message and keeps the others'. So
     there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes:
     where `cavi` takes many, in about a quarter of them if the globals can be updated at once and the E-step ascends,
-    for then a part's locals are found where the globals are going (`vijax.inference.parts` says how). There a part
-    also keeps the locals that it remembers where those found afresh are worse, as they may be in documents with alpha
-    below 1. Then the bound ends above that of `cavi` at the same globals.
+    for then a part's locals are found where the globals are going (`vijax.inference.messages.by_part` says how). There
+    a part also keeps the locals that it remembers where those found afresh are worse, as they may be in documents with
+    alpha below 1. Then the bound ends above that of `cavi` at the same globals.
 
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
     E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,
@@ -125,8 +127,8 @@ def memoized(
     [-4.  4.]
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
-    choices = {"name": "memoized", "sequential": True, "step_size": constant(), "num_parts": num_parts, **choices}
-    return compose(model, estep=estep, **choices)
+    own = {"name": "memoized", "blocks": model.blocks, "step_size": constant(), "messages": by_part(num_parts)}
+    return row(model, {**own, "estep": estep}, choices)
 
 
 def svi(
@@ -141,7 +143,7 @@ def svi(
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
-    return compose(model, estep=estep, step_size=schedule, **_stochastic("svi", choices))
+    return _stochastic("svi", model, choices, estep=estep, step_size=schedule)
 
 
 def ssvi_a(
@@ -156,7 +158,7 @@ def ssvi_a(
     choices["estimand"] = _estimand(choices, distribution(), points)
     choices["estimator"] = _estimator(choices, at_draw(), model)
     schedule = step_size or robbins_monro(kappa=0.6)
-    return compose(model, estep=estep, step_size=schedule, **_stochastic("ssvi_a", choices))
+    return _stochastic("ssvi_a", model, choices, estep=estep, step_size=schedule)
 
 
 def ssvi(
@@ -190,7 +192,7 @@ def ssvi(
     growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
     choices.setdefault("ramp", growth)
     schedule = step_size or robbins_monro(kappa=0.6)
-    return compose(model, estep=estep, step_size=schedule, **_stochastic("ssvi", choices))
+    return _stochastic("ssvi", model, choices, estep=estep, step_size=schedule)
 
 
 def pg_svi(
@@ -250,8 +252,7 @@ def pg_svi(
             mean=(mean, "current"),
         )
         choices["estimator"] = _estimator(choices, reparameterised())
-        row = {"name": "pg_svi", "update": update, "step_size": step_size or robbins_monro(), **choices}
-        return compose(model, **row)
+        return row(model, {"name": "pg_svi", "update": update, "step_size": step_size or robbins_monro()}, choices)
     names, others = sites_of(model)
     check_sites(update, memory, inner_steps, mean)
     check_memory(memory, choices.get("estimator"), step_size, others)
@@ -260,8 +261,8 @@ def pg_svi(
     own = block(inner_steps) if inner_steps > 1 else exact_mean() if mean == "exact" else None
     moves = update if own is None else dict.fromkeys(names, own)
     schedule = step_size or by_share(backtracking(), a_third if memory else third_of_the_way)
-    row = {"name": "pg_svi", "full_data": True, "num_groups": model.form.num_groups, "estep": expectation, **choices}
-    return compose(model, update=moves, step_size=schedule, **row)
+    steps = {"update": moves, "step_size": schedule}
+    return row(model, {"name": "pg_svi", "full_data": True, "estep": expectation, **steps}, choices)
 
 
 def a_third(share: float) -> Schedule:
@@ -285,10 +286,11 @@ def _estimator(choices: Mapping[str, Any], default: Estimator, serves: Model | N
     return PerVariable(default, tuple(sorted({**dict.fromkeys(serves.free_names), **dict(chosen.named)}.items())))
 
 
-def _full(name: str, choices: dict[str, Any]) -> dict[str, Any]:
+def _full(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
     """Coordinate ascent; bare data are the whole data set, unless the caller said how many groups there are."""
-    return {"name": name, "full_data": choices.get("num_groups") is None, "sequential": True, **choices}
+    full_data = choices.get("num_groups") is None
+    return row(model, {"name": name, "full_data": full_data, "blocks": model.blocks, **own}, choices)
 
 
-def _stochastic(name: str, choices: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "penalty_every": None if choices.get("lazy") else 10, **choices}
+def _stochastic(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
+    return row(model, {"name": name, "penalty_every": 10, **own}, choices)

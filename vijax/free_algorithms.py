@@ -16,7 +16,7 @@ from vijax.contract.objective import check_objective, renyi
 from vijax.contract.per_variable import PerVariable, per_variable
 from vijax.inference import guides
 from vijax.inference.choices import check_model
-from vijax.inference.compose import Algorithm, compose
+from vijax.inference.compose import Algorithm
 from vijax.inference.estimator import (
     Estimator,
     batch_and_match,
@@ -27,6 +27,8 @@ from vijax.inference.estimator import (
     weighted,
 )
 from vijax.inference.guides import Guide
+from vijax.inference.points import Learn, learn
+from vijax.inference.row import row
 from vijax.inference.step_size import Schedule, by_odds, constant, robbins_monro
 from vijax.inference.update import Update, descend, kl, within
 from vijax.models.energies.density import log_density_of, with_guide
@@ -69,7 +71,7 @@ def ngvi(
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
     _check_said_once(model, choices, "update", nats=None if nats == 1 else nats)
     choices["update"] = _updates(choices, within(nats))
-    return compose(model, **{"name": "ngvi", "step_size": schedule, **choices})
+    return row(model, {"name": "ngvi", "step_size": schedule}, choices)
 
 
 def bam(
@@ -114,7 +116,7 @@ def bam(
     schedule = step_size or by_odds(10.0 * num_samples * dim)
     _check_said_once(model, choices, "update", nats=nats)
     choices["update"] = _updates(choices, kl() if nats is None else within(nats))
-    return compose(model, **{"name": "bam", "step_size": schedule, **choices})
+    return row(model, {"name": "bam", "step_size": schedule}, choices)
 
 
 def advi(
@@ -157,7 +159,7 @@ def advi(
     _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, plain if objective is None else weighted(num_samples, objective))
     choices["update"] = _updates(choices, descend(optimizer))
-    return compose(model, **{"name": "advi", "step_size": constant(), **choices})
+    return row(model, {"name": "advi", "step_size": constant()}, choices)
 
 
 def bbvi(
@@ -191,7 +193,7 @@ def bbvi(
     _check_said_once(model, choices, "update", optimizer=optimizer)
     choices["estimator"] = _estimators(choices, score_function(num_samples=num_samples))
     choices["update"] = _updates(choices, descend(optimizer))
-    return compose(model, **{"name": "bbvi", "step_size": constant(), **choices})
+    return row(model, {"name": "bbvi", "step_size": constant()}, choices)
 
 
 def aevb(
@@ -244,8 +246,9 @@ def aevb(
     choices["estimator"] = _estimators(choices, mean_field() if conjugate else drawn, of_free(drawn))
     choices["update"] = _updates(choices, kl() if conjugate else moved, of_free(moved))
     schedule = robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant()
-    row = {"name": "aevb", "learn": tuple(model.hyper), "hyper_optimizer": chosen, "step_size": schedule, **choices}
-    return compose(model, estep=estep, **row)
+    learnt = choices.pop("learn", tuple(model.hyper))
+    learnt = learnt if isinstance(learnt, Learn) else learn(*learnt, optimizer=chosen)
+    return row(model, {"name": "aevb", "learn": learnt, "step_size": schedule, "estep": estep}, choices)
 
 
 def _estimators(

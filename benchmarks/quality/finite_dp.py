@@ -78,7 +78,7 @@ class plain_v(vi.estimator.ssvi):
 
 
 def with_v(schedule: vi.step_size.Schedule, control_variate: bool = False) -> vi.Algorithm:
-    return vi.compose(NEAR, estimator=plain_v(control_variate=control_variate), step_size=schedule, full_data=True)
+    return vi.whole(vi.compose(NEAR, estimator=plain_v(control_variate=control_variate), step_size=schedule))
 
 
 WARM = vi.ssvi_a(NEAR, step_size=HOLD, full_data=True)

@@ -63,14 +63,14 @@ def test_steps_are_lazy_where_that_gains(tmp_path, overrides, num_words, lazy):
     data = sparse(num_words)
     chosen = settled(config(tmp_path, "num_topics=2", *overrides), data)
     assert chosen.algorithm.lazy is lazy
-    assert make_algorithm(chosen, data).spec.lazy is lazy
+    assert [own.name for own in make_algorithm(chosen, data).wrappers] == ["by_words"] * lazy
 
 
 def test_documents_are_held_to_some_topics(tmp_path):
     data = sparse(600)
     chosen = settled(config(tmp_path, "num_topics=4", "algorithm.active_topics=2"), data)
-    spec = make_algorithm(chosen, data).spec
-    assert (spec.lazy, spec.active_topics) == (True, 2)
+    (wrapper,) = make_algorithm(chosen, data).wrappers
+    assert (wrapper.name, wrapper.active) == ("by_words", 2)
 
 
 def test_settings_reach_what_they_are_of(tmp_path):

@@ -6,6 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+import vijax as vi
+
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
@@ -214,7 +216,7 @@ class Undescribable:
 
 class State:
     def __init__(self, value):
-        self.posterior = {"x": np.array([1.0, value], np.float32)}
+        self.posterior = vi.Product({"x": vi.Dirichlet(np.array([1.0, value], np.float32))})
 
 
 @pytest.mark.parametrize(("value", "excused"), [(np.nan, True), (np.inf, True), (0.0, False)])

@@ -28,7 +28,7 @@ GLM = vi.models.glm(X, np.sign(X[:, 0] + 0.1), vi.likelihood.bernoulli_logit())
         (COIN, ["Model", "bias: Beta, 2 numbers"]),
         (GLM, ["z: SitePosterior, 18 numbers", "prior_scale=1"]),
         (vi.ssvi_a(LDA), ["Algorithm: ssvi_a", "robbins_monro(scale=1.0, offset=1.0, kappa=0.6)", "topics: Dirichlet"]),
-        (vi.cavi(COIN), ["Algorithm: cavi", "full_data=True", "bias: Beta"]),
+        (vi.cavi(COIN), ["Algorithm: cavi", "in whole()", "bias: Beta"]),
         (vi.ssvi_a(LDA).spec, ["update=kl()", "penalty_every=10"]),
         (
             vi.pg_svi(GLM),

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import vijax as vi
@@ -102,10 +103,33 @@ CASES = [
     (lambda: vi.pg_svi(COIN, mean="nonsense"), ValueError, "^mean: expected it left out"),
     (lambda: vi.pg_svi(COIN, inner_steps=2), ValueError, "^inner_steps: expected it left out"),
     (
-        lambda: vi.compose(COIN, step_size=SIZE, average_after=-1),
+        lambda: vi.averaged(vi.compose(COIN, step_size=SIZE), after=-1),
         ValueError,
-        "^average_after: expected an integer >= 0",
+        "^after: expected an integer >= 0",
     ),
+    (
+        lambda: vi.compose(COIN, step_size=SIZE, penalty_evry=3),
+        TypeError,
+        "penalty_evry: .*Did you mean 'penalty_every'",
+    ),
+    # arguments that there are no more
+    (
+        lambda: vi.compose(COIN, step_size=SIZE, average_after=3),
+        TypeError,
+        r"^average_after: .* any more\. Wrap the algorithm: vijax\.averaged\(alg, after\)",
+    ),
+    (
+        lambda: vi.svi(COIN, hyper_optimizer=optax.sgd(0.1)),
+        TypeError,
+        r"^hyper_optimizer: .* any more\. .*learn=vijax\.learn\(",
+    ),
+    (lambda: vi.cavi(COIN, sequential=False), TypeError, r"^sequential: .* any more\. Give blocks=model\.blocks"),
+    (
+        lambda: vi.cavi(COIN, blocks=(("bias",), ("bias",))),
+        ValueError,
+        r"^blocks: expected tuples of names in which each of \['bias'\] is once",
+    ),
+    (lambda: vi.svi(COIN, messages=3), ValueError, r"^messages: expected one of vijax\.messages"),
     (lambda: vi.pg_svi(GLM, estep=None), ValueError, "^estep: expected it left out: expectation="),
     (lambda: vi.pg_svi(COIN, expectation=vi.expectation.exact()), ValueError, "^expectation: expected it left out"),
     (lambda: vi.pg_svi(COIN, penalty_every=0), ValueError, "^penalty_every: expected an integer >= 1"),

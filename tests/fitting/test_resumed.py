@@ -95,7 +95,7 @@ GONE_ON = {  # the state, the algorithm, the data, the key, and what is said of 
         lambda s, _: s._replace(data=jnp.zeros_like(s.data)), SIX, Y, KEY, "which does not say of which data",
     ),
     "of an earlier version": (lambda s, _: s._replace(data=None), SIX, Y, KEY, "which does not say of which data"),
-    "no messages": (lambda s, _: s._replace(parts=None), SIX, Y, KEY, None),
+    "no messages": (lambda s, _: s._replace(messages=None), SIX, Y, KEY, None),
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_a_fit_that_goes_on_keeps_its_posterior(begun):
     """One visit after the messages of other data were forgotten: a sixth of them are new, q the other five sixths."""
     with pytest.warns(vi.ForgottenWarning):
         fit = vi.fit(SIX, clusters(7), num_steps=13, key=KEY, state=begun.state)
-    assert sorted(np.asarray(fit.state.parts.groups)) == [0, 0, 0, 0, 0, 10]
+    assert sorted(np.asarray(fit.state.messages.groups)) == [0, 0, 0, 0, 0, 10]
     old, new = (fit_.posterior["weights"].concentration.sum() for fit_ in (begun, fit))
     np.testing.assert_allclose(new, old, rtol=1e-5)
     gap = np.abs(fit.posterior["weights"].concentration - begun.posterior["weights"].concentration)
@@ -332,11 +332,11 @@ def test_locals_of_other_data_are_begun_anew(rows):
 def test_groups_of_other_data_were_not_seen():
     alg = vi.svi(coupled(), warm_starts=True)
     first = vi.fit(alg, GAMMAS, num_epochs=1, batch_size=10, key=KEY)
-    assert np.all(first.state.local.seen)
+    assert np.all(first.state.beside["warm"].seen)
     with pytest.warns(vi.ForgottenWarning, match="locals of the groups that were seen, of other data"):
         fit = vi.fit(alg, GAMMAS[:30], num_steps=5, batch_size=10, key=KEY, state=first.state)
-    assert np.sum(fit.state.local.seen) == 10
-    assert fit.state.local.seen.shape == (30,)
+    assert np.sum(fit.state.beside["warm"].seen) == 10
+    assert fit.state.beside["warm"].seen.shape == (30,)
 
 
 @functools.cache
@@ -370,7 +370,7 @@ def test_sites_go_on_with_the_kernel_of_their_model():
 
 # --- fingerprints -------------------------------------------------------------------------------------------------
 def mark(data, spec=SIX.spec, seed=0, size=None, hyper=()):
-    return fingerprint(as_loader(data, spec.model, size, seed, spec.num_parts), spec, hyper).tolist()
+    return fingerprint(as_loader(data, spec.model, size, seed, spec.messages.num_parts), spec, hyper).tolist()
 
 
 def test_a_fingerprint_is_of_the_data_and_how_they_are_cut():

@@ -224,7 +224,7 @@ def test_learnt_hyperparameters_climb_the_evidence():
         local_elbo=lambda s, y, key: (y * s["bias"].log + (20 - y) * s["bias"].log1m, None),
         hyper={"a": jnp.float32(1.0), "b": jnp.float32(1.0)},
     )
-    alg = vi.cavi(coins, learn=("a", "b"), hyper_optimizer=optax.adam(0.05))
+    alg = vi.cavi(coins, learn=vi.learn("a", "b", optimizer=optax.adam(0.05)))
     state, _ = run(alg, jnp.asarray(heads, jnp.float32), 1500)
 
     def minus_evidence(log_ab):
@@ -286,8 +286,8 @@ def test_only_globals_without_a_prior_stay_where_they_are_when_a_step_leaves_the
         estimand={"b": vi.estimand.maximum_likelihood()},
         update=vi.update.proximal(lambda q, target, rho: jax.tree.map(jnp.negative, q)),
         step_size=vi.step_size.constant(0.25),
-        full_data=True,
     )
+    alg = vi.whole(alg)
     state = alg.init(jax.random.key(0), jnp.ones(3))
     new, info = jax.jit(alg.step)(jax.random.key(0), state, jnp.ones(3))
     assert int(info.retractions) == 4

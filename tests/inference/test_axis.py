@@ -15,7 +15,7 @@ import vijax as vi
 from tests import axis_cases
 from tests.axis_cases import CASES, Case, by_vmap, differences
 from vijax import algorithms
-from vijax.inference.axis import Axis
+from vijax.inference.axis import device_key
 
 KEY, DEVICES = jax.random.key(0), 8
 CHEAP = [
@@ -60,7 +60,7 @@ def test_every_row_has_a_case():
 
 def test_draws_of_the_locals_differ_between_devices():
     """With one key for all, eight times the same groups would say what they say once."""
-    keys = jax.vmap(Axis("data").key, in_axes=None, axis_size=DEVICES, axis_name="data")(KEY)
+    keys = jax.vmap(lambda key: device_key("data", key), in_axes=None, axis_size=DEVICES, axis_name="data")(KEY)
     assert len(np.unique(jax.random.key_data(keys), axis=0)) == DEVICES
 
 
@@ -81,13 +81,19 @@ def test_the_group_that_is_not_finite_is_found_in_its_part():
         assert set(info.result.tolist()) == {vi.Result.SKIPPED if bad else vi.Result.OK}
 
 
+def test_the_site_that_is_not_finite_is_found_on_its_device():
+    """By its number, not by its place; one in padding is none."""
+    alg = vi.pg_svi(axis_cases.gp(), step_size=axis_cases.HALF, memory=True, axis="data")
+    sites, y = np.arange(16, dtype=np.int32)[::-1].copy(), axis_cases.LABELS.copy()
+    y[[3, 14]] = np.nan
+    batch = vi.Minibatch({"site": sites, "y": y}, 16.0, axis_cases.COUNTED)
+    _, info = jax.jit(by_vmap(alg.step, batch, 4))(KEY, alg.init(KEY), batch)
+    assert set(info.bad_group.tolist()) == {12}
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 WHOLE = vi.density({"x": vi.free()}, lambda v, y: -0.5 * jnp.sum((y - v["x"]) ** 2) - 0.5 * v["x"] ** 2)
 REFUSED = {
-    "inner steps": (
-        lambda: vi.pg_svi(axis_cases.gp(), memory=True, inner_steps=3, axis="data"),
-        r"^update: expected one that needs no more than the message, with axis",
-    ),
     "data that are one group": (
         lambda: vi.ngvi(WHOLE, axis="data"),
         r"^axis: expected a model whose data are groups, got one whose data are one group\. Write .*log_lik",
@@ -98,13 +104,16 @@ REFUSED = {
     ),
     "warm starts": (
         lambda: vi.svi(axis_cases.lda(), warm_starts=True, axis="data"),
-        r"^warm_starts: expected one device, got the axis 'data'",
+        r"^warm: expected an algorithm without over_axis, got OverAxis\(axis='data'\)",
     ),
-    "lazy steps": (lambda: vi.svi(axis_cases.lda(), lazy=True, axis="data"), r"^lazy: expected no axis beside it"),
+    "lazy steps": (
+        lambda: vi.svi(axis_cases.lda(), lazy=True, axis="data"),
+        r"^by_words: expected an algorithm without over_axis",
+    ),
     "no name": (lambda: vi.svi(axis_cases.mixture(), axis=0), r"^axis: expected the name of a mesh axis, got 0\."),
     "a fit": (
         lambda: vi.fit(vi.svi(axis_cases.mixture(), axis="data"), axis_cases.Y, num_steps=1, key=KEY),
-        r"^alg: expected an algorithm without axis, got axis='data'\..*shard_map",
+        r"^alg: expected an algorithm whose step takes a whole batch, got .*axis='data'.*shard_map",
     ),
 }
 

@@ -92,11 +92,11 @@ def test_every_update_ends_at_the_optimum(name, optimum):
 
 def test_backtracking_never_lowers_the_bound_and_says_how_often_it_tried():
     """From a start far off: with a whole step of both globals at once, the first one overshoots."""
-    alg = vi.cavi(MODEL, step_size=vi.step_size.backtracking(0.99), sequential=False)
+    alg = vi.cavi(MODEL, step_size=vi.step_size.backtracking(0.99), blocks=None)
     fit = vi.fit(alg, Y, num_steps=60, key=KEY)
     assert np.all(np.diff(fit.trace["elbo"]) > -1e-5 * np.abs(fit.trace["elbo"][1:]))
     assert np.all(fit.trace["step_size"] > 0)
-    small = vi.cavi(MODEL, step_size=vi.step_size.backtracking(0.99, max_nats=0.01), sequential=False)
+    small = vi.cavi(MODEL, step_size=vi.step_size.backtracking(0.99, max_nats=0.01), blocks=None)
     state, info = jax.jit(small.step)(KEY, small.init(KEY), Y)
     assert int(info.backtracks) > 0
     assert 0.001 < float(state.posterior.kl(small.init(KEY).posterior)) <= 0.01

@@ -9,7 +9,7 @@ from scipy import optimize
 import vijax as vi
 from tests.esteps import ESTEPS
 from vijax.fitting.loader import as_loader
-from vijax.inference.parts import ahead, moved_back, recall, unvisited, visited
+from vijax.inference.messages import ahead, moved_back, recall, unvisited, visited
 
 KEY = jax.random.key(0)
 
@@ -83,14 +83,14 @@ def test_the_state_holds_all_the_data_at_every_step():
     watch = lambda progress: seen.append(jax.tree.map(np.asarray, progress.state))
     fit = vi.fit(vi.memoized(coin, 4), y, num_epochs=3, key=KEY, callbacks=[watch], steps_per_chunk=1)
     for state in seen:
-        counts = np.asarray(state.parts.groups)
+        counts = np.asarray(state.messages.groups)
         if np.all(counts > 0):
             np.testing.assert_allclose(
                 [state.posterior["bias"].alpha, state.posterior["bias"].beta], [10, 6], rtol=1e-6
             )
         else:  # the posterior stands for what was not seen yet; it begins at the prior, which says nothing
             assert 5 < state.posterior["bias"].alpha + state.posterior["bias"].beta < 5 + 11
-    assert sorted(np.asarray(fit.state.parts.groups)) == [2, 3, 3, 3]
+    assert sorted(np.asarray(fit.state.messages.groups)) == [2, 3, 3, 3]
     evidence = float(
         vi.Beta.from_alpha_beta(10.0, 6.0).log_normalizer() - vi.Beta.from_alpha_beta(2.0, 3.0).log_normalizer()
     )
@@ -198,9 +198,11 @@ def test_only_coordinate_ascent_keeps_a_message_that_seems_better(estep):
     batch = next(iter(as_loader(corpus, alg.spec.model, None, 0, num_parts=2).batches(0, 1)))
     step = jax.jit(lambda key, state: alg.step(key, state, batch))
     state, _ = step(KEY, jax.jit(alg.init)(KEY, batch))
-    believed = state._replace(parts=state.parts._replace(constant=state.parts.constant + 1e3))
+    believed = state._replace(messages=state.messages._replace(constant=state.messages.constant + 1e3))
     after, _ = step(KEY, believed)
-    kept = np.array_equal(after.parts.natural["topics"].concentration, state.parts.natural["topics"].concentration)
+    kept = np.array_equal(
+        after.messages.natural["topics"].concentration, state.messages.natural["topics"].concentration
+    )
     assert kept == estep.is_ascent
 
 

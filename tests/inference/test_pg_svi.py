@@ -180,7 +180,7 @@ def test_plain_minibatches_need_small_steps_or_averages():
     model = classifier()
     alg = vi.pg_svi(model, average_after=200)
     fit = run(alg, model, 900, batch_size=2)
-    assert fit.state.average["z"].prior is None  # a kernel is kept once
+    assert fit.state.beside["averaged"]["z"].prior is None  # a kernel is kept once
     assert abs(float(model.elbo(fit.average)) / best - 1) < 2e-3
     assert float(model.elbo(fit.average)) >= float(model.elbo(fit.posterior)) - 1e-3
 

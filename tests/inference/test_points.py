@@ -27,7 +27,7 @@ def coin(**points):
 def test_a_point_between_bounds_ends_at_the_one_that_the_evidence_wants():
     """One success: p(1 | a) = a / (a + 1) grows with a, up to the bound."""
     model = coin(constraints={"a": constrain.interval(0.5, 4.0)})
-    alg = vi.cavi(model, learn=("a",), hyper_optimizer=optax.adam(0.3))
+    alg = vi.cavi(model, learn=vi.learn("a", optimizer=optax.adam(0.3)))
     fit = vi.fit(alg, np.ones(1, np.float32), key=KEY, num_steps=200)
     assert 3.9 < float(fit.state.hyper["a"]) < 4.0
 
@@ -82,7 +82,7 @@ def test_networks_learn_beside_conjugate_globals_in_one_step():
     labels = {"encoder": "network", "decoder": "network", "sd": "noise"}
     optimizer = optax.multi_transform({"network": optax.adam(3e-3), "noise": optax.adam(1e-2)}, labels)
     steps = vi.step_size.robbins_monro(0.2 * 50**0.6, 50, 0.6)
-    alg = vi.svi(model, learn=("encoder", "decoder", "sd"), hyper_optimizer=optimizer, step_size=steps)
+    alg = vi.svi(model, learn=vi.learn("encoder", "decoder", "sd", optimizer=optimizer), step_size=steps)
     fit = vi.fit(alg, y, num_steps=4000, batch_size=100, key=KEY)
     found = np.asarray(fit.locals(y, key=KEY)).argmax(1)
     assert max(np.mean(np.array(order)[found] == z) for order in itertools.permutations(range(3))) > 0.98
@@ -96,7 +96,7 @@ def test_gradients_of_networks_are_those_of_the_bound():
     bound = lambda s, y, key, points: (-0.5 * (y - s["z"].value * points["w"]) ** 2, None)
     prior = {"z": vi.Normal.from_mean_variance(1.5, 0.2)}
     model = vi.model(prior, bound, hyper={"w": jnp.array(0.7)}, constraints={"w": constrain.real()})
-    alg = vi.svi(model, learn=("w",), hyper_optimizer=optax.sgd(1e-3), num_groups=30)
+    alg = vi.svi(model, learn=vi.learn("w", optimizer=optax.sgd(1e-3)), num_groups=30)
     state = alg.init(KEY)
     y = jnp.array([0.3, 2.0, -1.0])
     new, _ = jax.jit(alg.step)(KEY, state, y)

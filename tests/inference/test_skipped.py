@@ -123,7 +123,7 @@ def test_of_several_restarts_the_best_ones_skipped_steps_count():
 def test_a_gradient_in_a_hyperparameter_counts_too():
     prior = lambda h: vi.Product({"bias": vi.Beta.from_alpha_beta(ROOT(h["a"]), 3.0)})
     model = vi.model(prior, lambda s, y, key: (y * s["bias"].log, None), hyper={"a": jnp.float32(2.0)})
-    alg = vi.cavi(model, learn=("a",), hyper_optimizer=optax.chain(optax.zero_nans(), optax.sgd(0.1)))
+    alg = vi.cavi(model, learn=vi.learn("a", optimizer=optax.chain(optax.zero_nans(), optax.sgd(0.1))))
     state, info = jax.jit(alg.step)(KEY, alg.init(KEY), jnp.ones(3))
     assert [int(info.result), int(info.non_finite)] == [vi.Result.SKIPPED, 1]
     assert float(state.hyper["a"]) == 2.0
@@ -159,8 +159,8 @@ OVERSHOOTS = {
     "prior and message are too large together": (LARGE, np.float32([1e38, 1e38]), {}),
     "plain gradients": (coin(), np.ones(40), {"update": vi.update.euclidean(), "step_size": vi.step_size.beta(3e38)}),
     "an optimiser": (coin(), np.ones(40), {"update": vi.update.descend(optax.sgd(1e38))}),
-    "a point alone": (BY_HYPER, np.ones(40), {"learn": ("a",), "hyper_optimizer": optax.sgd(1e38)}),
-    "a positive point to zero": (BY_HYPER, np.ones(40), {"learn": ("a",), "hyper_optimizer": optax.sgd(-2.0)}),
+    "a point alone": (BY_HYPER, np.ones(40), {"learn": vi.learn("a", optimizer=optax.sgd(1e38))}),
+    "a positive point to zero": (BY_HYPER, np.ones(40), {"learn": vi.learn("a", optimizer=optax.sgd(-2.0))}),
 }
 
 

@@ -122,7 +122,7 @@ def test_some_of_the_sites_are_not_all_of_them():
 def test_the_average_is_that_of_the_steps_from_its_first_on():
     states = after(6, average_after=2, step_size=constant(0.2))
     expected = np.mean([state.posterior["z"].precision for state in states[2:]], axis=0)
-    np.testing.assert_allclose(states[-1].average["z"].precision, expected, rtol=1e-5)
+    np.testing.assert_allclose(states[-1].beside["averaged"]["z"].precision, expected, rtol=1e-5)
 
 
 def test_the_objective_of_a_minibatch_stands_for_the_whole_set():

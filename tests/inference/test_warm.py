@@ -63,8 +63,8 @@ def test_topics_go_on_to_the_fixed_point(name):
         step = jax.jit(alg.step)
         for batch in batches.batches(0, epochs):
             state, _ = step(KEY, state, batch)
-        assert bool(state.local.seen.all())
-        return np.asarray(state.local.local)
+        assert bool(state.beside["warm"].seen.all())
+        return np.asarray(state.beside["warm"].local)
 
     with jax.enable_x64(True):
         topics = jax.tree.map(lambda x: jnp.asarray(x, float), topics)
@@ -113,7 +113,7 @@ def test_sweeps_of_several_visits_add_up(name):
             key=KEY,
         )
         visits, once = run(2, 5), run(10, 1)
-        for a, b in zip(jax.tree.leaves(visits.state.local), jax.tree.leaves(once.state.local), strict=True):
+        for a, b in zip(jax.tree.leaves(visits.state.beside), jax.tree.leaves(once.state.beside), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
@@ -126,7 +126,9 @@ def test_correlated_topics_go_on():
             num_epochs=epochs,
             batch_size=5,
             key=KEY,
-        ).state.local.local.mean
+        )
+        .state.beside["warm"]
+        .local.mean
     )
     one, many, once = run(2, 1), run(2, 40), run(80, 1)
     assert np.linalg.norm(many - once) < 0.15 * np.linalg.norm(one - once)  # the rest is noise of the draws
@@ -151,10 +153,10 @@ def test_a_skipped_step_leaves_the_locals_as_they_were():
     state, step = alg.init(KEY, good), jax.jit(alg.step)
     bad, info = step(KEY, state, good._replace(data=good.data * np.nan))
     assert int(info.result) == 1
-    assert not bool(bad.local.seen.any())
-    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(bad.local.local))
+    assert not bool(bad.beside["warm"].seen.any())
+    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(bad.beside["warm"].local))
     after, _ = step(KEY, state, good._replace(rows=np.array([0, 1, 2, 3, 4, 5, 6, 9, 9], np.int32)))
-    assert np.asarray(after.local.seen).tolist() == [True] * 7 + [False] * 2
+    assert np.asarray(after.beside["warm"].seen).tolist() == [True] * 7 + [False] * 2
 
 
 def test_the_table_of_all_groups_is_not_copied():
@@ -179,7 +181,7 @@ def test_the_table_of_all_groups_is_not_copied():
             "a model whose E-step climbs",
         ),
         (lambda: vi.memoized(lda(2), 4, warm_starts=True), "no memory of messages"),
-        (lambda: vi.svi(lda(2), axis="data", warm_starts=True), "one device"),
+        (lambda: vi.svi(lda(2), axis="data", warm_starts=True), "warm: expected an algorithm without over_axis"),
         (lambda: vi.svi(lda(2), warm_starts=True).init(KEY), "the first minibatch"),
     ],
 )
@@ -191,11 +193,11 @@ def test_what_cannot_go_on_is_refused(make, words):
 def test_padding_begins_where_nothing_is_known():
     """Its row is N, which is no group: not even where all have been seen, and the last one's is next to it."""
     alg, batch = still(lda(4), warm_starts=True), next(iter(as_loader(CORPUS, lda(4), 5, 0).batches(0, 1)))
-    total, spec = CORPUS.num_documents, alg.spec
-    like = unvisited(spec, spec.model.hyper, batch._replace(num_groups=float(total)))
+    total, model = CORPUS.num_documents, alg.spec.model
+    like = unvisited(model, model.hyper, batch._replace(num_groups=float(total)))
     visited = Visited(jax.tree.map(lambda x: jnp.full_like(x, 7.5), like.local), jnp.ones(total, bool))
     rows = tuple(np.where(np.arange(len(some)) % 2, total, some) for some in batch.rows)
-    found = starts(spec, spec.model.hyper, visited, batch._replace(rows=rows))
-    for some, cold, at in zip(found, spec.model.locals.start(spec.model.hyper, batch), rows, strict=True):
+    found = starts(model, model.hyper, visited, batch._replace(rows=rows))
+    for some, cold, at in zip(found, model.locals.start(model.hyper, batch), rows, strict=True):
         np.testing.assert_array_equal(some[at < total], 7.5)
         np.testing.assert_array_equal(some[at == total], cold[at == total])

@@ -271,7 +271,7 @@ def test_learnt_hyperparameters_maximise_the_evidence():
         example=0.0,
         hyper={"v": 1.0},
     )
-    alg = vi.cavi(model, learn=("v",), hyper_optimizer=optax.adam(0.1))
+    alg = vi.cavi(model, learn=vi.learn("v", optimizer=optax.adam(0.1)))
     fit = vi.fit(alg, y, num_steps=300, key=jax.random.key(0))
     np.testing.assert_allclose(fit.state.hyper["v"], float(y.mean()) ** 2 - 1 / 20, rtol=1e-3)
 

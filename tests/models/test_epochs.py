@@ -68,8 +68,8 @@ def row_of_algorithm(name, model):
     """All at step size one half, for which V is damped by half too."""
     step_size = vi.step_size.constant(0.5)
     if name == "score_function":
-        return vi.compose(model, estimator=vi.estimator.score_function(4), step_size=step_size, num_groups=N)
-    choices = {"full_data": False, "sequential": False, "num_groups": N, "penalty_every": 1}
+        return vi.part_of(vi.compose(model, estimator=vi.estimator.score_function(4), step_size=step_size), N)
+    choices = {"full_data": False, "blocks": None, "num_groups": N, "penalty_every": 1}
     return getattr(vi, name)(model, step_size=step_size, **choices)
 
 

@@ -108,7 +108,7 @@ def test_a_network_of_which_a_point_is_learnt_beside_a_conjugate_precision():
         energy=energy,
         example=(np.float32(0), np.float32(0)),
     )
-    fit = vi.fit(vi.cavi(model, learn=("net",), hyper_optimizer=optax.adam(0.03)), (x, y), num_steps=1500, key=KEY)
+    fit = vi.fit(vi.cavi(model, learn=vi.learn("net", optimizer=optax.adam(0.03))), (x, y), num_steps=1500, key=KEY)
     sd = 1 / np.sqrt(float(fit.posterior["precision"].mean()))
     assert 0.07 < sd < 0.16
     assert fit.trace["elbo"][-1] > fit.trace["elbo"][0] + 40

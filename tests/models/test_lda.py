@@ -111,7 +111,7 @@ def test_messages_are_counts_of_every_token(rng, estep):
     np.testing.assert_allclose(message.sum(0), counts.sum(0), rtol=1e-4, atol=1e-3)
     assert np.all(message >= 0)
     assert float(said.num_groups) == len(counts)
-    assert float(said.num_words) == counts.sum()
+    assert float(said.said["num_words"]) == counts.sum()
     assert said.per_group[0][-1] == 0.0
 
 
@@ -255,7 +255,7 @@ def test_alpha_and_eta_are_learnt_from_a_corpus_of_known_ones(alpha):
     """0.3 and 0.05, from starts of 1: alpha within 20 % (mean field's own optimum is 0.25), eta within 15 %."""
     corpus, _ = lda_corpus(500, K, 60, document_length=300.0, alpha=0.3, eta=0.05, seed=0)
     model = vi.models.lda(K, 60, alpha=alpha, eta=1.0, estep=vi.estep.mean_field(tol=1e-4))
-    alg = vi.cavi(model, learn=("alpha", "eta"), hyper_optimizer=optax.adam(0.1))
+    alg = vi.cavi(model, learn=vi.learn("alpha", "eta", optimizer=optax.adam(0.1)))
     fit = vi.fit(alg, corpus, key=jax.random.key(0), num_steps=100)
     np.testing.assert_allclose(fit.state.hyper["alpha"], 0.3, rtol=0.2)
     np.testing.assert_allclose(fit.state.hyper["eta"], 0.05, rtol=0.15)

@@ -96,7 +96,7 @@ def test_learnt_hyperparameters_are_those_of_the_fit():
         hyper={"v": 1.0},
     )
     y = jnp.full(4, 8.0)
-    alg = vi.cavi(model, learn=("v",), hyper_optimizer=optax.adam(0.3))
+    alg = vi.cavi(model, learn=vi.learn("v", optimizer=optax.adam(0.3)))
     fit = vi.fit(alg, y, num_steps=300, key=jax.random.key(0))
     assert fit.state.hyper["v"] > 30
     assert short_chains(fit, y, key=KEY).clear == []

@@ -12,12 +12,12 @@ from vijax import tree
 from vijax.families import Dirichlet
 from vijax.families.discrete.by_pair import DirichletOfPairs, distinct
 from vijax.families.discrete.by_word import DirichletByWord
-from vijax.inference import lazy
 from vijax.topics import active_topics
+from vijax.topics.own_words import renumbered
 from vijax.xla.chunks import split_chunks
 
 BATCH = next(iter(vi.data.minibatches(vi.data.Corpus.from_counts(COUNTS), 5, 0)))
-SEEN = lazy.renumbered(BATCH, V)
+SEEN = renumbered(BATCH, V)
 
 
 # --- which ids there are ----------------------------------------------------------------------------------------
@@ -88,6 +88,12 @@ def test_what_pairs_say_of_themselves():
 
 
 # --- the step ---------------------------------------------------------------------------------------------------
+def as_seen(alg, state):
+    """The state as the batch sees it, and what is then to be read."""
+    (wrapper,) = alg.wrappers
+    return wrapper.seen(alg.spec.model, state, jax.tree.map(jnp.asarray, SEEN.data))
+
+
 APART = 0.05 + np.random.default_rng(0).gamma(2.0, 2.0, (K, V)) * np.eye(K)[[0] * 7 + [1, 1, 2]][np.arange(V) % 10].T
 """Of ten words seven are of the first topic, two of the second and one of the third."""
 
@@ -127,19 +133,19 @@ def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name,
         topics = Dirichlet(jnp.asarray(APART))
         own = {"topics": DirichletByWord.of(topics, state.hyper["eta"])}
         state = state._replace(posterior=state.posterior.replace(own))
-        seen = jax.jit(lambda state: lazy.of_batch(alg.spec, state, SEEN))(state)
+        seen = jax.jit(lambda state: as_seen(alg, state))(state)
         log_beta = np.asarray(topics.expected_stats().log)
         point = {"topics": seen.state.posterior["topics"].expected_stats()}
         bound = jax.jit(lambda hyper, at, batch: alg.spec.model.local_elbo(hyper, at, batch, KEY, alg.spec.estep))
-        said = bound(seen.state.hyper, point, seen.batch)
+        said = bound(seen.state.hyper, point, SEEN._replace(data=seen.data))
         if "left_out" in choice:
-            both = zip(BATCH.data, seen.batch.active, strict=True)
+            both = zip(BATCH.data, seen.data, strict=True)
             every = np.concatenate([np.asarray(active.used)[docs.weights > 0] for docs, active in both])
             assert set(every.tolist()) == {1, 2}
-            np.testing.assert_allclose(said.active_topics, every.mean())
+            np.testing.assert_allclose(said.said["active_topics"], every.mean())
         total = sum(docs.weights @ bounds for docs, bounds in zip(BATCH.data, said.per_group, strict=True))
         np.testing.assert_allclose(said.total, total, rtol=1e-12)
-        for docs, active, gammas, bounds in zip(BATCH.data, seen.batch.active, said.local, said.per_group, strict=True):
+        for docs, active, gammas, bounds in zip(BATCH.data, seen.data, said.local, said.per_group, strict=True):
             for d in np.flatnonzero(docs.weights):
                 gamma, used = np.full(K, 0.1), int(active.used[d])
                 topics = np.asarray(active.topics[d])[:used]
@@ -158,15 +164,17 @@ def test_drawn_messages_have_the_law_of_draws_of_all_words():
     """SSVI-A at given topics: pairs alone are drawn, or all K x V shares, of which the pairs are then read."""
     alg = vi.ssvi_a(lda(estep=vi.estep.cvb0()), lazy=True, active_topics=2)
     start = run(vi.svi(lda(), lazy=True), 30).state
-    seen = jax.jit(lambda state: lazy.of_batch(alg.spec, state, SEEN))(start)
+    seen = jax.jit(lambda state: as_seen(alg, state))(start)
     pairs = seen.state.posterior["topics"]
-    ids, words = np.asarray(seen.pairs), np.asarray(SEEN.words)
+    ids, words = np.asarray(seen.pairs), np.asarray(SEEN.data.words)
     real = ids < len(words) * K
     word, topic = words[np.where(real, ids // K, 0)], np.where(real, ids % K, 0)
     whole = start.posterior["topics"].dense()
 
+    batch, estep = SEEN._replace(data=seen.data), alg.spec.estep
+
     def message(log_pairs, key):
-        at = lambda x: active_topics.bound(K, seen.state.hyper, x, seen.batch, key, alg.spec.estep).total
+        at = lambda x: active_topics.bound(K, seen.state.hyper, x, batch, key, estep).total
         return jax.grad(at)(log_pairs)
 
     def mean_and_error(draw):
@@ -206,7 +214,7 @@ def test_the_penalty_adds_a_quarter_to_the_numbers_of_a_step(active):
     """Of all K x V numbers, at steps apart by four times their ratio to those that a step sees."""
     alg = vi.ssvi_a(lda(), lazy=True, active_topics=active)
     state = jax.jit(alg.init)(KEY)
-    seen = K * len(SEEN.words)
+    seen = K * len(SEEN.data.words)
     if active is not None:
         seen = min(seen, sum(docs.words.size for docs in SEEN.data) * active)
     steps = max(-(-4 * K * V // seen), 40 // 5)  # or a pass over the 40 documents
@@ -233,11 +241,14 @@ def test_it_goes_on_bit_for_bit():
     ("make", "words"),
     [
         (lambda: vi.svi(lda(), active_topics=2), "active_topics: expected none without lazy=True"),
-        (lambda: vi.svi(lda(), lazy=True, active_topics=0), "active_topics: expected an integer >= 1"),
+        (lambda: vi.svi(lda(), lazy=True, active_topics=0), "active: expected an integer >= 1"),
         (lambda: vi.svi(lda(alpha=[0.1, 0.2, 0.3]), lazy=True, active_topics=2), "one alpha for all topics"),
-        (lambda: vi.svi(lda(), lazy=True, warm_starts=True, active_topics=2), "no warm_starts beside it"),
+        (
+            lambda: vi.svi(lda(), lazy=True, warm_starts=True, active_topics=2),
+            "an algorithm without warm, got Warm",
+        ),
         (lambda: vi.svi(lda(), lazy=True, active_topics=2, left_out=1.0), "left_out: expected a share of words"),
-        (lambda: vi.svi(lda(), lazy=True, left_out=0.1), "left_out: expected 0 without active_topics"),
+        (lambda: vi.svi(lda(), lazy=True, left_out=0.1), "left_out: expected 0 without active"),
         (lambda: vi.svi(lda(), left_out=0.1), "left_out: expected 0 without active_topics"),
         (lambda: vi.svi(vi.models.ctm(3, V), lazy=True, active_topics=2), "expected vijax.models.lda"),
     ],

@@ -10,7 +10,7 @@ from tests.programs import compiled
 from vijax.families import Dirichlet
 from vijax.families.discrete.by_word import DirichletByWord
 from vijax.fitting.loader import as_loader
-from vijax.inference.lazy import of_all_words, renumbered, stored
+from vijax.topics.own_words import OwnWordsLoader, of_all_words, renumbered, stored
 
 KEY = jax.random.key(1)
 V, K = 60, 3
@@ -175,8 +175,9 @@ def test_a_batch_of_more_words_than_usual_is_padded_for_itself():
     counts[np.arange(64), np.arange(64)] = 3
     counts[7] = 1
     corpus = vi.data.Corpus.from_counts(counts)
-    loader = as_loader(corpus, vi.models.lda(2, 400), 4, 1, by_word=True)  # of this seed not among those looked at
-    sizes = [len(batch.words) for batch in loader.batches(0, 32)]
+    # Of this seed the long document is in no batch that is looked at.
+    loader = OwnWordsLoader(as_loader(corpus, vi.models.lda(2, 400), 4, 1), 400)
+    sizes = [len(batch.data.words) for batch in loader.batches(0, 32)]
     assert set(sizes) == {16, 400}
     with jax.enable_x64(True):
         model = vi.models.lda(2, 400)
@@ -195,15 +196,15 @@ def mixture():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: vi.svi(mixture(), lazy=True), "lazy: expected a model of documents"),
+        (lambda: vi.svi(mixture(), lazy=True), "by_words: expected a model of documents"),
         (lambda: vi.ssvi(lda(), lazy=True), "mean_field.. or ssvi_a.. for 'topics'.*move the columns of all words"),
         (lambda: vi.svi(lda(), points=("topics",), lazy=True), "a distribution of 'topics'"),
         (lambda: vi.em(lda(), lazy=True), "a distribution of 'topics'"),
         (lambda: vi.svi(lda(), update=vi.update.euclidean(), step_size=lambda t: 0.1, lazy=True), "kl"),
         (lambda: vi.svi(lda(), learn=("eta",), lazy=True), "fixed concentrations.*divergence of all topics"),
-        (lambda: vi.svi(lda(), average_after=3, lazy=True), "no average_after"),
-        (lambda: vi.memoized(lda(), 4, lazy=True), "no num_parts"),
-        (lambda: vi.svi(lda(), axis="data", lazy=True), "no axis"),
+        (lambda: vi.svi(lda(), average_after=3, lazy=True), "by_words: expected an algorithm without averaged"),
+        (lambda: vi.memoized(lda(), 4, lazy=True), "no memory of messages"),
+        (lambda: vi.svi(lda(), axis="data", lazy=True), "by_words: expected an algorithm without over_axis"),
         (lambda: vi.cavi(lda(), step_size=vi.step_size.backtracking(), lazy=True), "a schedule"),
     ],
 )
@@ -214,7 +215,7 @@ def test_what_cannot_be_lazy_is_refused(make, words):
 
 def test_batches_that_do_not_say_their_words_are_refused():
     alg = vi.svi(lda(), lazy=True)
-    with pytest.raises(ValueError, match=r"batch: expected its own words.*vijax\.inference\.lazy\.renumbered"):
+    with pytest.raises(ValueError, match=r"batch: expected its own words.*vijax\.topics\.renumbered"):
         alg.step(KEY, alg.init(KEY), next(iter(vi.data.minibatches(CORPUS, 5, 0))))
 
 
@@ -224,16 +225,16 @@ def test_a_state_or_batch_of_the_other_kind_is_refused():
     batch = next(iter(vi.data.minibatches(CORPUS, 5, 0)))
     own = renumbered(batch, V)
     begun = jax.jit(dense.init)(KEY)
-    with pytest.raises(ValueError, match=r"batch: expected word ids that count all words.*of_all_words"):
+    with pytest.raises(ValueError, match=r"batch: expected data as the model reads them, got OwnWords.*by_words"):
         dense.step(KEY, begun, own)
-    with pytest.raises(ValueError, match=r"state: expected one of a lazy algorithm.*vijax\.inference\.lazy\.stored"):
+    with pytest.raises(ValueError, match=r"state: expected one of steps by words.*vijax\.topics\.stored"):
         lazy.step(KEY, begun, own)
-    with pytest.raises(ValueError, match=r"state: expected one of an algorithm without lazy.*by_word\.dense"):
-        dense.step(KEY, jax.eval_shape(lazy.init, KEY), batch)
+    with pytest.raises(ValueError, match=r"state: expected a Dirichlet of .topics., .* got a DirichletByWord.*plain"):
+        jax.eval_shape(lambda state: dense.step(KEY, state, batch), jax.eval_shape(lazy.init, KEY))
 
     @jax.jit
     def steps(begun):
-        converted = begun._replace(posterior=stored(lazy.spec, begun.hyper, begun.posterior))
+        converted = begun._replace(posterior=stored(lazy.spec.model, begun.hyper, begun.posterior))
         after, plain = lazy.step(KEY, converted, own), dense.step(KEY, begun, of_all_words(own))
         return [state.posterior["topics"].concentration for state, _ in (after, plain)]
 
@@ -243,7 +244,7 @@ def test_a_state_or_batch_of_the_other_kind_is_refused():
 def test_the_penalty_is_of_the_last_pass():
     """By default: once a pass over the data, but not so often that it would cost more than the steps."""
     batch = renumbered(next(iter(vi.data.minibatches(CORPUS, 5, 0))), V)
-    rows, words = sum(len(d.weights) for d in batch.data), len(batch.words)
+    rows, words = sum(len(d.weights) for d in batch.data), len(batch.data.words)
     assert words == 32
     alg = vi.svi(lda(), lazy=True)
 

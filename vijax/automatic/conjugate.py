@@ -16,6 +16,7 @@ from vijax.fitting.fit import fit
 from vijax.fitting.loader import Loader, as_loader
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
+from vijax.inference.sized import takes_all
 
 SMALL, LARGE = 5_000, 200_000
 """Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""
@@ -83,7 +84,7 @@ def _reported(done: Fit, words: str) -> Fit:
     """With what can be said of it."""
     bounds = np.asarray(done.trace["elbo"], np.float64)
     tail = bounds[-20:]
-    exact = done.alg.spec.full_data or done.alg.spec.num_parts is not None
+    exact = takes_all(done.alg) or done.alg.spec.messages.num_parts is not None
     elbo = Estimate(
         float(bounds[-1] if exact else tail.mean()), 0.0 if exact else float(tail.std() / np.sqrt(len(tail)))
     )

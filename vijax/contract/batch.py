@@ -22,13 +22,10 @@ class Minibatch(NamedTuple):
       weights: 1 for a group, 0 for padding, for data whose leaves have one leading axis of groups; None where all
         count, or where the data carry their own.
       local: where an iterative E-step starts, from the state: locals that full-data algorithms carry, or those of these
-        groups as last seen (`compose(warm_starts=True)`); else None.
+        groups as last seen (`vijax.warm`); else None.
       part: which part of the data set this is, where that is cut into parts once for all (`vijax.memoized`).
       rows: which of the N groups these are, N where a row is padding; of documents a tuple, an array for each of the
         `Documents`. None where that is not known.
-      words: of documents whose word ids count the batch's own words, which these are among all; different and
-        increasing, those from V on padding (`compose(lazy=True)`). None where ids count all words.
-      active: of each of the `Documents`, the topics that it may use (`compose(active_topics=...)`): set by the step.
     """
 
     data: PyTree
@@ -37,24 +34,6 @@ class Minibatch(NamedTuple):
     local: PyTree = None
     part: Int[Array, ""] | np.integer | int | None = None
     rows: PyTree = None
-    words: Int[Array, " words"] | None = None
-    active: tuple[Active, ...] | None = None
-
-
-class Active(NamedTuple):
-    """The topics that a step lets the documents of one `Documents` use.
-
-    Attributes:
-      topics: which.
-      places: of each slot, where its pairs (word, topic) are among those of the batch.
-      used: how many of them, the first ones, a document may use.
-      left_out: the share of its words that a first round gave to other topics.
-    """
-
-    topics: Int[Array, "docs active"]
-    used: Int[Array, " docs"]
-    places: Int[Array, "docs slots active"]
-    left_out: Float[Array, " docs"]
 
 
 @register
@@ -80,27 +59,6 @@ def one_group(data: PyTree) -> PyTree:
     return jax.tree.map(
         lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None], 0.0 if data is None else data
     )
-
-
-def as_minibatch(batch: Any, num_groups: float | None, full_data: bool) -> Minibatch:
-    """`batch` itself, or bare data as a minibatch of a data set of `num_groups` groups.
-
-    Args:
-      batch: a `Minibatch`, or bare data.
-      num_groups: N, where bare data are part of a larger set.
-      full_data: bare data are the whole set; `Minibatch.num_groups` is then None, read as "as many as there are".
-
-    Raises:
-      ValueError: bare data that may be part of a larger set of unknown size.
-    """
-    if isinstance(batch, Minibatch):
-        return batch
-    if num_groups is None and not full_data:
-        raise ValueError(
-            "batch: expected a vijax.Minibatch, which knows the size N of the whole data set, got bare data. "
-            "Wrap it, Minibatch(data, num_groups=N), or give num_groups=N to the algorithm."
-        )
-    return Minibatch(batch, num_groups)
 
 
 def is_whole(batch: Minibatch) -> bool:

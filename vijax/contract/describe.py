@@ -27,13 +27,13 @@ def of_model(model: Any) -> str:
 
 def of_algorithm(alg: Any) -> str:
     """Its name, its settings, and its model."""
-    return f"Algorithm: {_name(alg.spec)}\n{of_spec(alg.spec)}"
+    around = [f"  in {setting(wrapper)}" for wrapper in alg.wrappers]
+    return "\n".join([f"Algorithm: {_name(alg.spec)}", *around, of_spec(alg.spec)])
 
 
 def of_spec(spec: Any) -> str:
     """The settings, those that are off left out, and the model."""
     given = {name: value for name, value in spec._asdict().items() if name not in ("model", "name")}
-    given["axis"] = getattr(given.get("axis"), "name", None)
     on = {name: value for name, value in given.items() if not (value is None or value is False or value == ())}
     settings = _wrapped([f"{name}={setting(value)}" for name, value in on.items()])
     return "\n".join([*settings, *(f"  {line}" for line in repr(spec.model).splitlines())])

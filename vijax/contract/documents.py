@@ -23,11 +23,11 @@ class OfDocuments(NamedTuple):
       by_word: globals that are Dirichlets of batch shape (K,) over the words, of whose columns a batch reads those of
         its own words alone; and, of each, the hyperparameter that is its prior's concentration, a scalar or (V,). The
         model's prior of it is `word_prior`, and its bound reads statistics of any number of words, as `stats[name].log`
-        (K, words) or `stats[name].by_word` (words, K). Needed for `compose(lazy=True)`.
+        (K, words) or `stats[name].by_word` (words, K). Needed for `vijax.topics.by_words`.
       choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be
         left out) -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`); None of
-        models whose bound does not read `Minibatch.active`. With these the statistics of the one global by word are
-        those of pairs (`vijax.families.discrete.by_pair`).
+        models whose bound does not read documents held to them (`vijax.topics.active_topics.Held`). The statistics of
+        the one global by word are then those of pairs (`vijax.families.discrete.by_pair`).
     """
 
     vocab_size: int

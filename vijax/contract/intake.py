@@ -123,7 +123,8 @@ def _spread(kinds: PyTree, data: PyTree) -> list[Kind]:
 
 def _of_documents(part: Any) -> list[Kind]:
     if _is_documents(part):
-        return ["index", "number", "number"]
+        more = jax.tree.leaves(part)[3:]  # of documents that carry more than words, counts and weights
+        return ["index", "number", "number", *("index" if _is_discrete(array(x)) else "number" for x in more)]
     return ["index" if _is_discrete(array(part)) else "number"]
 
 

@@ -47,20 +47,16 @@ class LocalElbo(NamedTuple):
       num_groups: S, how many groups the minibatch holds (padding excluded).
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
-      num_words: tokens in the minibatch, where the groups are documents.
+      said: more numbers to report, by name; `Info.said` and the trace have them.
       retractions: how often the E-step cut a step back to keep locals in their domain; None of those that never do.
-      left_out: see `vijax.inference.state.Info`.
-      active_topics: see `vijax.inference.state.Info`.
     """
 
     total: Float[Array, ""]
     num_groups: Float[Array, ""]
     per_group: PyTree
     local: PyTree
-    num_words: Float[Array, ""] | None = None
+    said: dict[str, Float[Array, ""]] | None = None
     retractions: Int[Array, ""] | None = None
-    left_out: Float[Array, ""] | None = None
-    active_topics: Float[Array, ""] | None = None
 
 
 LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]

@@ -246,6 +246,10 @@ class Family(abc.ABC):
         anyway."""
         return self.kl(prior)
 
+    def plain(self) -> Family:
+        """The same law, in the form that users read; most families have no other."""
+        return self
+
     def prepared(self, means: bool = True) -> Self:
         """The same, with what is expensive worked out once for all that a step asks of it; `means`: the mean parameters
         too. Most families have nothing of the kind."""

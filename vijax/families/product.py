@@ -192,6 +192,10 @@ class Product(Family, Mapping[str, Family]):
         """Sum of the factors' own."""
         return self._total(lambda q, p: q.kl_to_prior(p), prior=prior)
 
+    def plain(self) -> Self:
+        """Each factor's own."""
+        return self._like(self._map(lambda q: q.plain()))
+
     def prepared(self, means: bool = True) -> Self:
         """Each factor's own."""
         return self._like(self._map(lambda q: q.prepared(means)))

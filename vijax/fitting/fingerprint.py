@@ -28,7 +28,7 @@ BATCHES = 8
 def fingerprint(loader: Any, spec: Spec, hyper: PyTree) -> np.ndarray:
     """Of the data of a run, of how they are cut into parts, and of the E-step; where messages are remembered, which
     hold at fixed hyperparameters, of these too. It depends neither on the order of the batches nor on their size."""
-    is_cut = spec.num_parts is not None
+    is_cut = spec.messages.num_parts is not None
     digest = hashlib.blake2b(digest_size=UNKNOWN.nbytes)
     most = None if is_cut or loader.steps_per_epoch == 1 else SAMPLE
     for array in _contents(loader, is_cut):

@@ -166,11 +166,13 @@ def fit(
         )
     check_not_forked()
     check_key(key)
+    check_whole(alg)
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
-    loader = as_loader(data, spec.model, batch_size, int(seed), spec.num_parts, spec.lazy, usual_words(spec))
+    loader = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
+    for wrapper in alg.wrappers:
+        loader = wrapper.loader(loader, alg)
     total = num_steps_of(num_epochs, num_steps, loader)
-    check_whole(spec)
     check_restarts(restarts, state)
     check_hyper(hyper, spec.model, state)
     check_batches(alg, loader, total)
@@ -321,9 +323,10 @@ class _Chunks:
             first += count
 
     def _trace(self, told: Told, done: int, count: int) -> dict[str, np.ndarray]:
-        infos = jax.device_get(told).infos()._asdict()
+        info = jax.device_get(told).infos()
+        numbers = {"elbo": info.elbo, **info._asdict(), **info.said}
         # Copies: a view would keep the device's buffers of every chunk alive.
-        trace = {name: np.array(x[:count]) for name, x in infos.items() if x is not None}
+        trace = {name: np.array(x[:count]) for name, x in numbers.items() if name not in ("bound", "said", "per_group")}
         share = 1 / trace["num_groups"][0].size  # restarts read the same groups
         self.groups_seen += share * float(trace["num_groups"].sum())
         self.words_seen += share * float(trace["num_words"].sum()) if "num_words" in trace else 0.0

@@ -16,7 +16,7 @@ from vijax.fitting.loader import USUAL_WORDS, Loader
 from vijax.fitting.restarts import Many
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimator import mean_field
-from vijax.inference.spec import Spec
+from vijax.inference.sized import takes_all
 from vijax.inference.step_size import backtracking, by_share
 
 _process: int | None = None  # that of the first fit
@@ -41,10 +41,11 @@ def check_key(key: Any) -> None:
     require(typed or raw, "key", "a random key such as jax.random.key(0)", key)
 
 
-def usual_words(spec: Spec) -> int | None:
+def usual_words(alg: Algorithm) -> int | None:
     """Words that a step wants to see of documents, of an algorithm of many small steps: not all data at once, and
     steps that decrease. None of the others; 0 of those that draw, which want no more than some documents."""
-    if spec.full_data or spec.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
+    spec = alg.spec
+    if takes_all(alg) or spec.messages.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
         return None
     if spec.step_size(np.asarray(1_000_000, np.int32)) >= 1:  # type: ignore[arg-type]
         return None
@@ -54,7 +55,7 @@ def usual_words(spec: Spec) -> int | None:
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
     """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
     spec = alg.spec
-    if (num_parts := spec.num_parts) is not None:
+    if (num_parts := spec.messages.num_parts) is not None:
         _check_parts(num_parts, loader)
         return
     if loader.steps_per_epoch == 1 or isinstance(spec.step_size, backtracking | by_share):
@@ -78,10 +79,11 @@ def _check_parts(num_parts: int, loader: Loader) -> None:
     require(fixed, "data", expected, f"{type(loader).__name__} of {loader.steps_per_epoch}", remedy)
 
 
-def check_whole(spec: Spec) -> None:
+def check_whole(alg: Algorithm) -> None:
     """Raises ValueError at an algorithm whose steps are for batches in parts: a fit hands them whole ones."""
-    remedy = "Leave axis out, or call its step inside jax.shard_map in a loop of your own."
-    require(spec.axis.name is None, "alg", "an algorithm without axis", f"axis={spec.axis.name!r}", remedy)
+    split = [own for own in alg.wrappers if own.splits_batch]
+    remedy = "Leave over_axis (axis) out, or call its step inside jax.shard_map in a loop of your own."
+    require(not split, "alg", "an algorithm whose step takes a whole batch", split, remedy)
 
 
 def check_restarts(restarts: int, state: Any) -> None:

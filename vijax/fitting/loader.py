@@ -15,7 +15,6 @@ from vijax.contract import intake
 from vijax.contract.arrays import check_finite, check_lengths, check_numbers
 from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.model import Model
-from vijax.inference.lazy import renumbered
 
 
 class Loader(Protocol):
@@ -113,7 +112,6 @@ class CorpusLoader:
     batch_size: float  # N / S need be no integer where there are to be so many parts
     seed: int
     is_fixed: bool = False  # the same batches in every pass, in another order
-    by_word: int | None = None  # V, where the ids of a batch are to count its own words
 
     @property
     def num_groups(self) -> int:
@@ -138,7 +136,7 @@ class CorpusLoader:
             stream, hands = self._parts()
             return (self._part(stream, hands, step) for step in range(start, stop))
         stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
-        return iter(stream) if self.by_word is None else self._by_word(stream, self.by_word)
+        return iter(stream)
 
     def contents(self) -> Iterator[Any]:
         """What tells these documents, and the parts they are cut into, from others."""
@@ -154,21 +152,14 @@ class CorpusLoader:
         stream = minibatches(self.corpus, self.batch_size, 0)
         return stream, stream.deal(0)
 
-    def _by_word(self, stream: Any, vocab_size: int) -> Iterator[Minibatch]:
-        """Batches with ids of their own, padded to one number of words wherever they have no more than that. It is a
-        matter of corpus, batch size and seed alone, so that a run may go on anywhere."""
-        size = min(vocab_size, -(-int(1.03 * max(self.words_of_batches())) // 16) * 16)
-        return (renumbered(batch, vocab_size, size) for batch in stream)
-
-    def words_of_batches(self) -> list[int]:
-        """How many different words there are in each of some batches of the first pass."""
+    def spread(self, count: int) -> Iterator[Minibatch]:
+        """At most so many batches, spread over the first pass; the documents are dealt once for all of them."""
         from vijax.data import minibatches
 
-        stream, vocab_size = minibatches(self.corpus, self.batch_size, self.seed), self.corpus.vocab_size
+        stream = minibatches(self.corpus, self.batch_size, self.seed)
         hands = stream.deal(0)
-        some = range(0, stream.per_epoch, -(-stream.per_epoch // LOOKED_AT))
-        batches = (renumbered(stream.gather([hand[i] for hand in hands]), vocab_size) for i in some)
-        return [int(np.sum(np.asarray(batch.words) < vocab_size)) for batch in batches]
+        some = range(0, stream.per_epoch, -(-stream.per_epoch // count))
+        return (stream.gather([hand[i] for hand in hands]) for i in some)
 
     def _part(self, stream: Any, hands: list[np.ndarray], step: int) -> Minibatch:
         epoch, place = divmod(step, self.steps_per_epoch)
@@ -182,8 +173,6 @@ USUAL_WORDS = 65_536
 """Words that a step of svi sees at least, where nothing is said and half of the documents have them. Steps that see few
 words of each topic come to a worse end, which more passes do not make good: of documents of 10 words, 256 a step are .4
 nats a word behind (the same page). Draws of topics, as of ssvi_a, do not want it."""
-LOOKED_AT = 8
-"""Batches by whose numbers of words the others are padded."""
 
 
 def usual_size(corpus: Any, num_words: int = 0) -> int:
@@ -213,7 +202,6 @@ def as_loader(
     batch_size: int | None,
     seed: int,
     num_parts: int | None = None,
-    by_word: bool = False,
     usual_words: int | None = None,
 ) -> Loader:
     """A loader of anything the model can read.
@@ -227,7 +215,6 @@ def as_loader(
       seed: of the order of the batches.
       num_parts: cut the data into so many batches once for all; None deals them anew in every pass.
       usual_words: of an algorithm of many small steps.
-      by_word: of models of documents, the word ids of each batch count its own words (`Minibatch.words`).
 
     Raises:
       ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
@@ -246,9 +233,8 @@ def as_loader(
         _check_words(corpus.vocab_size, model.form.documents.vocab_size)
         size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
         size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
-        own = model.form.documents.vocab_size if by_word else None
         usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
-        return CorpusLoader(corpus, size or usual, seed, num_parts is not None, own)
+        return CorpusLoader(corpus, size or usual, seed, num_parts is not None)
     if model.form.one_group:
         data = one_group(data)
     check_numbers(data)

@@ -58,7 +58,7 @@ def many(alg: Algorithm, restarts: int) -> Algorithm:
     compiled once; they refer to it weakly, so hold it while they are used."""
     init = kept(alg.init, ("restarts", restarts), lambda init: _inits(init, restarts))
     step = kept(alg.step, ("restarts", restarts), lambda step: _steps(step, restarts))
-    return Algorithm(init, step, alg.spec)
+    return Algorithm(init, step, alg.spec, alg.wrappers)
 
 
 def _inits(one: weakref.ref[Callable], restarts: int) -> Callable[..., Many]:

@@ -15,7 +15,6 @@ from vijax.contract import describe
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import for_score, taken
 from vijax.families import Family, Point, Product
-from vijax.families.discrete.by_word import dense
 from vijax.fitting import judge
 from vijax.fitting.status import skipped_text
 from vijax.inference.bad import named
@@ -50,7 +49,7 @@ class Fit(NamedTuple):
     @property
     def posterior(self) -> Product:
         """q of the globals, by variable name."""
-        return dense(self.state.posterior)
+        return self.state.posterior.plain()
 
     @property
     def num_skipped(self) -> int:
@@ -72,14 +71,14 @@ class Fit(NamedTuple):
 
     @property
     def average(self) -> Product:
-        """The mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters.
+        """The mean of the posteriors of the steps from `vijax.averaged(alg, after)` on, in natural parameters.
 
         Raises:
           ValueError: no average was asked for.
         """
-        if self.state.average is None:
-            raise ValueError("average: none was kept. Give average_after= to the algorithm.")
-        return self.posterior.with_naturals(self.state.average)
+        remedy = "Fit vijax.averaged(alg, after=...)."
+        require("averaged" in self.state.beside, "average", "one that was kept", "none", remedy)
+        return self.posterior.with_naturals(self.state.beside["averaged"])
 
     @property
     def verdict(self) -> str:

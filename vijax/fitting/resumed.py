@@ -28,9 +28,9 @@ from vijax.fitting.start import copied, start
 from vijax.fitting.status import ForgottenWarning
 from vijax.inference.bound import in_context
 from vijax.inference.compose import Algorithm, State
+from vijax.inference.sized import takes_all
 from vijax.inference.spec import Spec
-from vijax.inference.visit import looks_ahead
-from vijax.inference.warm import Visited
+from vijax.inference.wrapper import Wrapper
 from vijax.xla.compiler import kept, quick_jit
 
 ROUNDING = 1e-4
@@ -56,15 +56,29 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, state: Any) -> An
       ForgottenWarning: messages, locals or a kernel that it remembers are not of these data.
     """
     spec, own = alg.spec, _in_context(alg.spec.model, copied(state))
+    own = in_runs(own, lambda runs: runs._replace(beside=_of_wrappers(alg, runs.beside)))
     mark, alone = fingerprint(loader, spec, _first(own, HYPER)), _first(own)
     is_same = alone.data is not None and np.array_equal(alone.data, mark)
     if not is_same:
         own = _unjudged(own)
-    if not (is_same and _is_of_this(spec, loader, alone)) and _remembers(spec, loader, alone):
-        _warn(spec, alone, is_same)
+    if not (is_same and _is_of_this(alg, loader, alone)) and _remembers(alg, loader, alone):
+        _warn(alg, alone, is_same)
         fresh = _runs(start(alg, loader, key, None))
-        own = in_runs(own, lambda runs: runs._replace(parts=fresh.parts, local=fresh.local))
+        anew = {name: fresh.beside[name] for name in _of_groups(alg)}
+        beside = lambda runs: {**runs.beside, **anew}
+        own = in_runs(own, lambda r: r._replace(messages=fresh.messages, local=fresh.local, beside=beside(r)))
     return _marked(own, mark)
+
+
+def _of_wrappers(alg: Algorithm, beside: dict[str, Any]) -> dict[str, Any]:
+    """The memories that this algorithm's wrappers go on from."""
+    names = {own.name for own in alg.wrappers}
+    return {name: memory for name, memory in beside.items() if name in names}
+
+
+def _of_groups(alg: Algorithm) -> dict[str, Wrapper]:
+    """The wrappers whose memory is of single groups of the data."""
+    return {own.name: own for own in alg.wrappers if own.of_groups}
 
 
 def _runs(state: Any) -> State:
@@ -91,38 +105,37 @@ def _unjudged(state: Any) -> Any:
 
 
 # --- messages of parts, locals of rows ----------------------------------------------------------------------------
-def _keeps_locals(spec: Spec, loader: Loader) -> bool:
+def _keeps_locals(alg: Algorithm, loader: Loader) -> bool:
     """Whether coordinate ascent carries all locals from step to step."""
-    model = spec.model
-    return spec.full_data and model.locals.carried and model.locals.start is not None and loader.steps_per_epoch == 1
+    model = alg.spec.model
+    carries = takes_all(alg) and model.locals.carried and model.locals.start is not None
+    return carries and loader.steps_per_epoch == 1 and not _of_groups(alg)
 
 
-def _remembers(spec: Spec, loader: Loader, state: State) -> bool:
+def _remembers(alg: Algorithm, loader: Loader, state: State) -> bool:
     """Whether there is, or is to be, anything of single parts or rows."""
-    has = state.parts is not None or state.local is not None
-    return has or spec.num_parts is not None or spec.warm_starts or _keeps_locals(spec, loader)
+    has = state.messages is not None or state.local is not None
+    return has or alg.spec.messages.num_parts is not None or bool(_of_groups(alg)) or _keeps_locals(alg, loader)
 
 
-def _is_of_this(spec: Spec, loader: Loader, state: State) -> bool:
+def _is_of_this(alg: Algorithm, loader: Loader, state: State) -> bool:
     """Whether what a state remembers is of the kind that the algorithm does."""
-    parts = state.parts
-    if (parts is None) != (spec.num_parts is None):
+    if not alg.spec.messages.is_of(alg.spec, state.messages):
         return False
-    if parts is not None and (len(parts.constant), parts.visited_at is not None) != (spec.num_parts, looks_ahead(spec)):
+    if not set(_of_groups(alg)) <= set(state.beside):
         return False
-    if isinstance(state.local, Visited) or spec.warm_starts:
-        return isinstance(state.local, Visited) and spec.warm_starts
-    return (state.local is not None) == _keeps_locals(spec, loader)
+    return (state.local is not None) == _keeps_locals(alg, loader)
 
 
-def _warn(spec: Spec, state: State, is_same: bool) -> None:
+def _warn(alg: Algorithm, state: State, is_same: bool) -> None:
     """Says what is forgotten, if the algorithm would have gone by it."""
-    parts, local = state.parts, state.local
-    if spec.num_parts is not None and parts is not None and np.any(np.asarray(parts.groups) > 0):
+    spec, parts, local = alg.spec, state.messages, state.local
+    of_groups = [own.lost(state.beside[name]) for name, own in _of_groups(alg).items() if name in state.beside]
+    if spec.messages.num_parts is not None and parts is not None and np.any(np.asarray(parts.groups) > 0):
         lost = f"messages of {len(parts.constant)} parts of the data"
-    elif not is_same and isinstance(local, Visited) and spec.warm_starts and np.any(np.asarray(local.seen)):
-        lost = "locals of the groups that were seen"
-    elif not is_same and local is not None and spec.full_data and spec.model.locals.carried and int(state.step) > 0:
+    elif not is_same and any(of_groups):
+        lost = next(filter(None, of_groups))
+    elif not is_same and local is not None and takes_all(alg) and int(state.step) > 0:
         lost = "locals of all groups"
     else:
         return
@@ -138,9 +151,10 @@ def _warn(spec: Spec, state: State, is_same: bool) -> None:
 def _why(spec: Spec, state: State) -> str:
     if state.data is None or np.array_equal(state.data, UNKNOWN):
         return "which does not say of which data (vijax.fit notes it)"
-    if spec.num_parts is not None and state.parts is not None and len(state.parts.constant) != spec.num_parts:
-        return f"which are now cut into {spec.num_parts}"
-    fixed = " or hyperparameters" if spec.num_parts is not None else ""
+    num_parts = spec.messages.num_parts
+    if num_parts is not None and state.messages is not None and len(state.messages.constant) != num_parts:
+        return f"which are now cut into {num_parts}"
+    fixed = " or hyperparameters" if num_parts is not None else ""
     return f"of other data, or by another E-step{fixed}"
 
 

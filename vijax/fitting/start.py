@@ -35,7 +35,7 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) 
     in `hyper` stand in the place of the model's own."""
     batch = next(iter(loader.batches(0, 1)))
     known = None
-    if isinstance(batch, Minibatch) and alg.spec.warm_starts:
+    if isinstance(batch, Minibatch) and any(own.of_groups for own in alg.wrappers):
         known, batch = float(batch.num_groups or loader.num_groups), batch._replace(num_groups=None)  # a shape
     elif isinstance(batch, Minibatch) and is_whole(batch):
         batch = batch._replace(num_groups=None)  # which says that it is, also where it is traced

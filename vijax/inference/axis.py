@@ -1,60 +1,193 @@
-"""A mesh axis over which the groups of a batch are split: what a step says to the other devices."""
+"""Algorithms whose batch is split over the devices of a mesh axis: each device reads its own groups.
+
+The step is the ordinary one, of a model whose bound is `gathered(local_elbo(spread(stats), spread(hyper)))`:
+
+    spread    every device has it whole; its gradient is the sum of theirs
+    gathered  the sum of what the devices have; its gradient is what comes in
+
+(f and g of Shoeybi et al. 2019.) So value and gradient are those of all groups on every device, and the step knows
+nothing of devices.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from vijax.checks import require
+from vijax.contract.batch import Minibatch
+from vijax.contract.model import LocalElbo, Model
+from vijax.inference.bound import first_bad
+from vijax.inference.compose import Algorithm, of_spec
+from vijax.inference.estimator.base import Entries
+from vijax.inference.state import Info, State
+from vijax.inference.step_size import by_share
+from vijax.inference.wrapper import Wrapper, wrap
+from vijax.xla.by_value import by_value
+
+
+def over_axis(alg: Algorithm, name: str) -> Algorithm:
+    """An algorithm whose step reads, on each device along a mesh axis, some of the groups of a batch.
+
+    The step runs inside `jax.shard_map`: key and state whole on every device, the batch split, N given
+    (`Minibatch.num_groups`). What it returns is the same on every device, but for `Info.per_group` and locals, which
+    are each device's own: where a state has locals, `State.local` is split as the batch is. Start outside,
+    `init(key, batch)` on the whole batch: a start may depend on the data. E-steps that draw locals draw others on each
+    device, so that their noise depends on the number of devices.
+
+    Args:
+      alg: the algorithm; those in wrappers that keep something of single groups, or of words, are refused.
+      name: of the mesh axis.
+
+    Raises:
+      ValueError: a name that is none, or a model whose data are one group.
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> coin = vi.model(
+    ...     prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
+    ...     local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    ... )
+    >>> alg = over_axis(vi.cavi(coin), "data")
+    >>> step = jax.jit(jax.vmap(alg.step, in_axes=(None, None, 0), axis_name="data"))  # in the place of two devices
+    >>> parts = jnp.array([[1.0, 1.0], [0.0, 1.0]])
+    >>> states, _ = step(jax.random.key(0), alg.init(jax.random.key(0)), parts)
+    >>> states.posterior["bias"].alpha.tolist(), states.posterior["bias"].beta.tolist()
+    ([4.0, 4.0], [2.0, 2.0])
+    """
+    require(isinstance(alg, Algorithm), "alg", "an algorithm such as vijax.svi(model)", type(alg).__name__)
+    require(isinstance(name, str), "axis", "the name of a mesh axis", repr(name))
+    remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave axis out."
+    expected = "a model whose data are groups"
+    require(not alg.spec.model.form.one_group, "axis", expected, "one whose data are one group", remedy)
+    step_size = alg.spec.step_size
+    if isinstance(step_size, by_share):
+        step_size = _ByShareOfAll(step_size.whole, step_size.part, name)
+    over = of_spec(alg.spec._replace(model=_split(alg.spec.model, name), step_size=step_size))
+    for wrapper in (OverAxis(name), *alg.wrappers):
+        over = wrap(over, wrapper)
+    return over
 
 
 @dataclasses.dataclass(frozen=True)
-class Axis:
-    """By its name; without one, the device has the whole batch and everything stays as it is.
+class OverAxis(Wrapper):
+    """The wrapper of `over_axis`: it puts what is said of single groups in terms of the whole batch."""
 
-    The bound is differentiated on each device, of its own groups, and then summed: a gradient taken through a sum over
-    devices would count them.
-    """
+    name: ClassVar[str] = "over_axis"
+    splits_batch: ClassVar[bool] = True
 
-    name: str | None = None
+    axis: str
 
-    def total(self, x: PyTree) -> PyTree:
-        """The sum over devices."""
-        return x if self.name is None else jax.lax.psum(x, self.name)
+    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+        """See `Wrapper`."""
+        given = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
+        self._check_local(state.local, given.data)
+        new, info = alg.step(key, state, batch)
+        return new, info._replace(bad_group=self._first_bad(alg.spec.model, info.per_group, given))
 
-    @property
-    def size(self) -> int:
-        """How many devices: a matter of shapes."""
-        return 1 if self.name is None else jax.lax.psum(1, self.name)
-
-    def share(self, x: Array) -> Array:
-        """Of what every device knows, its part: these add up to it."""
-        return x / self.size if self.name else x
-
-    def key(self, key: PRNGKeyArray) -> PRNGKeyArray:
-        """Another one on each device."""
-        return key if self.name is None else jax.random.fold_in(key, jax.lax.axis_index(self.name))
-
-    def first(self, place: Int[Array, ""], size: int) -> Int[Array, ""]:
-        """The least place in the batch, from each device's in its own part of `size` groups; below 0 is none."""
-        if self.name is None:
+    def _first_bad(self, model: Model, per_group: Any, batch: Minibatch) -> Array:
+        """The first group of the whole batch whose bound is not finite, from that of each device; -1 is none."""
+        place = first_bad(per_group, batch.weights)
+        if not isinstance(per_group, jax.Array):
             return place
-        most = jnp.iinfo(jnp.int32).max
-        here = jnp.where(place < 0, most, place + size * jax.lax.axis_index(self.name))
-        least = jax.lax.pmin(here, self.name)
+        most, here = jnp.iinfo(jnp.int32).max, place + per_group.size * jax.lax.axis_index(self.axis)
+        if model.by_entry is not None:
+            sites = Entries.of(next(iter(model.by_entry.reads(batch).values())), batch).rows
+            here = sites[here].astype(jnp.int32)
+        least = jax.lax.pmin(jnp.where(place < 0, most, here), self.axis)
         return jnp.where(least == most, -1, least)
 
-    def check_local(self, local: PyTree, data: PyTree) -> None:
-        """ValueError where a device has the locals of other groups than those of its part of the batch."""
-        if self.name is None or local is None:
+    def _check_local(self, local: PyTree, data: PyTree) -> None:
+        """Raises ValueError where a device has the locals of other groups than those of its part of the batch."""
+        if local is None:
             return
         kept, here = (jnp.shape(jax.tree.leaves(x)[0])[0] for x in (local, data))
         expected = f"locals of the {here} groups that this device has of the batch"
         remedy = (
             "Split State.local over the axis, as the data: specs = jax.tree.map(lambda _: P(), state), and then "
-            f"specs._replace(local=P({self.name!r})) for the state in in_specs and out_specs."
+            f"specs._replace(local=P({self.axis!r})) for the state in in_specs and out_specs."
         )
         require(kept == here, "state", expected, f"State.local of {kept}", remedy)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class _ByShareOfAll(by_share):
+    """The rule for the share of the data that all devices read."""
+
+    axis: str
+
+    def of(self, share: float) -> Any:
+        """See `by_share`."""
+        return super().of(share * jax.lax.psum(1, self.axis))
+
+
+# --- the model of split groups ------------------------------------------------------------------------------------
+@by_value
+def _split(model: Model, name: str) -> Model:
+    """The model, its groups split over an axis."""
+    by_entry = model.by_entry
+    if by_entry is not None:
+        by_entry = dataclasses.replace(by_entry, reads=functools.partial(_reads, model, name))  # type: ignore[arg-type]
+    return dataclasses.replace(model, local_elbo=functools.partial(_local_elbo, model, name), by_entry=by_entry)
+
+
+def _local_elbo(
+    model: Model, name: str, hyper: Any, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
+    """`Model.local_elbo` of the groups of all devices."""
+    hyper, stats = _spread(name, hyper), _with_own_entries(model, name, _spread(name, stats), batch)
+    said = model.local_elbo(hyper, stats, batch, device_key(name, key), estep)
+    counts = {"num_groups": said.num_groups, "said": said.said, "retractions": said.retractions}
+    return said._replace(total=_gathered(name, said.total), **jax.lax.psum(jax.lax.stop_gradient(counts), name))
+
+
+def device_key(name: str, key: PRNGKeyArray) -> PRNGKeyArray:
+    """Another key on each device."""
+    return jax.random.fold_in(key, jax.lax.axis_index(name))
+
+
+def _reads(model: Model, name: str, batch: Minibatch) -> dict[str, Entries]:
+    """`ByEntry.reads` of all devices."""
+    assert model.by_entry is not None
+    gather = functools.partial(jax.lax.all_gather, axis_name=name, tiled=True)
+    return {of: Entries(*map(gather, Entries.of(some, batch))) for of, some in model.by_entry.reads(batch).items()}
+
+
+def _with_own_entries(model: Model, name: str, stats: Mapping[str, Any], batch: Minibatch) -> dict[str, Any]:
+    """Of globals whose entries are read, those of this device."""
+    if model.by_entry is None:
+        return dict(stats)
+    here = jax.lax.axis_index(name)
+
+    def own(stats: Any, size: int) -> Any:
+        return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, here * size, size), stats)
+
+    found = {of: own(stats[of], jnp.shape(some)[0]) for of, some in model.by_entry.reads(batch).items()}
+    return {**stats, **found}
+
+
+# --- values and gradients over devices ----------------------------------------------------------------------------
+def _spread(name: str, x: PyTree) -> PyTree:
+    real = lambda leaf: jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+    return jax.tree.map(lambda leaf: _spread_one(name, leaf) if real(leaf) else leaf, x)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _spread_one(name: str, x: Any) -> Any:
+    return x
+
+
+_spread_one.defvjp(lambda name, x: (x, None), lambda name, _, g: (jax.lax.psum(g, name),))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _gathered(name: str, x: Any) -> Any:
+    return jax.lax.psum(x, name)
+
+
+_gathered.defvjp(lambda name, x: (jax.lax.psum(x, name), None), lambda name, _, g: (g,))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import jax
 
@@ -23,8 +25,9 @@ from vijax.inference.estimator import (
     score_function,
     weighted,
 )
-from vijax.inference.step_size import backtracking
 from vijax.inference.update import Update, descend, kl, within
+
+Make = TypeVar("Make", bound=Callable)
 
 
 def check_model(model: Any) -> None:
@@ -168,12 +171,42 @@ ESTEPS = {
 """By the functions that make them."""
 
 
-def check_names(given: Iterable[str], known: Collection[str]) -> None:
-    """Raises TypeError at an argument that no algorithm has, with the nearest that there is."""
+def arguments_named(moved: Mapping[str, str]) -> Callable[[Make], Make]:
+    """Decorates a function that makes an algorithm: arguments that it has not are refused as by `check_names`."""
+
+    def decorate(make: Make) -> Make:
+        known = list(inspect.signature(make).parameters)
+
+        @functools.wraps(make)
+        def one(*args: Any, **choices: Any) -> Any:
+            check_names(choices, known, moved)
+            return make(*args, **choices)
+
+        return one  # type: ignore[return-value]
+
+    return decorate
+
+
+def check_names(given: Iterable[str], known: Collection[str], moved: Mapping[str, str]) -> None:
+    """Raises TypeError at an argument that there is not, with the nearest that there is; at one that there is no more,
+    with what to write now (`moved`)."""
     for name in given:
+        if name in known:
+            continue
+        if name in moved:
+            raise TypeError(f"{name}: an algorithm takes no such argument any more. {moved[name]}")
         nearest = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        raise TypeError(f"{name}: an algorithm takes no such argument.{hint} It takes: {', '.join(sorted(known))}.")
+        names = ", ".join(sorted({*known} - {"model", "name"}))
+        raise TypeError(f"{name}: an algorithm takes no such argument.{hint} It takes: {names}.")
+
+
+def check_blocks(model: Model, blocks: Any) -> None:
+    """Raises ValueError where blocks of globals do not hold each of them once."""
+    names = sorted(jax.eval_shape(model.prior, dict(model.hyper)))
+    listed = isinstance(blocks, Sequence) and not any(isinstance(block, str) for block in blocks)
+    once = listed and sorted(name for block in blocks for name in block) == names
+    require(once, "blocks", f"tuples of names in which each of {names} is once", blocks)
 
 
 def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
@@ -188,40 +221,3 @@ def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
     lost = [name for name in model.needs_prior if not is_proper(estimands.of(name).prior(priors[name]))]
     remedy = "The likelihood has no one maximum in them: use map."
     require(not lost, "estimand", f"one that keeps the priors of {list(model.needs_prior)}", estimands, remedy)
-
-
-def check_axis(spec: Any) -> None:
-    """Raises ValueError where a batch cannot be had in parts: names that are none, data that are one group, updates
-    that look at the data again."""
-    if (name := spec.axis.name) is None:
-        return
-    require(isinstance(name, str), "axis", "the name of a mesh axis", repr(name))
-    remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave axis out."
-    many = not spec.model.form.one_group
-    require(many, "axis", "a model whose data are groups", "one whose data are one group", remedy)
-    again = [choice for choice in spec.update.choices() if choice.asks_again]
-    remedy = "Leave out inner_steps, or axis."
-    require(not again, "update", "one that needs no more than the message, with axis", repr(again), remedy)
-
-
-def check_parts(spec: Any) -> None:
-    """Raises ValueError where messages of parts of the data cannot be remembered."""
-    if spec.num_parts is None:
-        return
-    require_integers(num_parts=spec.num_parts)
-    remedy = "Use vijax.pg_svi(model, memory=True): the sites are the messages, one for each observation."
-    require(spec.model.by_entry is None, "model", "one whose messages are of whole batches", "sites", remedy)
-    plain = all(isinstance(choice, mean_field) for choice in spec.estimator.choices())
-    remedy = "Leave it out, or use vijax.svi or vijax.ssvi, which average over the draws of many steps."
-    require(plain, "estimator", "mean_field() where messages are remembered", spec.estimator, remedy)
-    remedy = "Use vijax.cavi or vijax.svi to learn them."
-    require(
-        not spec.learn,
-        "learn",
-        "none where messages are remembered: they hold at fixed hyperparameters",
-        spec.learn,
-        remedy,
-    )
-    fixed = not isinstance(spec.step_size, backtracking)
-    remedy = "Leave it out: steps of size one need no trials here."
-    require(fixed, "step_size", "a schedule where messages are remembered", spec.step_size, remedy)

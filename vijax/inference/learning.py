@@ -22,16 +22,16 @@ def gradient_through_context(spec: Spec, key: PRNGKeyArray, state: State, batch:
     depends on it."""
     estimators, reads = spec.estimators(state.posterior), reads_of(spec, state, batch)
     key_global, key_local = jax.random.split(key)
-    bound = scaled_bound(spec, state, batch, spec.axis.key(key_local))
+    bound = scaled_bound(spec, state, batch, key_local)
 
     def objective(theta: PyTree) -> Float[Array, ""]:
         hyper = with_points(spec.model, state.hyper, theta)
         q, rho = in_context(spec.model, hyper, state.posterior), jnp.ones((), state.step_size.dtype)
         q = q.prepared()
         said = value(estimators, key_global, q, spec.prior(hyper), rho, bound, theta, reads)
-        return said - spec.axis.share(spec.penalty(q, hyper))
+        return said - spec.penalty(q, hyper)
 
-    return spec.axis.total(jax.grad(objective)(theta))
+    return jax.grad(objective)(theta)
 
 
 def penalty_of(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""], PyTree]:
@@ -40,9 +40,9 @@ def penalty_of(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""
     def penalty(theta: PyTree) -> Float[Array, ""]:
         return spec.penalty(state.posterior, with_points(spec.model, state.hyper, theta))
 
-    if spec.lazy or spec.penalty_every == 1:  # of a lazy step the gradient alone is read
+    if spec.penalty_every == 1:
         return jax.value_and_grad(penalty)(theta)
-    due = state.step % (spec.penalty_every or 1) == 0
+    due = state.step % spec.penalty_every == 0
     return jax.lax.cond(due, lambda: penalty(theta), lambda: state.penalty), theta
 
 

@@ -20,12 +20,11 @@ from vijax.inference import safeguard
 from vijax.inference.bound import reads_of, scaled_bound
 from vijax.inference.estimator import Reads
 from vijax.inference.estimator.joint import Message, estimate, value
+from vijax.inference.messages import At
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
 from vijax.inference.step_size import Schedule, backtracking, by_share
 from vijax.inference.update import retract
-from vijax.inference.visit import of_all_parts, where_to_look
-from vijax.inference.warm import starts
 
 
 class Moved(NamedTuple):
@@ -34,7 +33,7 @@ class Moved(NamedTuple):
     posterior: Product
     memory: PyTree
     local: PyTree
-    parts: Any
+    messages: PyTree
     message: Message
     step_size: Float[Array, ""]
     next_size: Float[Array, ""]
@@ -55,24 +54,23 @@ class Trial(NamedTuple):
 def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> Moved:
     """The step, block after block of the globals."""
     prior, reads, rule = spec.prior(state.hyper), reads_of(spec, state, batch), _rule(spec, batch)
+    _check_families(state.posterior, prior)
     estimators = spec.estimators(state.posterior)
     rho = _first_size(rule, state)
     damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
-    posterior, memory, parts = state.posterior, dict(state.memory), state.parts
-    local = starts(spec, state.hyper, state.local, batch) if spec.warm_starts else state.local
+    posterior, memory, remembered, local = state.posterior, dict(state.memory), state.messages, state.local
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
     non_finite = none
     bad: Any = bad_variable.NONE
-    for block in _blocks(spec, posterior):
+    for block in spec.blocks or (tuple(posterior),):
         key, key_global, key_local = jax.random.split(key, 3)
-        bound = scaled_bound(spec, state, batch._replace(local=local), spec.axis.key(key_local))
-        there = where_to_look(spec, batch, state, posterior)
-        message = estimate(estimators, block, key_global, there, prior, damped, bound, theta, reads, spec.axis)
+        bound = scaled_bound(spec, state, batch._replace(local=local), key_local)
+        there = spec.messages.look(spec, state.messages, batch, posterior)
+        message = estimate(estimators, block, key_global, there, prior, damped, bound, theta, reads)
         non_finite = non_finite + tree.count_non_finite(message.natural)
         bad = bad_variable.first_of(bad, message.natural, list(posterior))
-        if spec.num_parts is not None:
-            excess = tree.subtract(posterior.only(block), prior.only(block))
-            parts, message = of_all_parts(spec, state, batch, parts, posterior, there, excess, message)
+        at = At(posterior, there, prior, state.hyper)
+        remembered, message = spec.messages.all(spec, remembered, batch, at, message)
 
         def step(
             size: Array,
@@ -86,7 +84,7 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
 
         def objective(q: Product, key: PRNGKeyArray = key_global, bound: Callable = bound) -> Float[Array, ""]:
             q = q.prepared()
-            said = value(estimators, key, q, prior, damped, bound, theta, reads, spec.axis)
+            said = value(estimators, key, q, prior, damped, bound, theta, reads)
             return said - spec.penalty(q, state.hyper)
 
         trial, size, refused = _sized(rule, step, objective, Trial(posterior, memory, none), rho)
@@ -98,8 +96,26 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     used = functools.reduce(jnp.minimum, [b[2] for b in blocks])
     after = safeguard.next_rho(rule, used, backtracks) if isinstance(rule, backtracking) else used
     return Moved(
-        posterior, memory, local, parts, messages[0], used, after, retractions, backtracks, non_finite, jnp.asarray(bad)
+        posterior,
+        memory,
+        local,
+        remembered,
+        messages[0],
+        used,
+        after,
+        retractions,
+        backtracks,
+        non_finite,
+        jnp.asarray(bad),
     )
+
+
+def _check_families(posterior: Product, prior: Product) -> None:
+    """Raises ValueError at a state in which a global is not of the family of its prior."""
+    for name, q in posterior.items():
+        expected = f"a {type(prior[name]).__name__} of {name!r}, as its prior is"
+        remedy = "Begin by alg.init, or convert it: state._replace(posterior=state.posterior.plain())."
+        require(type(q) is type(prior[name]), "state", expected, f"a {type(q).__name__}", remedy)
 
 
 def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
@@ -111,7 +127,7 @@ def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
         total is not None, "step_size", "a rule for a model that fits data of any size", repr(spec.step_size), remedy
     )
     here = jnp.shape(jax.tree.leaves(batch.data)[0])[0]
-    return spec.step_size.of(here * spec.axis.size / (total or 1))
+    return spec.step_size.of(here / (total or 1))
 
 
 def _first_size(rule: Schedule | backtracking, state: State) -> Float[Array, ""]:
@@ -191,8 +207,3 @@ def _retreat(spec: Spec, old: Product, base: Product, targets: Product) -> Produ
     base = base.retreat(targets)
     lost = [name for name in old if spec.estimand.of(name).is_flat]
     return base.replace({name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost})
-
-
-def _blocks(spec: Spec, posterior: Product) -> tuple[tuple[str, ...], ...]:
-    blocks = spec.model.blocks
-    return blocks if spec.sequential and blocks is not None else (tuple(posterior),)

@@ -3,13 +3,40 @@ constraint; some may be learnt, by gradient steps in free coordinates."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, PyTree
 
 from vijax.checks import require
 from vijax.constrain import Constraint, positive
 from vijax.contract.model import Hyper, Model
+
+
+@dataclasses.dataclass(frozen=True)
+class Learn:
+    """Points to learn, and the optimiser of optax that moves them; None is Adam at rate 0.01."""
+
+    names: tuple[str, ...]
+    optimizer: optax.GradientTransformation | None = None
+
+
+def learn(*names: str, optimizer: optax.GradientTransformation | None = None) -> Learn:
+    """Names of points to learn, with the optimiser that moves them: `compose(learn=learn("alpha", optimizer=...))`.
+
+    Args:
+      *names: of the points, as in `Model.hyper`.
+      optimizer: of optax. It sees a dict of the points by name, so that `optax.multi_transform` can tell them apart;
+        None is Adam at rate 0.01.
+
+    >>> import optax, vijax as vi
+    >>> alg = vi.svi(vi.models.lda(3, 20), learn=learn("alpha", optimizer=optax.adam(0.1)))
+    >>> alg.spec.learn
+    ('alpha',)
+    """
+    return Learn(names, optimizer)
 
 
 def constraint_of(model: Model, name: str) -> Constraint:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float
 
 from vijax.contract import describe
 from vijax.contract.model import Hyper, Model
 from vijax.contract.per_variable import PerVariable
 from vijax.families import Product
-from vijax.inference.axis import Axis
 from vijax.inference.estep import EStep
 from vijax.inference.estimand import Estimand
 from vijax.inference.estimator import Estimator, Reads, at_point
@@ -24,6 +24,7 @@ from vijax.inference.step_size import Ramp, Schedule, backtracking, by_share
 from vijax.inference.update import Update
 
 StepSize = Schedule | backtracking | by_share
+Blocks = tuple[tuple[str, ...], ...]
 
 
 class Spec(NamedTuple):
@@ -38,17 +39,10 @@ class Spec(NamedTuple):
     step_size: StepSize
     ramp: Ramp
     learn: tuple[str, ...]
-    penalty_every: int | None
-    num_groups: float | None
-    full_data: bool
-    sequential: bool
-    num_parts: int | None
-    average_after: int | None
-    warm_starts: bool
-    lazy: bool
-    active_topics: int | None
-    left_out: float
-    axis: Axis
+    optimizer: optax.GradientTransformation | None
+    blocks: Blocks | None
+    penalty_every: int
+    messages: Any
 
     def __repr__(self) -> str:
         return describe.of_spec(self)

@@ -31,11 +31,9 @@ class State(NamedTuple):
       opt_state: of the optimiser of the learnt hyperparameters.
       step_size: rho of the last step, or where backtracking starts next.
       penalty: the objective's penalty when it was last evaluated.
-      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.locals.carried`), or
-        those of all groups where it is to do so on minibatches (`vijax.inference.warm.Visited`), else None.
-      average: the mean of the posteriors of the steps from `compose(average_after=...)` on, in natural parameters and
-        without their context (`Fit.average` has it); None without averaging.
-      parts: the messages of the parts of the data, of algorithms that remember them (`vijax.memoized`), else None.
+      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.locals.carried`), else
+        None.
+      messages: the messages of the parts of the data, of algorithms that remember them (`vijax.memoized`), else None.
       step: t, counted from 0.
       bad_steps: steps skipped in a row.
       num_skipped: steps skipped since step 0.
@@ -43,6 +41,7 @@ class State(NamedTuple):
         latest last; NaN before. `vijax.fit` fills it in, and
       watch: averages of a noisy objective (`vijax.inference.stopping`), where it is to stop by them.
       data: which data it is fitted to (`vijax.fitting.fingerprint`), as `vijax.fit` notes it; zeros where nobody has.
+      beside: what wrappers keep (`vijax.inference.wrapper`), by their names.
     """
 
     posterior: Product
@@ -52,23 +51,26 @@ class State(NamedTuple):
     step_size: Float[Array, ""]
     penalty: Float[Array, ""]
     local: PyTree
-    average: Product | None
-    parts: Any
+    messages: PyTree
     step: Int[Array, ""]
     bad_steps: Int[Array, ""]
     num_skipped: Int[Array, ""]
     checked: Float[Array, 3]
     watch: Watch
-    data: Any = None
+    data: Any
+    beside: dict[str, PyTree]
+
+    def with_beside(self, name: str, memory: PyTree) -> State:
+        """With the memory of a wrapper."""
+        return self._replace(beside={**self.beside, name: memory})
 
 
 class Info(NamedTuple):
     """Diagnostics of a step, all of the state *before* it.
 
     Attributes:
-      elbo: the objective, maximised: (N_t/S) sum of the groups' bounds, plus what couples the globals, minus the
-        penalty. Exact for mean field on full data, else an unbiased estimate of it; of what under an E-step that
-        samples, `vijax.estep.gibbs` says.
+      bound: (N_t/S) sum of the groups' bounds, plus what couples the globals. The objective, `elbo`, is this minus the
+        penalty.
       local_elbo: sum of the batch's bounds, unscaled; of `vijax.memoized` where it looked, ahead of the globals.
       per_group: the bounds group by group, there, in the layout of the batch.
       num_groups: S, groups in the batch.
@@ -85,13 +87,13 @@ class Info(NamedTuple):
       bad_variable: the first global, by its place among the posterior's names, whose message is not finite; -1 if there
         is none.
       result: a `Result` code.
-      num_words: tokens in the batch, of models of documents.
-      left_out: the share of them that a first round gave to topics which the step then left out
-        (`compose(active_topics=...)`).
-      active_topics: how many topics documents were let use, on average.
+      said: what the model says beside (`LocalElbo.said`), numbers by name. Of models of documents `num_words`, the
+        tokens in the batch; under `vijax.topics.by_words(active=...)` also `left_out`, the share of them that a first
+        round gave to topics which the step then left out, and `active_topics`, how many topics documents were let use,
+        on average.
     """
 
-    elbo: Float[Array, ""]
+    bound: Float[Array, ""]
     local_elbo: Float[Array, ""]
     per_group: PyTree
     num_groups: Float[Array, ""]
@@ -103,9 +105,13 @@ class Info(NamedTuple):
     bad_group: Int[Array, ""]
     bad_variable: Int[Array, ""]
     result: Int[Array, ""]
-    num_words: Float[Array, ""] | None = None
-    left_out: Float[Array, ""] | None = None
-    active_topics: Float[Array, ""] | None = None
+    said: dict[str, Float[Array, ""]]
+
+    @property
+    def elbo(self) -> Float[Array, ""]:
+        """The objective, which is maximised. Exact for mean field on full data, else an unbiased estimate; under an
+        E-step that samples, `vijax.estep.gibbs` says of what."""
+        return self.bound - self.penalty
 
 
 # --- counting ---------------------------------------------------------------------------------------------------
@@ -113,7 +119,7 @@ def fresh_counts(dtype: Any) -> dict[str, Any]:
     """What a state counts, at step 0."""
     zeros = {name: jnp.zeros((), jnp.int32) for name in ("step", "bad_steps", "num_skipped")}
     none = jnp.zeros(4, jnp.uint32)
-    return {**zeros, "checked": jnp.full(3, jnp.nan, dtype), "watch": watch(dtype=dtype), "data": none}
+    return {**zeros, "checked": jnp.full(3, jnp.nan, dtype), "watch": watch(dtype=dtype), "data": none, "beside": {}}
 
 
 def counted(ok: Bool[Array, ""], old: Any, new: Any) -> Any:

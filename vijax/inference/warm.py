@@ -7,17 +7,20 @@ globals have moved little since. So the state keeps the locals of all N groups, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
-from vijax.contract.model import Hyper
-from vijax.inference.spec import Spec
+from vijax.contract.model import Hyper, Model
+from vijax.inference.compose import Algorithm
+from vijax.inference.state import Info, Result, State
+from vijax.inference.wrapper import Wrapper, wrap
 
 
 class Visited(NamedTuple):
@@ -30,30 +33,87 @@ class Visited(NamedTuple):
     seen: Bool[Array, " N"]
 
 
-def unvisited(spec: Spec, hyper: Hyper, batch: Minibatch | None) -> Visited:
+def warm(alg: Algorithm) -> Algorithm:
+    """An algorithm whose E-step begins, for each group, where it ended when the group was last seen.
+
+    The state then holds the locals of all N groups: of LDA N x K numbers. It is for models whose E-step climbs to a
+    fixed point: topics by `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled
+    locals. What it saves is in benchmarks/README.md.
+
+    Raises:
+      ValueError: a model or an E-step that has nothing to go on from, or an algorithm that remembers messages of parts
+        of the data. `init` raises it where the first batch does not say N, and which groups it holds.
+    """
+    return wrap(alg, Warm())
+
+
+@dataclasses.dataclass(frozen=True)
+class Warm(Wrapper):
+    """The wrapper of `warm`."""
+
+    name: ClassVar[str] = "warm"
+    of_groups: ClassVar[bool] = True
+    whole_batch: ClassVar[bool] = True
+
+    def check(self, alg: Algorithm) -> None:
+        """See `Wrapper`."""
+        spec, remedy = alg.spec, "Leave warm (warm_starts) out: its E-step is a closed form."
+        has = spec.model.locals.start is not None
+        require(has, "warm", "a model whose E-step climbs to a fixed point", "one that has no start", remedy)
+        able = getattr(spec.estep, "goes_on", False)
+        remedy = "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm (warm_starts) out."
+        require(able, "warm", "an E-step that can begin anywhere", repr(spec.estep), remedy)
+        apart = spec.messages.num_parts is None
+        remedy = "Leave one of them out."
+        require(apart, "warm", "no memory of messages beside it", repr(spec.messages), remedy)
+
+    def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
+        """See `Wrapper`."""
+        state = alg.init(key, batch, hyper)
+        return state._replace(local=None).with_beside(self.name, unvisited(alg.spec.model, state.hyper, batch))
+
+    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+        """See `Wrapper`; what is found of a batch's groups is written row by row, if the step is taken."""
+        visited = self.memory(state)
+        begun = state._replace(local=starts(alg.spec.model, state.hyper, visited, batch))
+        new, info = alg.step(key, begun, batch)
+        kept = remembered(visited, batch, new.local, info.result == Result.OK)
+        return new._replace(local=None).with_beside(self.name, kept), info
+
+    def lost(self, memory: Visited) -> str:
+        """See `Wrapper`."""
+        return "locals of the groups that were seen" if np.any(np.asarray(memory.seen)) else ""
+
+
+def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
     """No group seen yet; memory for all.
 
     Raises:
       ValueError: the batch says neither how many groups there are nor which of them it holds.
     """
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
-    known = batch is not None and batch.rows is not None and isinstance(batch.num_groups, float | int | np.number)
+    known = (
+        isinstance(batch, Minibatch)
+        and batch.rows is not None
+        and isinstance(batch.num_groups, float | int | np.number)
+    )
     require(known, "batch", "the first minibatch, with N and its rows, for warm starts", "none, or without", remedy)
     assert batch is not None
-    assert spec.model.locals.start is not None
+    assert model.locals.start is not None
     total = int(batch.num_groups)  # type: ignore[arg-type]
-    like = jax.eval_shape(spec.model.locals.start, hyper, batch)
+    like = jax.eval_shape(model.locals.start, hyper, batch)
     if isinstance(batch.rows, tuple):  # of documents of several lengths: locals of one kind
         like = like[0]
     table = jax.tree.map(lambda x: jnp.zeros((total, *x.shape[1:]), x.dtype), like)
     return Visited(table, jnp.zeros(total, bool))
 
 
-def starts(spec: Spec, hyper: Hyper, visited: Visited, batch: Minibatch) -> PyTree:
+def starts(model: Model, hyper: Hyper, visited: Visited, batch: Minibatch) -> PyTree:
     """Where the E-step of a batch begins."""
-    require(batch.rows is not None, "batch", "which groups it holds, for warm starts", "none", "Give Minibatch(rows=).")
-    assert spec.model.locals.start is not None
-    cold = spec.model.locals.start(hyper, batch)
+    known = isinstance(batch, Minibatch) and batch.rows is not None
+    require(known, "batch", "which groups it holds, for warm starts", "none", "Give Minibatch(rows=).")
+    assert model.locals.start is not None
+    cold = model.locals.start(hyper, batch)
 
     def of(rows: Array, cold: PyTree) -> PyTree:
         seen = visited.seen.at[rows].get(mode="fill", fill_value=False)
@@ -73,18 +133,3 @@ def remembered(visited: Visited, batch: Minibatch, local: PyTree, ok: Bool[Array
         table = jax.tree.map(lambda old, new, at=at: old.at[at].set(new, mode="drop"), visited.local, found)
         visited = Visited(table, visited.seen.at[at].set(True, mode="drop"))
     return visited
-
-
-def check_warm(spec: Any) -> None:
-    """ValueError where there is nothing to go on from."""
-    if not spec.warm_starts:
-        return
-    remedy = "Leave warm_starts out: its E-step is a closed form."
-    has = spec.model.locals.start is not None
-    require(has, "warm_starts", "a model whose E-step climbs to a fixed point", "one that has no start", remedy)
-    able = getattr(spec.estep, "goes_on", False)
-    remedy = "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm_starts out."
-    require(able, "warm_starts", "an E-step that can begin anywhere", repr(spec.estep), remedy)
-    remedy = "Leave one of them out."
-    require(spec.num_parts is None, "warm_starts", "no memory of messages beside it", f"{spec.num_parts} parts", remedy)
-    require(spec.axis.name is None, "warm_starts", "one device", f"the axis {spec.axis.name!r}", remedy)

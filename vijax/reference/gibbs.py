@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.checks import require, require_integers
-from vijax.contract.batch import as_minibatch
+from vijax.contract.batch import Minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Model
 from vijax.models.energies.energy import Energy, energy_of
@@ -81,7 +81,7 @@ def _chain(
 ) -> Draws:
     spec = energy_of(model)
     data = jax.tree.map(jnp.asarray, data)
-    batch = as_minibatch(data, None, full_data=True)
+    batch = Minibatch(data, None)
     hyper = tree.as_arrays(model.hyper)
     key_start, key_globals, key_locals, key = jax.random.split(key, 4)
     posterior = model.init(hyper, key_start, spec.prior(hyper), batch)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.checks import require
-from vijax.contract.batch import as_minibatch
+from vijax.contract.batch import Minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
 from vijax.fitting.loader import all_groups
@@ -72,7 +72,7 @@ def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str]) -> Walk:
 
 def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:
     density = log_joint(model, data, sampled, hyper)
-    posterior = model.init(hyper, key, model.prior(hyper), as_minibatch(data, None, full_data=True))
+    posterior = model.init(hyper, key, model.prior(hyper), Minibatch(data, None))
     templates = jax.vmap(lambda y: {name: energy_of(model).locals(y)[name] for name in sampled})(data)
     free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
     means = {name: q.mean() for name, q in {**posterior, **templates}.items()}

@@ -18,6 +18,7 @@ from vijax.contract.model import Hyper
 from vijax.fitting.result import Fit
 from vijax.inference.expectation import exact
 from vijax.inference.likelihood import Likelihood, bernoulli_logit
+from vijax.inference.points import learn
 from vijax.inference.sites import FeatureForm, Prior
 from vijax.models.regressions.kernels import kernel_named
 from vijax.models.regressions.predictors import Predictors, predictors
@@ -155,7 +156,7 @@ def fit_predictors(
 ) -> Fitted:
     """Fits the model to data: proximal-gradient steps, and gradient steps in what is learnt."""
     adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
-    more: Any = {"learn": learnt, "hyper_optimizer": adam} if learnt else {}
+    more: Any = {"learn": learn(*learnt, optimizer=adam)} if learnt else {}
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
     hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {"inputs": Inputs.of(x)}
     return fit_rows(pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper, by_gradient=bool(learnt))

@@ -1,1 +1,8 @@
-"""Topics: fitted ones as a reader sees them, and documents that use few of them."""
+"""Steps of topic models that cost the words and topics of a batch: what only bags of words need.
+
+Models of topics are in `vijax.models`.
+"""
+
+from vijax.topics.own_words import OwnWords, by_words, of_all_words, renumbered, stored
+
+__all__ = ["OwnWords", "by_words", "of_all_words", "renumbered", "stored"]

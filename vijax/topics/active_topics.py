@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.contract.batch import Active, Documents, Minibatch
+from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Hyper, LocalElbo
 from vijax.families import Dirichlet
 from vijax.families.numeric.special import digamma
+from vijax.tree import register
 from vijax.xla import native
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import docs_per_chunk, sum_over_rows
@@ -39,6 +40,34 @@ class Chosen(NamedTuple):
     topics: Int[Array, "docs most"]
     used: Int[Array, " docs"]
     left_out: Float[Array, " docs"]
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Held(Documents):
+    """Documents that are held to some topics.
+
+    Attributes:
+      topics: which.
+      places: of each slot, where its pairs (word, topic) are among those of the batch.
+      used: how many of them, the first ones, a document may use.
+      left_out: the share of its words that a first round gave to other topics.
+    """
+
+    topics: Int[Array, "docs active"]
+    places: Int[Array, "docs slots active"]
+    used: Int[Array, " docs"]
+    left_out: Float[Array, " docs"]
+
+    @classmethod
+    def of(cls, docs: Documents, chosen: Chosen, places: Int[Array, "docs slots active"]) -> Held:
+        """These documents, held to the topics that were chosen for them."""
+        own = (docs.words, docs.counts, docs.weights, docs.max_tokens)
+        return cls(*own, chosen.topics, places, chosen.used, chosen.left_out)
+
+    def plain(self) -> Documents:
+        """The documents alone."""
+        return Documents(self.words, self.counts, self.weights, self.max_tokens)
 
 
 def choose(
@@ -106,36 +135,29 @@ def bound(
     num_topics: int, hyper: Hyper, log_topics: Float[Array, " pairs"], batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
     """Of documents with active topics; `log_topics` are log beta of the batch's pairs."""
-    active: tuple[Active, ...] = batch.active or ()
-    most = active[0].topics.shape[1]
+    held: tuple[Held, ...] = batch.data
+    most = held[0].topics.shape[1]
     alpha = jnp.broadcast_to(hyper["alpha"], (most,))
     if hasattr(estep, "tol"):  # of the mean over all topics, of which those left out do not change
         estep = dataclasses.replace(estep, tol=estep.tol * num_topics / most)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], most)
-    chunks = [split_chunks(_Chunk(d, a.places, a.used), size(d)) for d, a in zip(batch.data, active, strict=True)]
+    chunks = [split_chunks(_Chunk(docs.plain(), docs.places, docs.used), size(docs)) for docs in held]
     total, aux = sum_over_rows(
         functools.partial(_chunk_bound, estep, num_topics), log_topics, jax.lax.stop_gradient(alpha), chunks, key
     )
-    sizes = [docs.weights.shape[0] for docs in batch.data]
+    sizes = [docs.weights.shape[0] for docs in held]
     bounds, gammas = zip(*(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True)
     others = functools.partial(_with_rest, hyper["alpha"], num_topics - most)
     kl = others(jnp.concatenate(gammas)).kl(others(jnp.broadcast_to(alpha, (sum(sizes), most))))
     divergence = jnp.split(kl, np.cumsum(sizes)[:-1])
-    total -= sum(jnp.vdot(docs.weights, d) for docs, d in zip(batch.data, divergence, strict=True))
+    total -= sum(jnp.vdot(docs.weights, d) for docs, d in zip(held, divergence, strict=True))
     per_group = tuple(jax.lax.stop_gradient(b - d) for b, d in zip(bounds, divergence, strict=True))
-    num_words = sum(jnp.sum(docs.counts) for docs in batch.data)
-    left = sum(jnp.vdot(jnp.sum(d.counts, axis=1), a.left_out) for d, a in zip(batch.data, active, strict=True))
-    used = sum(jnp.vdot(d.weights, a.used.astype(d.weights.dtype)) for d, a in zip(batch.data, active, strict=True))
-    num_groups = sum(jnp.sum(docs.weights) for docs in batch.data)
-    return LocalElbo(
-        total,
-        num_groups,  # type: ignore[arg-type]
-        per_group,
-        gammas,
-        num_words,  # type: ignore[arg-type]
-        left_out=left / jnp.maximum(num_words, 1),
-        active_topics=used / jnp.maximum(num_groups, 1),
-    )
+    num_words = sum(jnp.sum(docs.counts) for docs in held)
+    left = sum(jnp.vdot(jnp.sum(docs.counts, axis=1), docs.left_out) for docs in held)
+    used = sum(jnp.vdot(docs.weights, docs.used.astype(docs.weights.dtype)) for docs in held)
+    num_groups = sum(jnp.sum(docs.weights) for docs in held)
+    shares = {"left_out": left / jnp.maximum(num_words, 1), "active_topics": used / jnp.maximum(num_groups, 1)}
+    return LocalElbo(total, num_groups, per_group, gammas, said={"num_words": num_words, **shares})  # type: ignore[arg-type,dict-item]
 
 
 def _chunk_bound(

@@ -21,8 +21,10 @@ from vijax.app.settings.options import chosen
 from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.fitting.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.fitting.restarts import many
-from vijax.inference import step_size
+from vijax.inference import points, step_size
 from vijax.inference.compose import Algorithm
+from vijax.inference.sized import takes_all
+from vijax.topics.own_words import OwnWordsLoader
 
 WHOLE = ("em", "map", "cavi")
 """Algorithms whose steps are of size one unless a schedule is given."""
@@ -54,7 +56,7 @@ def settled(config: Config, data: Data) -> Config:
     size = batch_size(config, data)
     lazy = algorithm.name in LAZY and size is not None and _by_word(config, data)
     if lazy and size is not None and getattr(algorithm, "active_topics", None) is None:
-        loader = CorpusLoader(data.train, size, 0, by_word=data.train.vocab_size)
+        loader = OwnWordsLoader(CorpusLoader(data.train, size, 0), data.train.vocab_size)
         lazy = max(loader.words_of_batches()) < data.train.vocab_size / 2
     return dataclasses.replace(config, algorithm=dataclasses.replace(algorithm, lazy=lazy))
 
@@ -108,8 +110,7 @@ def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         inner_steps=config.inner_steps,
         mean=config.mean,
         average_after=config.average_after,
-        learn=learn,
-        hyper_optimizer=optax.adam(config.learn_rate),
+        learn=points.learn(*learn, optimizer=optax.adam(config.learn_rate)),
     )
 
 
@@ -143,8 +144,8 @@ def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
     """Whether those shapes depend on the data: not of models of documents, unless the state holds their locals."""
     if not config.listing.reads_documents:
         return True
-    spec = algorithm.spec
-    return spec.warm_starts or (spec.full_data and spec.model.locals.carried)
+    carries = takes_all(algorithm) and algorithm.spec.model.locals.carried
+    return carries or any(own.of_groups for own in algorithm.wrappers)
 
 
 def num_groups(config: Config, data: Data) -> int:

@@ -64,7 +64,7 @@ def kind_of(name: str) -> TargetKind:
 def settled(seen: Seen) -> tuple[Any, Any]:
     """The posterior to predict from (the average, where one was kept), and the hyperparameters as they stand."""
     fit = seen.fit
-    return fit.posterior if fit.state.average is None else fit.average, fit.state.hyper
+    return fit.average if "averaged" in fit.state.beside else fit.posterior, fit.state.hyper
 
 
 def score(seen: Seen) -> RowScore:

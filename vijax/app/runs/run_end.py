@@ -17,7 +17,6 @@ from vijax.fitting import checkpoint
 from vijax.app.page import blocks
 from vijax.app.runs.run_folder import Say, read_json, write_json
 from vijax.app.settings.typed_toml import DamagedError
-from vijax.families.discrete.by_word import dense
 from vijax.files import write_atomically
 from vijax.fitting.result import Fit
 
@@ -142,7 +141,7 @@ def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
     by their place in a tree (hyper/decoder/0/weights)."""
     parts = {
         f"{name}/{field.name}": getattr(family, field.name)
-        for name, family in dense(state.posterior).items()
+        for name, family in state.posterior.plain().items()
         for field in dataclasses.fields(family)  # type: ignore[arg-type]
         if not field.metadata.get("context") and _is_kept(getattr(family, field.name), field)
     }

@@ -10,12 +10,13 @@ others: by the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lam
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
 from vijax.families.base import Family
 from vijax.families.discrete.by_pair import DirichletOfPairs
@@ -29,10 +30,19 @@ FOLD_BELOW = 1e-12
 PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
 
 
+def _of_dense(name: str) -> Callable[..., Any]:
+    """The method of this name of all concentrations."""
+
+    def method(self: Any, *args: Any, **more: Any) -> Any:
+        return getattr(self.dense(), name)(*args, **more)
+
+    return functools.wraps(getattr(Dirichlet, name))(method)
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class DirichletByWord(Family):
-    """K Dirichlets over V words, as `vijax.compose(lazy=True)` keeps them. Whatever is asked of it is asked of
+    """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. Whatever is asked of it is asked of
     `dense()`, which computes all K x V concentrations; a step asks for `columns`.
 
     Attributes:
@@ -178,57 +188,20 @@ class DirichletByWord(Family):
         """(K,)."""
         return self.totals.shape
 
-    def log_normalizer(self) -> Float[Array, " k"]:
-        """See `Dirichlet`, and so of all that follow."""
-        return self.dense().log_normalizer()
-
-    def stats(self, x: Any) -> DirichletStats:
-        """log x."""
-        return self.dense().stats(x)
-
-    def expected_stats(self) -> DirichletStats:
-        """psi(lambda) - psi(Lambda)."""
-        return self.dense().expected_stats()
-
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape k v"]:
-        """x ~ q."""
-        return self.dense().sample(key, shape)
-
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
-        """log x of a draw."""
-        return self.dense().sample_stats(key, shape)
-
-    def mean(self) -> Float[Array, "k v"]:
-        """lambda / Lambda."""
-        return self.dense().mean()
-
-    def marginal_laws(self) -> Any:
-        """Of `dense()`."""
-        return self.dense().marginal_laws()
-
-    def mode(self) -> Float[Array, "k v"]:
-        """See `Dirichlet.mode`."""
-        return self.dense().mode()
-
-    def entropy(self) -> Float[Array, " k"]:
-        """H[q]."""
-        return self.dense().entropy()
-
-    def kl(self, other: Any) -> Float[Array, " k"]:
-        """KL(self || other)."""
-        return self.dense().kl(other)
-
-    def log_prob(self, x: Float[Array, "k v"]) -> Float[Array, " k"]:
-        """log q(x)."""
-        return self.dense().log_prob(x)
-
-    def in_domain(self) -> Any:
-        """Of `dense()`."""
-        return self.dense().in_domain()
-
-    def flat(self) -> Any:
-        """Of `dense()`."""
-        return self.dense().flat()
+    plain = dense
+    log_normalizer = _of_dense("log_normalizer")
+    stats = _of_dense("stats")
+    expected_stats = _of_dense("expected_stats")
+    sample = _of_dense("sample")
+    sample_stats = _of_dense("sample_stats")
+    mean = _of_dense("mean")
+    marginal_laws = _of_dense("marginal_laws")
+    mode = _of_dense("mode")
+    entropy = _of_dense("entropy")
+    kl = _of_dense("kl")
+    log_prob = _of_dense("log_prob")
+    in_domain = _of_dense("in_domain")
+    flat = _of_dense("flat")
 
 
 def prior_columns(
@@ -244,12 +217,6 @@ def prior_columns(
     here = jnp.where(known, _at(base, words), 0.0)[:, None]
     columns = _with_rest(here, known, _rest_of(base, words, num_words))
     return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
-
-
-def dense(posterior: Product) -> Product:
-    """With its Dirichlets by word as plain ones."""
-    found = {name: q.dense() for name, q in posterior.items() if isinstance(q, DirichletByWord)}
-    return posterior.replace(found) if found else posterior
 
 
 def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Product:

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.checks import require
+from vijax.contract.batch import Minibatch
 from vijax.families import Family
-from vijax.inference.axis import Axis
 
 
 class Reads(NamedTuple):
@@ -27,13 +27,31 @@ class Reads(NamedTuple):
       rows: which.
       weights: 1, or 0 in padding.
       scale: N / S.
-      axis: over which a batch is split: each device has entries of its own.
     """
 
     rows: Int[Array, " entries"]
     weights: Float[Array, " entries"]
     scale: Float[Array, ""]
-    axis: Axis = Axis()
+
+
+class Entries(NamedTuple):
+    """Entries of a global, and which of them count: what `Model.reads` may say in the place of the entries alone, whose
+    weights are then those of the batch.
+
+    Attributes:
+      rows: which.
+      weights: 1, or 0 in padding.
+    """
+
+    rows: Int[Array, " entries"]
+    weights: Float[Array, " entries"]
+
+    @classmethod
+    def of(cls, said: Entries | Array, batch: Minibatch) -> Entries:
+        """What a model says that a batch reads, with weights."""
+        if isinstance(said, Entries):
+            return said
+        return cls(said, jnp.ones(said.shape) if batch.weights is None else jnp.asarray(batch.weights))
 
 
 class Estimator(abc.ABC):

@@ -12,12 +12,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.families import Product
 from vijax.families.numeric import quasi
-from vijax.inference.axis import Axis
 from vijax.inference.estimator.base import Estimator, Reads
 
 Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
 """(stats, theta) -> the scaled local bound, and what the model said beside it."""
-ALONE = Axis()
 NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
 
 
@@ -45,7 +43,6 @@ def estimate(
     bound: Bound,
     theta: PyTree,
     reads: Mapping[str, Reads] = NOTHING,
-    axis: Axis = ALONE,
 ) -> Message:
     """The messages of some globals, all of them standing where their estimators say.
 
@@ -59,7 +56,6 @@ def estimate(
       bound: (stats, theta) -> (value, aux).
       theta: points learnt beside the globals.
       reads: of globals of which the batch reads some entries.
-      axis: over which the batch is split: value and gradients are summed over it before anything is made of them.
     """
     moving = [name for name in names if estimators[name].differentiates]
 
@@ -71,9 +67,7 @@ def estimate(
         at = lambda part, theta: bound({**stats, **part}, theta)
         part = {name: stats[name] for name in moving}
         (value, aux), slopes = jax.value_and_grad(at, argnums=(0, 1), has_aux=True)(part, theta)
-        own = {name: slopes[0][name] for name in slopes[0] if name in reads}  # of entries that no other device has
-        value, (grad, slope) = axis.total((value, ({n: g for n, g in slopes[0].items() if n not in own}, slopes[1])))
-        grad = {**grad, **own}
+        grad, slope = slopes
         return {name: placed[name][1](grad.get(name)) for name in names}, Message(None, value, aux, slope)
 
     together = jax.random.fold_in(key, count)
@@ -96,7 +90,6 @@ def value(
     bound: Bound,
     theta: Any,
     reads: Mapping[str, Reads] = NOTHING,
-    axis: Axis = ALONE,
 ) -> Float[Array, ""]:
     """The bound alone, where `estimate` with the same key evaluates it: at the same draws' noise."""
 
@@ -104,7 +97,7 @@ def value(
 
     def one(key: PRNGKeyArray, index: Array) -> Float[Array, ""]:
         placed = place(estimators, key, q, prior, rho, reads, point=Point(together, index, count))
-        return axis.total(bound({name: s for name, (s, _) in placed.items()}, theta)[0])
+        return bound({name: s for name, (s, _) in placed.items()}, theta)[0]
 
     together = jax.random.fold_in(key, count)
     if count == 1:

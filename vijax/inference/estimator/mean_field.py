@@ -45,9 +45,9 @@ class mean_field(Estimator):
         def message(slope: Any) -> PyTree:
             new = q.entry_messages(at, slope)
             if not self.memory:
-                return reads.axis.total(q.scattered(reads.rows, _counted(reads, new)))
+                return q.scattered(reads.rows, _counted(reads, new))
             change = tree.subtract(tree.scale(1 / reads.scale, new), q.at(reads.rows))
-            return tree.add(tree.subtract(q, prior), reads.axis.total(q.scattered(reads.rows, _counted(reads, change))))
+            return tree.add(tree.subtract(q, prior), q.scattered(reads.rows, _counted(reads, change)))
 
         return at, message
 

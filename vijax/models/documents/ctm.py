@@ -168,8 +168,10 @@ def _local_elbo(
         sum(jnp.sum(w) for w in weights),  # type: ignore[arg-type]
         tuple(jax.lax.stop_gradient(bound + scale) for (bound, _), scale in zip(merged, scales, strict=True)),
         tuple(local for _, local in merged),
-        sum(jnp.sum(d.counts) for d in batch.data),  # type: ignore[arg-type]
-        sum(jnp.sum(jnp.where(w > 0, local.halvings, 0)) for w, (_, local) in zip(weights, merged, strict=True)),  # type: ignore[arg-type]
+        said={"num_words": sum(jnp.sum(d.counts) for d in batch.data)},  # type: ignore[dict-item]
+        retractions=sum(
+            jnp.sum(jnp.where(w > 0, local.halvings, 0)) for w, (_, local) in zip(weights, merged, strict=True)
+        ),  # type: ignore[arg-type]
     )
 
 

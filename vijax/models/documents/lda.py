@@ -165,7 +165,7 @@ def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array,
 def _local_elbo(
     num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
-    if batch.active is not None:
+    if isinstance(batch.data[0], active_topics.Held):
         return active_topics.bound(num_topics, hyper, stats["topics"].pairs, batch, key, estep)
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     table, log_scale = likelihood_table(stats["topics"])
@@ -184,7 +184,7 @@ def _local_elbo(
     per_group = tuple(jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True))
     num_groups = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in batch.data]))
     num_words = jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in batch.data]))
-    return LocalElbo(total, num_groups, per_group, gammas, num_words)
+    return LocalElbo(total, num_groups, per_group, gammas, said={"num_words": num_words})
 
 
 def likelihood_table(stats: Any) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:

@@ -89,7 +89,7 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
     bounds, classes = zip(*(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True)
     num_groups = sum((jnp.sum(docs.weights) for docs in batch.data), jnp.zeros(()))
     num_words = sum((jnp.sum(docs.counts) for docs in batch.data), jnp.zeros(()))
-    return LocalElbo(total, num_groups, bounds, classes, num_words)
+    return LocalElbo(total, num_groups, bounds, classes, said={"num_words": num_words})
 
 
 def _chunk(

@@ -1,0 +1,52 @@
+"""A row of the algorithms' table: `compose`, and the wrappers that a row's short arguments name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vijax.checks import require
+from vijax.contract.model import Model
+from vijax.inference.averaged import averaged
+from vijax.inference.axis import over_axis
+from vijax.inference.choices import check_names
+from vijax.inference.compose import MOVED, Algorithm, compose
+from vijax.inference.sized import part_of, whole
+from vijax.inference.warm import warm
+from vijax.topics import by_words
+
+WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
+    "num_groups": part_of,
+    "axis": over_axis,
+    "average_after": averaged,
+}
+SHORT = (*WITH_ARGUMENT, "full_data", "warm_starts", "lazy", "active_topics", "left_out")
+"""Arguments that every row takes, each short for a wrapper; those that are not in `WITH_ARGUMENT` for `vijax.whole`,
+`vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`."""
+
+
+def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
+    """An algorithm of a row's own choices, and of those that the user made in their place.
+
+    Raises:
+      TypeError: an argument that there is not.
+    """
+    check_names(choices, [*inspect.signature(compose).parameters, *SHORT], MOVED)
+    both = {**own, **choices}
+    short = {name: both.pop(name) for name in SHORT if name in both}
+    alg = compose(model, **both)
+    if short.get("full_data") and short.get("num_groups") is None:
+        alg = whole(alg)
+    for name, wrapper in WITH_ARGUMENT.items():
+        if short.get(name) is not None:
+            alg = wrapper(alg, short[name])
+    if short.get("warm_starts"):
+        alg = warm(alg)
+    active, left_out = short.get("active_topics"), short.get("left_out", 0.0)
+    if short.get("lazy"):
+        return by_words(alg, active, left_out, choices.get("penalty_every"))
+    remedy = "Give lazy=True too, or take vijax.topics.by_words(alg, active, left_out)."
+    require(active is None, "active_topics", "none without lazy=True", active, remedy)
+    require(left_out == 0, "left_out", "0 without active_topics", left_out, remedy)
+    return alg
