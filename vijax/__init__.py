@@ -58,12 +58,12 @@ from vijax.inference import (
     step_size,
     update,
 )
-from vijax.inference.averaged import averaged
-from vijax.inference.axis import over_axis
 from vijax.inference.compose import Algorithm, Info, Result, State, compose
 from vijax.inference.points import learn
-from vijax.inference.sized import part_of, whole
-from vijax.inference.warm import warm
+from vijax.inference.wrappers.averaged import averaged
+from vijax.inference.wrappers.axis import over_axis
+from vijax.inference.wrappers.sized import part_of, whole
+from vijax.inference.wrappers.warm import warm
 from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy import conditional, energy_model

@@ -37,7 +37,6 @@ from vijax.inference.estimator import ssvi as through_v
 from vijax.inference.estimator import ssvi_a as at_draw
 from vijax.inference.expectation import Expectation
 from vijax.inference.messages import by_part
-from vijax.inference.row import row
 from vijax.inference.spec import StepSize
 from vijax.inference.step_size import (
     Ramp,
@@ -50,6 +49,7 @@ from vijax.inference.step_size import (
     third_of_the_way,
 )
 from vijax.inference.update import Update, block, exact_mean
+from vijax.row import row
 
 
 def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
@@ -93,7 +93,7 @@ def memoized(
     The data are cut once into parts, and a step visits one: it replaces the part's message and keeps the others'. So
     there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes:
     where `cavi` takes many, in about a quarter of them if the globals can be updated at once and the E-step ascends,
-    for then a part's locals are found where the globals are going (`vijax.inference.messages.by_part` says how). There
+    for then a part's locals are found where the globals are going (`vijax.messages.by_part` says how). There
     a part also keeps the locals that it remembers where those found afresh are worse, as they may be in documents with
     alpha below 1. Then the bound ends above that of `cavi` at the same globals.
 

@@ -28,10 +28,10 @@ from vijax.inference.estimator import (
 )
 from vijax.inference.guides import Guide
 from vijax.inference.points import Learn, learn
-from vijax.inference.row import row
 from vijax.inference.step_size import Schedule, by_odds, constant, robbins_monro
 from vijax.inference.update import Update, descend, kl, within
 from vijax.models.energies.density import log_density_of, with_guide
+from vijax.row import row
 
 
 def ngvi(

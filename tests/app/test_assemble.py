@@ -63,7 +63,7 @@ def test_steps_are_lazy_where_that_gains(tmp_path, overrides, num_words, lazy):
     data = sparse(num_words)
     chosen = settled(config(tmp_path, "num_topics=2", *overrides), data)
     assert chosen.algorithm.lazy is lazy
-    assert [own.name for own in make_algorithm(chosen, data).wrappers] == ["by_words"] * lazy
+    assert ("by_words" in [own.name for own in make_algorithm(chosen, data).wrappers]) is lazy
 
 
 def test_documents_are_held_to_some_topics(tmp_path):

@@ -15,7 +15,7 @@ import vijax as vi
 from tests import axis_cases
 from tests.axis_cases import CASES, Case, by_vmap, differences
 from vijax import algorithms
-from vijax.inference.axis import device_key
+from vijax.inference.wrappers.axis import device_key
 
 KEY, DEVICES = jax.random.key(0), 8
 CHEAP = [

@@ -16,7 +16,7 @@ from vijax.fitting.fit import fit
 from vijax.fitting.loader import Loader, as_loader
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
-from vijax.inference.sized import takes_all
+from vijax.inference.wrappers.sized import takes_all
 
 SMALL, LARGE = 5_000, 200_000
 """Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""

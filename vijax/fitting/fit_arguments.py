@@ -16,8 +16,8 @@ from vijax.fitting.loader import USUAL_WORDS, Loader
 from vijax.fitting.restarts import Many
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimator import mean_field
-from vijax.inference.sized import takes_all
 from vijax.inference.step_size import backtracking, by_share
+from vijax.inference.wrappers.sized import takes_all
 
 _process: int | None = None  # that of the first fit
 

@@ -28,9 +28,9 @@ from vijax.fitting.start import copied, start
 from vijax.fitting.status import ForgottenWarning
 from vijax.inference.bound import in_context
 from vijax.inference.compose import Algorithm, State
-from vijax.inference.sized import takes_all
 from vijax.inference.spec import Spec
-from vijax.inference.wrapper import Wrapper
+from vijax.inference.wrappers.sized import takes_all
+from vijax.inference.wrappers.wrapper import Wrapper
 from vijax.xla.compiler import kept, quick_jit
 
 ROUNDING = 1e-4

@@ -62,7 +62,7 @@ WRAPPED = {
 MOVED = {
     "hyper_optimizer": "It goes with what is learnt: learn=vijax.learn('alpha', optimizer=...).",
     "sequential": "Give blocks=model.blocks to update them one after the other, blocks=None for all at once.",
-    "num_parts": "Give messages=vijax.inference.messages.by_part(n), or take vijax.memoized(model, n).",
+    "num_parts": "Give messages=vijax.messages.by_part(n), or take vijax.memoized(model, n).",
     **{name: f"Wrap the algorithm: vijax.{how}. The rows, as vijax.svi, take it." for name, how in WRAPPED.items()},
 }
 """Arguments that `compose` once took, and what to write now; to be dropped after the next release."""
@@ -77,7 +77,7 @@ class Algorithm(NamedTuple):
       step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the algorithm takes
         the whole set (`vijax.whole`) or was told N (`vijax.part_of`).
       spec: the choices it is made of.
-      wrappers: what stands around them (`vijax.inference.wrapper`), the innermost first.
+      wrappers: what stands around them (`vijax.inference.wrappers.wrapper`), the innermost first.
     """
 
     init: Callable[..., State]
@@ -124,7 +124,7 @@ def compose(
       learn: names of `model.hyper` to learn, by gradient steps on the objective in free coordinates: logarithms, unless
         `model.constraints` says otherwise. A step to infinity, or of a positive point to zero, is skipped. The steps
         are Adam's at rate 0.01; `vijax.learn("alpha", optimizer=...)` names another optimiser of optax.
-      messages: how a batch's message becomes that of all data (`vijax.inference.messages`): None scales it up,
+      messages: how a batch's message becomes that of all data (`vijax.messages`): None scales it up,
         `by_part(n)` remembers one for each of so many parts of the data (`vijax.memoized`, which says more).
       blocks: names of the globals in groups that are updated one after the other, each at the others' latest values,
         as coordinate ascent must where the joint density couples them: `model.blocks`, say. None updates all at once.
@@ -157,7 +157,7 @@ def compose(
     learnt = learn if isinstance(learn, Learn) else Learn(tuple(learn))
     check_learnt(model, learnt.names)
     known = isinstance(messages, Messages | None)
-    require(known, "messages", "one of vijax.inference.messages, such as by_part(10)", repr(messages))
+    require(known, "messages", "one of vijax.messages, such as by_part(10)", repr(messages))
     if blocks is not None and blocks != model.blocks:
         check_blocks(model, blocks)
     spec = Spec(

@@ -41,7 +41,7 @@ class State(NamedTuple):
         latest last; NaN before. `vijax.fit` fills it in, and
       watch: averages of a noisy objective (`vijax.inference.stopping`), where it is to stop by them.
       data: which data it is fitted to (`vijax.fitting.fingerprint`), as `vijax.fit` notes it; zeros where nobody has.
-      beside: what wrappers keep (`vijax.inference.wrapper`), by their names.
+      beside: what wrappers keep (`vijax.inference.wrappers.wrapper`), by their names.
     """
 
     posterior: Product

@@ -34,7 +34,7 @@ from vijax.inference.spec import Spec
 from vijax.inference.state import Info, Result, State
 from vijax.inference.step_size import backtracking, by_share
 from vijax.inference.update import kl
-from vijax.inference.wrapper import Wrapper, wrap
+from vijax.inference.wrappers.wrapper import Wrapper, wrap
 from vijax.topics.active_topics import Held
 from vijax.tree import register
 

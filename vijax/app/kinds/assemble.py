@@ -23,7 +23,7 @@ from vijax.fitting.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, us
 from vijax.fitting.restarts import many
 from vijax.inference import points, step_size
 from vijax.inference.compose import Algorithm
-from vijax.inference.sized import takes_all
+from vijax.inference.wrappers.sized import takes_all
 from vijax.topics.own_words import OwnWordsLoader
 
 WHOLE = ("em", "map", "cavi")

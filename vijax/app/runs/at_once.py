@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.inference.compose import Algorithm
 from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import ConfigError, Entry
 from vijax.automatic.auto import auto
-from vijax.automatic.stage import Stage
 from vijax.automatic.dadvi import dadvi
+from vijax.automatic.stage import Stage
 from vijax.fitting.fit import Progress
 from vijax.fitting.result import Fit
+from vijax.inference.compose import Algorithm
 
 METHODS: dict[str, Callable[..., Fit]] = {"auto": auto, "dadvi": dadvi}
 

@@ -12,17 +12,17 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.app.settings.config import Config, ConfigError
 from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.kinds.listing import Data, New, Seen, Tell
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
+from vijax.app.rows.transformed import Transformed, check_transforms, transformed
 from vijax.app.runs.restored import again, at, restore
 from vijax.app.runs.run_end import end_of
 from vijax.app.runs.run_folder import read_run_config
-from vijax.app.rows.transformed import Transformed, check_transforms, transformed
 from vijax.app.runs.versions import made_by_another
-from vijax.families import Dirichlet
+from vijax.app.settings.config import Config, ConfigError
 from vijax.contract.generative import is_size, is_sizes
+from vijax.families import Dirichlet
 from vijax.fitting.result import Fit
 from vijax.topics.summary import Topic, summarise
 

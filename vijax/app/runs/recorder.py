@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from vijax.fitting import checkpoint
-from vijax.evaluate import metrics
 from vijax.app.progress import elbo_per_datum
+from vijax.evaluate import metrics
+from vijax.fitting import checkpoint
 
 PER_STEP = ("step_size", "retractions", "result")
 

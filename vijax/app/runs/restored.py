@@ -9,13 +9,13 @@ from typing import Any
 import jax
 
 from vijax.app.kinds.assemble import load_data, make_algorithm, state_like, state_needs_data
-from vijax.app.settings.config import Config, ConfigError
-from vijax.app.runs.kept_mixture import as_kept
 from vijax.app.kinds.listing import Data, Seen
+from vijax.app.runs.kept_mixture import as_kept
 from vijax.app.runs.run_folder import check_same_data, latest_checkpoint
 from vijax.app.runs.versions import other_version
-from vijax.fitting.checkpoint import CheckpointError, OtherTreeError
+from vijax.app.settings.config import Config, ConfigError
 from vijax.data.reading.checks import DataError
+from vijax.fitting.checkpoint import CheckpointError, OtherTreeError
 from vijax.fitting.restarts import best_state
 from vijax.fitting.result import Fit
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from vijax.app.rows.column_files import as_csv, check_ending
-from vijax.app.settings.config import Config, ConfigError
-from vijax.app.rows.doc_topics import write_excerpts
 from vijax.app.kinds.listing import New, Seen
+from vijax.app.rows.column_files import as_csv, check_ending
+from vijax.app.rows.doc_topics import write_excerpts
+from vijax.app.rows.transformed import Transformed, check_transforms, transformed
 from vijax.app.runs.patience import Counter, announced
 from vijax.app.runs.remarks import say_remarks
 from vijax.app.runs.restored import again, at, restore
 from vijax.app.runs.run_folder import Say, read_run_config
-from vijax.app.rows.transformed import Transformed, check_transforms, transformed
+from vijax.app.settings.config import Config, ConfigError
 
 MOST_ROWS = 100_000
 """Of more documents or rows the file is left out: it would be large, and take long."""

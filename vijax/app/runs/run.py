@@ -14,35 +14,50 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from vijax.fitting import checkpoint
-from vijax.evaluate import metrics
-from vijax.app.kinds.assemble import batch_size, load_data, make_algorithm, note_of_batch_size, num_groups, settled, state_like
-from vijax.app.runs.at_once import fitted, is_at_once
-from vijax.app.runs.claim import claimed, locked, unwritable
-from vijax.app.settings.config import Config, ConfigError
+from vijax.app.kinds.assemble import (
+    batch_size,
+    load_data,
+    make_algorithm,
+    note_of_batch_size,
+    num_groups,
+    settled,
+    state_like,
+)
 from vijax.app.kinds.density_algorithm import read_by
 from vijax.app.kinds.documents import DOCUMENTS, with_own_stop_words
-from vijax.app.runs.kept_mixture import as_kept, keeper
 from vijax.app.kinds.listing import Data, Seen
+from vijax.app.kinds.tables import held_out_entries
 from vijax.app.page.pages import write_pages
+from vijax.app.page.topics import without_excerpts
+from vijax.app.progress import Printer
+from vijax.app.runs.at_once import fitted, is_at_once
+from vijax.app.runs.claim import claimed, locked, unwritable
+from vijax.app.runs.kept_mixture import as_kept, keeper
 from vijax.app.runs.patience import announced
 from vijax.app.runs.recorder import Recorder
 from vijax.app.runs.results import forget_results, write_results
 from vijax.app.runs.run_end import forget_end, what_is_saved, whole_end_of, write_end
-from vijax.app.runs.run_folder import Say, check_same_data, latest_checkpoint, mend_config, read_run_config, write_beginning
-from vijax.app.settings.sections import DocumentData
+from vijax.app.runs.run_folder import (
+    Say,
+    check_same_data,
+    latest_checkpoint,
+    mend_config,
+    read_run_config,
+    write_beginning,
+)
 from vijax.app.runs.stage_files import keep_stage, read_stage
-from vijax.app.kinds.tables import held_out_entries
-from vijax.app.page.topics import without_excerpts
+from vijax.app.runs.versions import note_versions
+from vijax.app.settings.config import Config, ConfigError
+from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError, flatten
 from vijax.app.settings.user_code import named_at_fit
-from vijax.app.runs.versions import note_versions
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.table import rows_of
+from vijax.evaluate import metrics
 from vijax.files import own_folder, remove_leftovers
+from vijax.fitting import checkpoint
 from vijax.fitting.fit import Status, fit
 from vijax.fitting.interrupt import heard_while_busy
-from vijax.app.progress import Printer
 from vijax.fitting.result import Fit
 from vijax.fitting.status import SkippedStepsWarning, skipped_text
 from vijax.terminal import printable

@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from vijax.fitting import checkpoint
 from vijax.app.page import blocks
 from vijax.app.runs.run_folder import Say, read_json, write_json
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.files import write_atomically
+from vijax.fitting import checkpoint
 from vijax.fitting.result import Fit
 
 

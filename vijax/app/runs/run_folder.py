@@ -25,14 +25,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vijax.fitting import checkpoint
 from vijax.app.kinds.assemble import fingerprint
-from vijax.app.settings.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.kinds.listing import Data
+from vijax.app.runs.versions import other_version, write_versions
+from vijax.app.settings.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.settings.toml_source import NotTomlError
 from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value
-from vijax.app.runs.versions import other_version, write_versions
 from vijax.files import own_folder, write_text
+from vijax.fitting import checkpoint
 
 Say = Callable[[str], None]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vijax.fitting import checkpoint
-from vijax.app.settings.options import settings_taken
 from vijax.app.runs.run_folder import latest_checkpoint
+from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import flatten
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
 from vijax.automatic.stage import Stage, stage_like
+from vijax.fitting import checkpoint
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
 

@@ -20,11 +20,11 @@ from vijax.arguments import check_values
 from vijax.checks import require
 from vijax.xla.memory import total_memory
 
-T = TypeVar("T", bound=type)
+T = TypeVar("T")
 
 
 @dataclass_transform(eq_default=False)
-def estimator(cls: T) -> T:
+def estimator(cls: type[T]) -> type[T]:
     """Makes the constructor of an estimator, of its fields: it keeps what it is given, as scikit-learn wants it."""
     return dataclasses.dataclass(eq=False, repr=False)(cls)
 

@@ -12,7 +12,7 @@ from vijax.contract.batch import Minibatch, is_whole
 from vijax.contract.intake import taken
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import Info, State
-from vijax.inference.wrapper import Wrapper, wrap, wrapper_of
+from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
 
 
 def whole(alg: Algorithm) -> Algorithm:

@@ -20,7 +20,7 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, Model
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import Info, Result, State
-from vijax.inference.wrapper import Wrapper, wrap
+from vijax.inference.wrappers.wrapper import Wrapper, wrap
 
 
 class Visited(NamedTuple):

@@ -13,7 +13,7 @@ from vijax.checks import require_integers
 from vijax.families import Product
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import Info, State
-from vijax.inference.wrapper import Wrapper, wrap
+from vijax.inference.wrappers.wrapper import Wrapper, wrap
 
 
 def averaged(alg: Algorithm, after: int) -> Algorithm:

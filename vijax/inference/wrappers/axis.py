@@ -28,7 +28,7 @@ from vijax.inference.compose import Algorithm, of_spec
 from vijax.inference.estimator.base import Entries
 from vijax.inference.state import Info, State
 from vijax.inference.step_size import by_share
-from vijax.inference.wrapper import Wrapper, wrap
+from vijax.inference.wrappers.wrapper import Wrapper, wrap
 from vijax.xla.by_value import by_value
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.inference.averaged import averaged
-from vijax.inference.axis import over_axis
 from vijax.inference.choices import check_names
 from vijax.inference.compose import MOVED, Algorithm, compose
-from vijax.inference.sized import part_of, whole
-from vijax.inference.warm import warm
+from vijax.inference.wrappers.averaged import averaged
+from vijax.inference.wrappers.axis import over_axis
+from vijax.inference.wrappers.sized import part_of, whole
+from vijax.inference.wrappers.warm import warm
 from vijax.topics import by_words
 
 WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {

@@ -110,7 +110,7 @@ def test_choices_are_checked_where_they_have_a_name_of_their_own():
     given = [[1.0]], [1.0], vi.likelihood.gaussian()
     with pytest.raises(ValueError, match=r'^form: expected one of "auto", "weights", "kernel", got .weight.\. Did you'):
         vi.models.glm(*given, form="weight")
-    assert vi.models.glm(*given, form=None).num_groups == vi.models.glm(*given).num_groups
+    assert vi.models.glm(*given, form=None).form.num_groups == vi.models.glm(*given).form.num_groups
     with pytest.raises(ValueError, match=r"or a function, got 'rbff'\. Did you mean .rbf"):
         vi.models.gp(*given[:2], "rbff", given[2])
 
