@@ -26,7 +26,7 @@ T = TypeVar("T", bound=type)
 @dataclass_transform(eq_default=False)
 def estimator(cls: T) -> T:
     """Makes the constructor of an estimator, of its fields: it keeps what it is given, as scikit-learn wants it."""
-    return dataclasses.dataclass(eq=False, repr=False)(cls)
+    return dataclasses.dataclass(eq=False, repr=False)(cls)  # type: ignore[return-value]
 
 
 class VijaxEstimator(BaseEstimator):
