@@ -21,7 +21,7 @@ from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.hmm import hmm
 from vijax.models.sequence_draws import path
 from vijax.sklearn import covariances as kinds
-from vijax.sklearn.base import VijaxEstimator, estimator, key_of, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, estimator, key_of, warn_unless_converged
 from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.rows import fit_rows, padded, size_with_padding
 
@@ -98,8 +98,7 @@ class HiddenMarkovModel(VijaxEstimator):
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:
