@@ -1,5 +1,6 @@
 """Configurations: reading, overriding, writing, and the messages of every mistake."""
 
+import dataclasses
 import inspect
 import tomllib
 import typing
@@ -10,7 +11,9 @@ import hypothesis.strategies as st
 import pytest
 
 from vijax.app.catalogue import LISTINGS
+from vijax.app.kinds.density_algorithm import DensityAlgorithm
 from vijax.app.settings.config import differing_keys, load_config, read_config, schema, settings_text
+from vijax.app.settings.options import Chooser, chosen
 from vijax.app.settings.toml_source import _leaves
 from vijax.app.settings.typed_toml import ConfigError, Entry, flatten, settings, write_toml
 from vijax.arguments import arguments_of
@@ -288,3 +291,34 @@ def test_a_choice_that_cannot_do_without_a_setting_says_so(tmp_path):
     path = write(tmp_path, "[algorithm]\nname = 'svi'\n[algorithm.step_size]\nname = 'hold_then_decay'\n")
     with pytest.raises(ConfigError, match=r"line 4: algorithm.step_size.name is .* needs algorithm.step_size.hold too"):
         load_config(path)
+
+
+def choosers(section):
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        if isinstance(value, Chooser):
+            yield field.name, type(value)
+        if dataclasses.is_dataclass(value):
+            yield from choosers(value)
+
+
+CHOOSERS = {
+    choice: name for model in LISTINGS for name, choice in choosers(schema(model)()) if choice is not DensityAlgorithm
+}
+BEFORE = {"emission": (3, 2), "response": (2,)}
+"""What the constructors of a section are given beside its settings."""
+
+
+def value_for(setting):
+    """A value that is allowed, and is no default."""
+    kind = next(one for one in typing.get_args(setting.type) if one is not type(None))
+    choices = typing.get_args(kind) or {bool: (True,), int: (2, 3), float: (0.3, 2.5, 4.5)}[kind]
+    return next(one for one in choices if setting.check is None or setting.check.test(one))
+
+
+@pytest.mark.parametrize("section", CHOOSERS, ids=[f"{name}-{i}" for i, name in enumerate(CHOOSERS.values())])
+def test_each_option_of_a_section_is_made_with_all_that_it_takes(section):
+    known = settings(section)
+    for name, option in section.OPTIONS.items():
+        given = {key: 4.5 if key == "degrees" else value_for(known[key]) for key in option.takes}
+        assert (chosen(section(name=name, **given), *BEFORE.get(CHOOSERS[section], ())) is None) == (name == "default")

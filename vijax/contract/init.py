@@ -114,7 +114,7 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
     """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
 
     Args:
-      concentration: of that Dirichlet; 1 is diverse.
+      concentration: concentration of that Dirichlet; 1 is diverse.
 
     Raises:
       ValueError: it is not positive; or (when used) the model has no categorical local.

@@ -86,7 +86,7 @@ class robbins_monro:
     """rho_t = min(1, scale (t + offset)^-kappa).
 
     Args:
-      scale: s of s (t + tau)^-kappa.
+      scale: factor s of s (t + tau)^-kappa.
       offset: tau, which damps the first steps.
       kappa: the power; 0.5 to 1. That is for almost-sure convergence: smaller values are allowed and forget faster.
 
@@ -191,7 +191,7 @@ class proximal:
     Lipschitz constant L.
 
     Args:
-      beta: of rho = beta / (1 + beta). A positive number, or a schedule of them.
+      beta: step size of the proximal step, rho = beta / (1 + beta). A positive number, or a schedule of them.
 
     Raises:
       ValueError: beta not positive.

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 
 from vijax.algorithms import em
 from vijax.arguments import EVEN, Positive, Size, whole
-from vijax.checks import require
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
 from vijax.inference.expectation import vector_monte_carlo
 from vijax.models.documents.ctm import ctm
-from vijax.sklearn.parts.bags import BagLoader
-from vijax.sklearn.parts.base import estimator, precision_of
-from vijax.sklearn.topics import TopicEstimator, seed_of
+from vijax.sklearn.parts.base import estimator
+from vijax.sklearn.topics import TopicEstimator
 
 
 @estimator
@@ -55,31 +53,10 @@ class CorrelatedTopicModel(TopicEstimator):
     perp_tol: float = 0.1
     random_state: Any = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds the topics of documents, and how their shares go together.
-
-        Args:
-          X: counts, (documents, words), dense or sparse.
-          y: ignored.
-
-        Raises:
-          ValueError: an argument out of its range; counts that are negative or missing.
-        """
-        del y
-        self._check_settings()
-        X = self._checked(X, "fit", reset=True)
-        require(X.sum() > 0, "X", "documents with words", "only empty documents")
-        with precision_of(X):
-            loader = BagLoader.of(X, None, seed_of(self.random_state))
-            given = (self.max_iter, self.evaluate_every, self.perp_tol)
-            self._in_passes(self._algorithm(X.shape[1]), X, loader, *given)
-            self._describe()
-        self.bound_ = self._perplexity(X)
-        return self
-
-    def _algorithm(self, num_words: int) -> Algorithm:
+    def _plan(self, num_words: int) -> tuple[Algorithm, None]:
         step = estep.proximal_gradient(vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5)
-        return em(ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples), estep=step)
+        model = ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples)
+        return em(model, estep=step), None
 
     def _describe(self) -> None:
         found = self.fit_.estimates

@@ -9,20 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.models.factors.factor_analysis import factor_analysis
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_not_converged
+from vijax.sklearn.parts.base import Transformer, estimator, key_of, warn_unless_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows
 from vijax.xla.compiler import quick_jit
 
 
 @estimator
-class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
+class FactorAnalysis(Transformer):
     """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each column.
 
     Args:
@@ -88,8 +87,7 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
             self.noise_variance_ = np.broadcast_to(self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:])
         self.loglike_ = list(found.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
         self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
@@ -133,10 +131,6 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

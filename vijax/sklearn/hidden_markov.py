@@ -20,7 +20,7 @@ from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequence_draws import path
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_unless_converged
 from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.parts.rows import fit_rows, padded, size_with_padding
 from vijax.xla.compiler import quick_jit
@@ -98,8 +98,7 @@ class HiddenMarkovModel(VijaxEstimator):
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:

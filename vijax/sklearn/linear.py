@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vijax.arguments import NotNegative, Positive
-from vijax.checks import require_positive
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn import predictors
 from vijax.sklearn.classifiers import PredictorClassifier
@@ -43,7 +42,6 @@ class _Linear(PredictorSettings):
         return np.column_stack([scaled, np.full(len(X), OF_INTERCEPT)]) if self.fit_intercept else scaled
 
     def _start(self, features: np.ndarray) -> dict[str, Any]:
-        require_positive(prior_scale=self.prior_scale)
         return {"prior_scale": self.prior_scale}
 
     def _learnt(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from vijax.evaluate.held_out import log_predictive_density
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_not_converged
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_unless_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -81,8 +81,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
             )
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self._describe(found.bounds)
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from vijax.algorithms import cavi, em
 from vijax.arguments import Positive
@@ -15,8 +14,8 @@ from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.mixtures import MixtureEstimator
-from vijax.sklearn.parts.base import as_dense, estimator
-from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
+from vijax.sklearn.parts.base import estimator
+from vijax.sklearn.parts.counts import dense_counts, prior_of_rates, weights_allowed
 
 
 @estimator
@@ -71,10 +70,7 @@ class PoissonMixture(MixtureEstimator):
         return rng.poisson(self.rates_[component], (size, self.rates_.shape[1])).astype(float)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        X = np.asarray(as_dense(X), np.float64)
-        check_counts(self, X)
-        return X
+        return dense_counts(self, X, reset)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

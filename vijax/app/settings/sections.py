@@ -14,8 +14,11 @@ from vijax.algorithms import pg_svi
 from vijax.app.settings.options import chooser, section_class, setting_of
 from vijax.app.settings.typed_toml import section, setting
 from vijax.arguments import POSITIVE, Limit, at_least, inside, whole
+from vijax.data.tables.table_files import KNOWN
 from vijax.inference import estep, estimator, step_size
 
+ENCODING = "encoding of text files"
+SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
 UP_TO_FIVE = Limit(lambda n: 1 <= n <= 5, "an integer from 1 to 5")
 Format = Literal["auto", "text-folder", "text-lines", "jsonl", "csv", "parquet", "npz", "matrix-market", "lda-c", "uci"]
 
@@ -31,10 +34,10 @@ class DocumentData:
         None, "name of the column that holds the text (jsonl, csv, parquet); a column title names the documents"
     )
     vocabulary: str | None = setting(None, "file of words, one per line: names of word ids, or the words to keep")
-    sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
+    sha256: str | None = setting(None, SHA256)
     held_out: float = setting(0.1, "share of the documents kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
-    encoding: str = setting("utf-8", "of text files")
+    encoding: str = setting("utf-8", ENCODING)
     lowercase: bool = setting(True, "whether case is ignored")
     token_pattern: str = setting(r"(?u)[^\W\d_]{3,}", "regular expression of a word")
     stop_words: str | tuple[str, ...] = setting(
@@ -52,12 +55,7 @@ class DocumentData:
 class TableData:
     """[data]: a table of numbers, and which of its columns are what."""
 
-    path: str = setting(
-        "synthetic:clusters",
-        "file or URL (.csv, .tsv, .parquet, .npy, .npz), sklearn:NAME (iris, wine, breast_cancer, diabetes, digits) or "
-        "synthetic:NAME (clusters, line, counts, binary, profiles, sequences, oscillations, switches, factors, "
-        "ratings, regression, schools, clinics, rings, rate, speech, bent)",
-    )
+    path: str = setting("synthetic:clusters", f"file: {KNOWN}")
     columns: tuple[str, ...] | None = setting(None, "columns to use; unset: all of numbers but target and group")
     target: str | None = setting(None, "column to predict, of models that predict one")
     group: str | None = setting(None, "column that says to which sequence (or group) a row belongs; unset: all to one")
@@ -69,8 +67,8 @@ class TableData:
         "rows", "what is held out: rows (whole sequences or groups), or single entries, where some may be missing"
     )
     split_seed: int = setting(0, "seed of the split into training and held-out parts", whole(0))
-    encoding: str = setting("utf-8", "of text files")
-    sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
+    encoding: str = setting("utf-8", ENCODING)
+    sha256: str | None = setting(None, SHA256)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,8 +89,8 @@ class GraphData:
     synthetic_seed: int = setting(0, "seed of a synthetic graph", whole(0))
     held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out pairs", whole(0))
-    encoding: str = setting("utf-8", "of text files")
-    sha256: str | None = setting(None, "of the file at a URL; unset: that of the first download must stay")
+    encoding: str = setting("utf-8", ENCODING)
+    sha256: str | None = setting(None, SHA256)
 
 
 # --- [algorithm] -----------------------------------------------------------------------------------------------------
@@ -213,7 +211,9 @@ class FitConfig:
         whole(),
     )
     seed: int = setting(0, "seed of everything random: start, batches, draws", whole(0))
-    precision: Literal["float32", "float64"] = setting("float32", "of all numbers; Gaussian processes may need float64")
+    precision: Literal["float32", "float64"] = setting(
+        "float32", "precision of all numbers; Gaussian processes may need float64"
+    )
     restarts: int = setting(1, "runs from different starts, side by side, of which the best is kept", whole())
     convergence: float | None = setting(
         None,

@@ -200,7 +200,7 @@ def proximal_gradient(
     Args:
       expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 draws, antithetic and matched,
         if None.
-      covariance: of q(z).
+      covariance: covariance of q(z).
       step_size: rho that a document begins with; halved where steps oppose one another.
       max_iters: most steps per document.
       tol: stop when a full step would raise a document's bound by less than this, in nats. To second order.

@@ -54,7 +54,7 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
     """p(y | z) = NegativeBinomial(y; mean e^z, variance e^z + e^2z / r).
 
     Args:
-      dispersion: r; large is near Poisson.
+      dispersion: dispersion r; a large one is near Poisson.
 
     Raises:
       ValueError: r not positive.

@@ -23,7 +23,7 @@ def gaussian(variance: Positives = 1.0) -> Likelihood:
     """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
 
     Args:
-      variance: s^2, of the noise.
+      variance: variance s^2 of the noise.
 
     Raises:
       ValueError: the variance is not positive.
@@ -58,7 +58,7 @@ def gamma_log(shape: Positives = 1.0) -> Likelihood:
     appendix A.1), so give it `vijax.step_size.backtracking()`.
 
     Args:
-      shape: k; 1 for exponential times.
+      shape: shape k of the gamma distribution; 1 for exponential times.
 
     Raises:
       ValueError: the shape is not positive.
@@ -95,8 +95,8 @@ def student_t(degrees: Positives = 4.0, scale: Positives = 1.0) -> Likelihood:
     negative precision.
 
     Args:
-      degrees: nu, degrees of freedom.
-      scale: s, the scale of the noise.
+      degrees: degrees of freedom.
+      scale: scale s of the noise.
 
     Raises:
       ValueError: either is not positive.

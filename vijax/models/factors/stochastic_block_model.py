@@ -53,9 +53,9 @@ def stochastic_block_model(
       edges: bernoulli: an edge or none; poisson: counts.
       directed: whether an edge from a to b is none from b to a. Then the matrix need not be symmetric.
       concentration: prior concentration of the blocks' weights.
-      a: of the Beta(a, b) prior of the probability of an edge between two blocks, or of the Gamma(a, b) prior of its
-        rate.
-      b: of the same.
+      a: first parameter of the Beta(a, b) prior of the probability of an edge between two blocks, or of the Gamma(a, b)
+        prior of its rate.
+      b: second parameter of the same prior.
 
     Returns:
       A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) of an undirected graph, of

@@ -49,7 +49,7 @@ def dp_mixture(
 
     Args:
       emission: what components emit (`vijax.models.emission`).
-      concentration: of the process, which expects about concentration * log(1 + N / concentration) components. A
+      concentration: concentration of the process; it expects about that times log(1 + N / that) components. A
         hyperparameter of the model: `learn=("concentration",)` learns it.
       truncation: finite: the last stick takes all (Blei and Jordan); tied: the prior beyond T (Kurihara et al.).
       init: `vijax.init.kmeans_plus_plus()` by default.

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import PRNGKeyArray, PyTree
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -55,6 +55,16 @@ class VijaxEstimator(BaseEstimator):
                 self.__dict__.update(pickle.loads(held))
 
 
+class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
+    """An abstract transformer of rows into parts: factors, topics."""
+
+    components_: np.ndarray
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+
 def key_of(random_state: Any) -> PRNGKeyArray:
     """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a `RandomState`."""
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -86,11 +96,12 @@ def as_dense(X: Any) -> Any:
     return X.toarray()
 
 
-def warn_not_converged(estimator: Any, max_iter: int) -> None:
+def warn_unless_converged(estimator: Any) -> None:
     """Warns in scikit-learn's words, with the remedy."""
-    warnings.warn(
-        f"{type(estimator).__name__} did not converge in max_iter={max_iter} iterations. Increase max_iter or tol, or "
-        "try another start: n_init, init_params or random_state.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
+    if not estimator.converged_:
+        warnings.warn(
+            f"{type(estimator).__name__} did not converge in max_iter={estimator.max_iter} iterations. Increase "
+            "max_iter or tol, or try another start: n_init, init_params or random_state.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
