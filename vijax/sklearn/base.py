@@ -13,18 +13,18 @@ import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import PRNGKeyArray, PyTree
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from vijax.checks import require
+from vijax.checks import require, require_integers
 from vijax.memory import total_memory
 
-T = TypeVar("T", bound=type)
+T = TypeVar("T")
 
 
 @dataclass_transform(eq_default=False)
-def estimator(cls: T) -> T:
+def estimator(cls: type[T]) -> type[T]:
     """Makes the constructor of an estimator, of its fields: it keeps what it is given, as scikit-learn wants it."""
     return dataclasses.dataclass(eq=False, repr=False)(cls)
 
@@ -49,6 +49,16 @@ class VijaxEstimator(BaseEstimator):
         if held is not None:
             with jax.enable_x64(is_double):
                 self.__dict__.update(pickle.loads(held))
+
+
+class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
+    """An abstract transformer of rows into parts: factors, topics."""
+
+    components_: np.ndarray
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
 
 
 def key_of(random_state: Any) -> PRNGKeyArray:
@@ -87,11 +97,18 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
     require(value in choices, name, f"one of {sorted(choices)}", repr(value))
 
 
-def warn_not_converged(estimator: Any, max_iter: int) -> None:
+def warn_unless_converged(estimator: Any) -> None:
     """Warns in scikit-learn's words, with the remedy."""
-    warnings.warn(
-        f"{type(estimator).__name__} did not converge in max_iter={max_iter} iterations. Increase max_iter or tol, or "
-        "try another start: n_init, init_params or random_state.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
+    if not estimator.converged_:
+        warnings.warn(
+            f"{type(estimator).__name__} did not converge in max_iter={estimator.max_iter} iterations. Increase "
+            "max_iter or tol, or try another start: n_init, init_params or random_state.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def require_settles(estimator: Any) -> None:
+    """Raises ValueError naming the argument that ends no fit."""
+    require_integers(max_iter=estimator.max_iter)
+    require(estimator.tol >= 0, "tol", "a number >= 0", estimator.tol)

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.sklearn import predictors
-from vijax.sklearn.base import warn_not_converged
+from vijax.sklearn.base import warn_unless_converged
 from vijax.sklearn.predictor_base import PredictorEstimator
 from vijax.sklearn.rows import Fitted
 
@@ -48,8 +48,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
             self._describe()
         self.converged_, self.n_iter_ = all(one.converged for one in found), max(one.n_iter for one in found)
         self.lower_bound_ = float(sum(one.bounds[-1] for one in found))
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:

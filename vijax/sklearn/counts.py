@@ -6,11 +6,12 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_non_negative
+from sklearn.utils.validation import check_non_negative, validate_data
 
 from vijax.by_value import by_value
 from vijax.families import Gamma
 from vijax.models.emission import Emission
+from vijax.sklearn.base import as_dense
 
 
 @by_value
@@ -26,6 +27,14 @@ def _anything(data: Any) -> None:
 def check_counts(estimator: Any, X: Any) -> None:
     """Raises ValueError on negative numbers."""
     check_non_negative(X, f"{type(estimator).__name__}")
+
+
+def dense_counts(estimator: Any, X: Any, reset: bool) -> np.ndarray:
+    """A matrix of counts, checked; a sparse one made dense."""
+    X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+    X = np.asarray(as_dense(X), np.float64)
+    check_counts(estimator, X)
+    return X
 
 
 def prior_of_rates(num_components: int, X: np.ndarray, shape: float = 1.0, rate: float | None = None) -> Gamma:

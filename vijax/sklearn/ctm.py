@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,9 +14,8 @@ from vijax.algorithms import em
 from vijax.checks import require, require_integers, require_positive
 from vijax.expectation import vector_monte_carlo
 from vijax.models.ctm import ctm
-from vijax.sklearn.bags import BagLoader
-from vijax.sklearn.base import estimator, precision_of
-from vijax.sklearn.topics import TopicEstimator, check_passes, seed_of
+from vijax.sklearn.base import estimator
+from vijax.sklearn.topics import TopicEstimator, check_passes
 
 
 @estimator
@@ -54,31 +53,10 @@ class CorrelatedTopicModel(TopicEstimator):
     perp_tol: float = 0.1
     random_state: Any = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds the topics of documents, and how their shares go together.
-
-        Args:
-          X: counts, (documents, words), dense or sparse.
-          y: ignored.
-
-        Raises:
-          ValueError: an argument out of its range; counts that are negative or missing.
-        """
-        del y
-        self._check()
-        X = self._checked(X, "fit", reset=True)
-        require(X.sum() > 0, "X", "documents with words", "only empty documents")
-        with precision_of(X):
-            loader = BagLoader.of(X, None, seed_of(self.random_state))
-            given = (self.max_iter, self.evaluate_every, self.perp_tol)
-            self._in_passes(self._algorithm(X.shape[1]), X, loader, *given)
-            self._describe()
-        self.bound_ = self._perplexity(X)
-        return self
-
-    def _algorithm(self, num_words: int) -> Algorithm:
+    def _plan(self, num_words: int) -> tuple[Algorithm, None]:
         step = estep.proximal_gradient(vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5)
-        return em(ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples), estep=step)
+        model = ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples)
+        return em(model, estep=step), None
 
     def _describe(self) -> None:
         found = self.fit_.estimates

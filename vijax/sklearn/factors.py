@@ -9,20 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax.algorithms import cavi, em
-from vijax.checks import require, require_integers, require_positive
+from vijax.checks import require_integers, require_positive
 from vijax.compiler import quick_jit
 from vijax.families.low_rank_normal import LowRankNormal
 from vijax.models.factor_analysis import factor_analysis
-from vijax.sklearn.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.base import Transformer, estimator, key_of, require_choice, require_settles, warn_unless_converged
 from vijax.sklearn.rows import by_row, fit_rows
 
 
 @estimator
-class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
+class FactorAnalysis(Transformer):
     """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each column.
 
     Args:
@@ -88,8 +87,7 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
             self.noise_variance_ = np.broadcast_to(self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:])
         self.loglike_ = list(found.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
         self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
@@ -132,18 +130,14 @@ class FactorAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
         return (X - self.mean_) / self._scale
 
     def _check_arguments(self) -> None:
-        require_integers(n_components=1 if self.n_components is None else self.n_components, max_iter=self.max_iter)
+        require_integers(n_components=1 if self.n_components is None else self.n_components)
+        require_settles(self)
         require_choice("noise", self.noise, ("diagonal", "isotropic"))
         require_choice("inference", self.inference, ("em", "variational"))
         require_positive(loading_precision=self.loading_precision)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -20,7 +20,7 @@ from vijax.models.emission import Emission, blurred, poisson
 from vijax.models.hmm import hmm
 from vijax.models.sequence_draws import path
 from vijax.sklearn import covariances as kinds
-from vijax.sklearn.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, estimator, key_of, require_choice, require_settles, warn_unless_converged
 from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.rows import fit_rows, padded, size_with_padding
 
@@ -97,8 +97,7 @@ class HiddenMarkovModel(VijaxEstimator):
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:
@@ -178,12 +177,12 @@ class HiddenMarkovModel(VijaxEstimator):
         self.covariances_ = kinds.covariances_of(self.covariance_type, precisions)
 
     def _check_arguments(self) -> None:
-        require_integers(n_components=self.n_components, max_iter=self.max_iter, n_init=self.n_init)
+        require_integers(n_components=self.n_components, n_init=self.n_init)
+        require_settles(self)
         require_choice("emission", self.emission, ("gaussian", "poisson"))
         require_choice("covariance_type", self.covariance_type, kinds.KINDS)
         require_choice("inference", self.inference, ("em", "variational"))
         require_positive(startprob_prior=self.startprob_prior, transmat_prior=self.transmat_prior)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
         require(self.reg_covar >= 0, "reg_covar", "a number >= 0", self.reg_covar)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:

@@ -77,34 +77,9 @@ class LatentDirichletAllocation(TopicEstimator):
     verbose: int = 0
     random_state: Any = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds the topics of documents.
-
-        Args:
-          X: counts, (documents, words), dense or sparse; whole numbers or weights, none negative.
-          y: ignored.
-
-        Raises:
-          ValueError: an argument out of its range; counts that are negative or missing.
-        """
-        del y
-        self._check()
-        X = self._checked(X, "fit", reset=True)
-        require(X.sum() > 0, "X", "documents with words", "only empty documents")
+    def _plan(self, num_words: int) -> tuple[Algorithm, int | None]:
         size = None if self.learning_method == "batch" else self.batch_size
-        with precision_of(X):
-            loader = BagLoader.of(X, size, seed_of(self.random_state))
-            self._in_passes(
-                self._algorithm(self.learning_method, X.shape[1]),
-                X,
-                loader,
-                self.max_iter,
-                self.evaluate_every,
-                self.perp_tol,
-            )
-            self._describe()
-        self.bound_ = self._perplexity(X)
-        return self
+        return self._algorithm(self.learning_method, num_words), size
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Goes on with a minibatch of `total_samples` documents, in parts of `batch_size`; the first call begins."""

@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vijax import init
 from vijax.algorithm import Algorithm
-from vijax.checks import require, require_integers
+from vijax.checks import require_integers
 from vijax.evaluate.held_out import log_predictive_density
 from vijax.families import stick_breaking
 from vijax.models.emission import Emission
-from vijax.sklearn.base import VijaxEstimator, estimator, key_of, require_choice, warn_not_converged
+from vijax.sklearn.base import VijaxEstimator, estimator, key_of, require_choice, require_settles, warn_unless_converged
 from vijax.sklearn.rows import by_row, fit_rows
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -80,8 +80,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
             )
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self._describe(found.bounds)
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
@@ -142,10 +141,9 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         return starts.get(self.init_params, init.random_responsibilities())
 
     def _check_arguments(self) -> None:
-        given = {name: getattr(self, name) for name in ("n_components", "max_iter", "n_init")}
-        require_integers(**given)
+        require_integers(n_components=self.n_components, n_init=self.n_init)
+        require_settles(self)
         require_choice("init_params", self.init_params, get_args(Start))
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)

@@ -8,20 +8,19 @@ from typing import Any, Self
 import jax
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax import estep
 from vijax.algorithms import cavi
 from vijax.checks import require, require_integers, require_positive
 from vijax.models.gap_nmf import gap_nmf
-from vijax.sklearn.base import VijaxEstimator, as_dense, estimator, key_of, warn_not_converged
-from vijax.sklearn.counts import check_counts
+from vijax.sklearn.base import Transformer, estimator, key_of, require_settles, warn_unless_converged
+from vijax.sklearn.counts import dense_counts
 from vijax.sklearn.rows import by_row, fit_rows
 
 
 @estimator
-class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
+class GammaPoissonNMF(Transformer):
     """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian Kullback-Leibler
     NMF, in which parts that are not needed tend to lose their weight (Hoffman and Blei 2015, section 4.3).
 
@@ -91,8 +90,7 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
             self.components_ = np.array(q["dictionary"].mean()).T * self.gains_[:, None]
         self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
         self.lower_bound_ = float(found.bounds[-1])
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
@@ -108,20 +106,13 @@ class GammaPoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEs
         return np.asarray(X) @ self.components_
 
     def _check_arguments(self) -> None:
-        require_integers(n_components=self.n_components, max_iter=self.max_iter)
+        require_integers(n_components=self.n_components)
+        require_settles(self)
         names = ("activation_prior", "dictionary_prior", "concentration")
         require_positive(**{name: getattr(self, name) for name in names})
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        X = np.asarray(as_dense(X), np.float64)
-        check_counts(self, X)
-        return X
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
+        return dense_counts(self, X, reset)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

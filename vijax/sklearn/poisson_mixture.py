@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from vijax.algorithm import Algorithm
 from vijax.algorithms import cavi, em
@@ -14,8 +13,8 @@ from vijax.checks import require_positive
 from vijax.families import Dirichlet, Product
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixture import mixture
-from vijax.sklearn.base import as_dense, estimator, require_choice
-from vijax.sklearn.counts import check_counts, prior_of_rates, weights_allowed
+from vijax.sklearn.base import estimator, require_choice
+from vijax.sklearn.counts import dense_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.mixtures import MixtureEstimator
 
 
@@ -78,10 +77,7 @@ class PoissonMixture(MixtureEstimator):
         require_positive(rate_shape_prior=self.rate_shape_prior, **given)
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        X = np.asarray(as_dense(X), np.float64)
-        check_counts(self, X)
-        return X
+        return dense_counts(self, X, reset)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

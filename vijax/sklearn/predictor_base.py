@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from vijax.checks import require, require_integers, require_positive
+from vijax.checks import require_positive
 from vijax.models.predictors import Predictors
 from vijax.sklearn import predictors
-from vijax.sklearn.base import VijaxEstimator, as_dense, estimator, key_of
+from vijax.sklearn.base import VijaxEstimator, as_dense, estimator, key_of, require_settles
 from vijax.sklearn.rows import Fitted, size_with_padding
 
 
@@ -87,6 +87,5 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
 
     def _check_steps(self) -> None:
         """Raises ValueError naming the argument that makes no sense."""
-        require_integers(max_iter=self.max_iter)
+        require_settles(self)
         require_positive(learning_rate=self.learning_rate)
-        require(self.tol >= 0, "tol", "a number >= 0", self.tol)

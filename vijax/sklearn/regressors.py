@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.sklearn import predictors
-from vijax.sklearn.base import require_choice, warn_not_converged
+from vijax.sklearn.base import require_choice, warn_unless_converged
 from vijax.sklearn.observations import OBSERVED
 from vijax.sklearn.predictor_base import PredictorEstimator
 
@@ -51,8 +51,7 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
             self.hyperparameters_ = predictors.learnt_values(found.fit)
             self._describe(features.shape[1])
         self.lower_bound_ = float(found.bounds[-1]) - len(X) * float(np.log(self._unit))
-        if not self.converged_:
-            warn_not_converged(self, self.max_iter)
+        warn_unless_converged(self)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

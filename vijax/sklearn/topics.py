@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import abc
+from typing import Any, Self
 
 import jax
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from vijax import keys
@@ -17,17 +17,53 @@ from vijax.data.minibatch import in_order
 from vijax.fit import fit
 from vijax.inferred import bounds_of, inferred, shares_of
 from vijax.sklearn.bags import BagLoader
-from vijax.sklearn.base import VijaxEstimator, cast, key_of, precision_of
+from vijax.sklearn.base import Transformer, cast, key_of, precision_of
 
 AT_A_TIME = 1024
 """Documents whose shares are inferred at once."""
 
 
-class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
-    """An abstract transformer of counts into topic shares. A subclass has `_algorithm`, and says in `fit` how its data
-    are cut into batches."""
+class TopicEstimator(Transformer, abc.ABC):
+    """An abstract transformer of counts into topic shares."""
 
+    max_iter: int
+    evaluate_every: int
+    perp_tol: float
+    random_state: Any
     fit_: Any
+
+    @abc.abstractmethod
+    def _plan(self, num_words: int) -> tuple[Algorithm, int | None]:
+        """The algorithm, and how many documents it reads at a time (None: all)."""
+
+    @abc.abstractmethod
+    def _check(self) -> None:
+        """Raises ValueError naming an argument out of its range."""
+
+    @abc.abstractmethod
+    def _describe(self) -> None:
+        """Says what was found."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Finds the topics of documents.
+
+        Args:
+          X: counts, (documents, words), dense or sparse; whole numbers or weights, none negative.
+          y: ignored.
+
+        Raises:
+          ValueError: an argument out of its range; counts that are negative or missing.
+        """
+        del y
+        self._check()
+        X = self._checked(X, "fit", reset=True)
+        require(X.sum() > 0, "X", "documents with words", "only empty documents")
+        with precision_of(X):
+            alg, size = self._plan(X.shape[1])
+            self._in_passes(alg, X, BagLoader.of(X, size, seed_of(self.random_state)))
+            self._describe()
+        self.bound_ = self._perplexity(X)
+        return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> Float[np.ndarray, "docs K"]:
         """Expected topic shares of documents.
@@ -81,16 +117,17 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
             rows.append(order)
         return in_order(np.concatenate(results), np.concatenate(rows))
 
-    def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader, max_iter: int, evaluate_every: int, tol: float):
+    def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
         """Runs `max_iter` passes, with a look at the perplexity of the data every so many of them."""
-        key, state, before = key_of(self.random_state), None, np.inf  # type: ignore[attr-defined]
+        key, state, before = key_of(self.random_state), None, np.inf
+        max_iter, evaluate_every = self.max_iter, self.evaluate_every
         stops = [*range(evaluate_every, max_iter, evaluate_every), max_iter] if evaluate_every > 0 else [max_iter]
         for passes in stops:
             self.fit_ = fit(alg, loader, key=key, num_steps=passes * loader.steps_per_epoch, state=state)
             self.n_iter_, state = passes, self.fit_.state
             if evaluate_every > 0:
                 self.bound_ = self._perplexity(X)
-                if abs(before - self.bound_) < tol:
+                if abs(before - self.bound_) < self.perp_tol:
                     break
                 before = self.bound_
         self.n_batch_iter_ = self.n_iter_ * loader.steps_per_epoch
@@ -99,10 +136,6 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__}.{whom}")
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]  # type: ignore[attr-defined]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
