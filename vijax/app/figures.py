@@ -10,7 +10,8 @@ import numpy as np
 
 from vijax import plots
 from vijax.app import blocks
-from vijax.app.svg import not_of_rounding, stretches
+from vijax.app.svg import stretches
+from vijax.metrics import not_of_rounding
 from vijax.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")
