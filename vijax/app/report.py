@@ -11,7 +11,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,8 +114,8 @@ def _curve(title: str, note: str, x: np.ndarray, y: np.ndarray, *more: np.ndarra
     """A card with a curve, but for a wild start of a long one."""
     finite = y[np.isfinite(y)]
     shown = y >= lowest_shown(finite) if len(y) > LONG and len(finite) else np.isfinite(y)
-    block = blocks.Lines(title, PASSES, title.lower(), *(part[shown] for part in (x, y, *more)))
-    return charts.framed(title, note, charts.lines(block, *OF_A_BOUND))
+    parts: list[Any] = [part[shown] for part in (x, y, *more)]
+    return charts.framed(title, note, charts.lines(blocks.Lines(title, PASSES, title.lower(), *parts), *OF_A_BOUND))
 
 
 def _settings(settings: Mapping[str, str]) -> str:
