@@ -4,7 +4,7 @@
 
 Both programs are compiled first; then they run in turn, in one process, and the ratio without : with is taken pair by
 pair (median and quartiles). Of settings that a process is started with, pairs of processes. The tests that fail when
-one of them buys nothing any more are in tests/test_workarounds.py.
+one of them buys nothing any more are in tests/xla/test_workarounds.py.
 """
 
 from __future__ import annotations

@@ -238,7 +238,8 @@ def test_a_legend_of_long_names_takes_as_many_lines_as_it_needs():
 
 def test_scores_without_an_error_are_points_without_a_band():
     """Of a single held-out sequence the error is not known."""
-    drawn = svg.line_chart([svg.Series([1.0, 2.0], [-3.0, -2.0], [math.nan, math.inf], marks=True)], "pass", "score")
+    x, y, error = np.array([1.0, 2.0]), np.array([-3.0, -2.0]), np.array([math.nan, math.inf])
+    drawn = charts.lines(blocks.Lines("", "pass", "score", x, y, y - error, y + error, x, y))
     assert '<path class="band' not in drawn
     assert drawn.count("<circle") == 2
     assert "nan" not in drawn

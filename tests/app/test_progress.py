@@ -61,7 +61,7 @@ def test_a_log_gets_lines_at_a_fixed_cadence_and_always_the_last():
     lines = stream.getvalue().splitlines()
     assert len(lines) == 1 + 4 + 1  # the first, each five seconds, the last
     # ten calls in five seconds: 20 steps of 50 documents; 78 steps are left at four steps a second
-    expected = "step     22/100   pass 1.1   200 docs/s   ELBO/word -8.100   held-out -7.500 ± 0.020   to go 0:20"
+    expected = "step     22/100   pass 1.1   200 docs/s   ELBO/word -8.100   held-out -7.500 ± 0.020   to go 0:00:20"
     assert lines[1] == expected
     assert "to go" not in lines[-1]
     assert lines[-1].startswith("step    100/100")

@@ -9,10 +9,11 @@ import pytest
 from vijax.app.explorer.documents import documents_of
 from vijax.app.explorer.embedded import Explored
 from vijax.app.explorer.words import words_of
+from vijax.app.page import blocks, charts
 from vijax.app.page.blocks import Topics
 from vijax.app.page.report import Report, render
-from vijax.app.page.svg import Series, line_chart, nice_ticks
-from vijax.evaluate.metrics import Curves
+from vijax.app.page.svg import nice_ticks
+from vijax.evaluate.metrics import OF_A_BOUND, Curves
 from vijax.topics.summary import Document, summarise, topic_distances
 
 VOCABULARY = ["<b>bold</b>", 'quo"te', "naïve", *(f"word{i}" for i in range(20))]
@@ -104,7 +105,7 @@ def test_a_run_without_curves_and_with_one_topic_still_makes_a_page():
 
 
 def test_a_curve_goes_where_its_numbers_say():
-    svg = line_chart([Series([0.0, 10.0], [1.0, 2.0])], "x", "y")
+    svg = charts.lines(blocks.Lines("", "x", "y", [0.0, 10.0], [1.0, 2.0]))
     (x0, y0), (x1, y1) = re.findall(r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1])
     assert float(x0) < float(x1)
     assert float(y0) > float(y1)  # up is less in SVG
@@ -112,7 +113,8 @@ def test_a_curve_goes_where_its_numbers_say():
 
 @pytest.mark.parametrize("values", [[], [np.nan], [1.0], [-7.0, np.nan, -6.5], [1e-9, 1e9]])
 def test_charts_of_awkward_numbers_hold_only_numbers(values):
-    svg = line_chart([Series(list(range(len(values))), values, error=[0.1] * len(values), marks=True)], "x", "y")
+    x, y = np.arange(float(len(values))), np.array(values, float)
+    svg = charts.lines(blocks.Lines("", "x", "y", x, y, y - 0.1, y + 0.1, x, y))
     assert "nan" not in svg
     assert "inf" not in svg
 
@@ -120,7 +122,7 @@ def test_charts_of_awkward_numbers_hold_only_numbers(values):
 def test_the_rounding_of_a_bound_that_has_converged_is_not_drawn_as_a_fall():
     """Its axis is a ten-thousandth of it at the least, and numbers of seven digits have room beside it."""
     steps = np.arange(8.0)
-    svg = line_chart([Series(steps, -9531301.0 - 1e-2 * (steps > 4))], "x", "y")
+    svg = charts.lines(blocks.Lines("", "x", "y", steps, -9531301.0 - 1e-2 * (steps > 4)), *OF_A_BOUND)
     heights = [
         float(y) for _, y in re.findall(r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1])
     ]

@@ -6,7 +6,7 @@ from vijax.data.prefetch import prefetch
 
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "vijax-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("vijax-prefetch")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 50])

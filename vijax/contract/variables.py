@@ -162,15 +162,6 @@ class Variables:
             found.append(part)
         return names, np.concatenate(found, 1)
 
-    def coordinate_names(self) -> list[str]:
-        """Of each coordinate the variable's name, with its place where it has several."""
-        paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(range(len(self.leaves))))
-        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
-        sizes = [math.prod(leaf.free_shape) for leaf in self.leaves]
-        return [
-            name if size == 1 else f"{name}[{i}]" for name, size in zip(names, sizes, strict=True) for i in range(size)
-        ]
-
     def names_at(self, chosen: Bool[np.ndarray, " D"]) -> list[str]:
         """Variables of which any coordinate is chosen."""
         paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(range(len(self.leaves))))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Generator, Iterable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
@@ -19,42 +19,13 @@ def prefetch(items: Iterable[Item], size: int = 2) -> Generator[Item, None, None
     >>> list(prefetch(range(4)))
     [0, 1, 2, 3]
     """
-    ready: queue.Queue = queue.Queue(max(size, 1))
-    stop = threading.Event()
-    thread = threading.Thread(target=_make, args=(items, ready, stop), name="vijax-prefetch", daemon=True)
-    thread.start()
+    iterator, end = iter(items), object()
+    pool = ThreadPoolExecutor(1, "vijax-prefetch")
+    make: Any = lambda: pool.submit(next, iterator, end)
     try:
-        while True:
-            item, error = ready.get()
-            if error is _END:
-                return
-            if error is not None:
-                raise error
+        ahead = deque(make() for _ in range(max(size, 1) + 1))  # and one in the thread's hand
+        while (item := ahead.popleft().result()) is not end:
+            ahead.append(make())
             yield item
     finally:
-        stop.set()
-        _drain(ready)
-        thread.join()
-
-
-_END = StopIteration()
-
-
-def _make(items: Iterable, ready: queue.Queue, stop: threading.Event) -> None:
-    """Puts (item, None) for each item, then (None, how it ended); gives up once `stop` is set."""
-    end: BaseException = _END
-    try:
-        for item in items:
-            if stop.is_set():
-                return
-            ready.put((item, None))
-    except BaseException as error:
-        end = error
-    if not stop.is_set():
-        ready.put((None, end))
-
-
-def _drain(ready: queue.Queue) -> None:
-    """Makes room, so that the thread's pending `put` returns and it sees that it is to stop."""
-    while not ready.empty():
-        ready.get_nowait()
+        pool.shutdown(cancel_futures=True)

@@ -157,19 +157,26 @@ def lowest_shown(values: np.ndarray) -> float:
     return float(values.min()) if flat else low
 
 
-def wide_enough(values: Sequence[float]) -> list[float]:
-    """What an axis must show of a curve: its values, and around a curve that hardly changes a range in which the
-    rounding of its numbers does not look like a fall (a ten-thousandth of the largest).
+def not_of_rounding(low: float, high: float, least: float = 1e-6, reach: float = 0.05) -> tuple[float, float]:
+    """The ends of an axis, moved apart where the numbers on it may differ by their rounding alone.
 
-    >>> wide_enough([-1000.0, -900.0]), [round(x, 3) for x in wide_enough([-1000.00001, -1000.0])[2:]]
-    ([-1000.0, -900.0], [-1000.05, -999.95])
+    Args:
+      low: the lower end.
+      high: the upper end.
+      least: of the size of the numbers, how much an axis shows at the least.
+      reach: of their size, by how much the ends are moved apart where it would show less.
+
+    >>> not_of_rounding(2.0, 3.0), not_of_rounding(50.0, 50.0)
+    ((2.0, 3.0), (47.5, 52.5))
     """
-    shown = list(values)
-    if not shown:
-        return shown
-    low, high = min(shown), max(shown)
-    least = 1e-4 * max(abs(low), abs(high))
-    return shown if high - low >= least else [*shown, (low + high - least) / 2, (low + high + least) / 2]
+    size = max(abs(low), abs(high))
+    if high - low > least * size:
+        return low, high
+    return low - reach * (size or 1.0), high + reach * (size or 1.0)
+
+
+OF_A_BOUND = 1e-4, 5e-5
+"""Of an axis of a bound or score, `least` and `reach`."""
 
 
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:

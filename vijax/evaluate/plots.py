@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vijax.evaluate.metrics import Curves, lowest_shown, over_a_pass, wide_enough
+from vijax.evaluate.metrics import OF_A_BOUND, Curves, lowest_shown, not_of_rounding, over_a_pass
 from vijax.extras import require_extra
 from vijax.terminal import printable
 from vijax.topics.summary import Topic
@@ -62,9 +62,8 @@ def curves(measured: Curves, per: str = "word", score_per: str | None = None) ->
     right.plot(measured.epoch, smooth, color=BLUE, linewidth=1.6, label="over a pass")
     finite = smooth[np.isfinite(smooth)]
     if len(finite):
-        shown = wide_enough([lowest_shown(finite), float(finite.max())])
-        low, high = min(shown), max(shown)
-        margin = 0.05 * (high - low) or 0.05 * max(abs(high), 1.0)
+        low, high = not_of_rounding(lowest_shown(finite), float(finite.max()), *OF_A_BOUND)
+        margin = 0.05 * (high - low)
         right.set_ylim(low - margin, high + margin)
     for ax, title in ((left, f"held-out score, nats per {score_per or per}"), (right, f"ELBO per {per}, nats")):
         ax.set_title(plain(title), fontsize=10, loc="left", color=INK)

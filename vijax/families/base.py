@@ -14,7 +14,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -374,11 +373,6 @@ def ratio_or_zero(x: Float[Array, "*shape"], y: Float[Array, "*shape"]) -> Float
     """x / y of a y >= 0; 0 where y has underflowed."""
     normal = y >= jnp.finfo(y.dtype).tiny
     return jnp.where(normal, x / jnp.where(normal, y, 1.0), 0.0)
-
-
-def event_size(shape: tuple[int, ...], event_ndim: int) -> int:
-    """Number of scalars in one event of an array of this shape."""
-    return math.prod(shape[len(shape) - event_ndim :])
 
 
 def domain_mask(ok: Bool[Array, ...], q: F) -> F:

@@ -186,15 +186,17 @@ class MeansAndPrecision(Family):
 
     def _stats_of_draw(self, draw: BartlettDraw, scaled: Array) -> Any:
         rooted = products(transpose(draw.root), self._m) + scaled  # B' mu_j
-        product, quadratic = products(draw.root, rooted), dots(rooted, rooted)
-        return self.Stats(self._own(product, 1), gram(draw.root), self._own(quadratic), draw.log_det)
+        make: Any = self.Stats
+        product, quadratic = self._own(products(draw.root, rooted), 1), self._own(dots(rooted, rooted))
+        return make(product, gram(draw.root), quadratic, draw.log_det)
 
     def _moved(self, dm: Array, dkappa: Array, law: Wishart) -> Self:
         """The direction in natural parameters of a change of (m, kappa, -P, n)."""
         m, kappa = self._m, self._kappa[..., None]
         raw = 0.5 * sum_of_products(dkappa[..., None] * m, m) + symmetric(sum_of_products(kappa * m, dm))
         linear = dkappa[..., None] * m + kappa * dm
-        return type(self)(self._own(linear, 1), law.negative_rate - raw, self._own(-0.5 * dkappa), law.half_degrees)
+        make: Any = type(self)
+        return make(self._own(linear, 1), law.negative_rate - raw, self._own(-0.5 * dkappa), law.half_degrees)
 
     # --- with an axis of means ----------------------------------------------------------------------------------
     @property
@@ -218,7 +220,8 @@ class MeansAndPrecision(Family):
         return x if self.event_ndims[2] else jnp.squeeze(x, -1 - event_ndim)
 
     def _as_stats(self, product: Array, precision: Array, m: Array, log_det: Array, more: Any = 0.0) -> Any:
-        return self.Stats(self._own(product, 1), precision, self._own(more + dots(m, product)), log_det)
+        make: Any = self.Stats
+        return make(self._own(product, 1), precision, self._own(more + dots(m, product)), log_det)
 
 
 def products(matrix: Array, vectors: Array) -> Float[Array, "*batch J D"]:

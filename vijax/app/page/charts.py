@@ -27,6 +27,7 @@ from vijax.app.page.svg import (
     plain_chart,
     shortened,
 )
+from vijax.app.page.views import thinned
 
 LARGEST_FILE = 200_000
 """Letters of CSV that a card holds itself; longer ones are in the folder of the run alone."""
@@ -69,19 +70,32 @@ def table(block: blocks.Table) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def lines(block: blocks.Lines) -> str:
-    """A curve in its band, over points."""
+MOST_ON_CURVE = 600
+"""Points of a curve that a screen shows; of more an even part is drawn."""
+MOST_TITLED = 100
+"""Points that say their numbers under the mouse."""
+
+
+def lines(block: blocks.Lines, *least: float) -> str:
+    """A curve in its band, over points; `least` as of `vijax.app.page.svg.axis`, of what is upright."""
+    rows = thinned(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
+    part = lambda values: [values[i] for i in rows]
     x = axis([*block.x, *block.points_x], LEFT, WIDTH - RIGHT, margin=0.0)
-    y = axis(_seen(*(map(_finite, (block.y, block.low, block.high, block.points_y)))), HEIGHT - BOTTOM, TOP, 0.05)
+    y = axis(
+        _seen(*(map(_finite, (block.y, block.low, block.high, block.points_y)))), HEIGHT - BOTTOM, TOP, 0.05, *least
+    )
     band = ""
     if len(block.low):
-        edge = [*_places(x, y, block.x, block.high), *reversed(_places(x, y, block.x, block.low))]
-        band = f'<path class="band band-0" d="M{"L".join(edge)}Z"/>'
+        upper, lower = (_places(x, y, part(block.x), part(edge)) for edge in (block.high, block.low))
+        band = f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>' if len(upper) > 1 else ""
+    titled = len(block.points_x) <= MOST_TITLED
     points = "".join(
-        f'<circle class="point hue-1" cx="{place.partition(",")[0]}" cy="{place.partition(",")[2]}" r="2.2"/>'
-        for place in _places(x, y, block.points_x, block.points_y)
+        f'<circle class="point hue-1" cx="{x(a):.1f}" cy="{y.inside(b):.1f}" r="2.2">'
+        f"{f'<title>{a:,.4g}: {b:.4f}</title>' if titled else ''}</circle>"
+        for a, b in zip(block.points_x, block.points_y, strict=True)
+        if known(a, b)
     )
-    curve = f'<path class="curve curve-0" d="M{"L".join(_places(x, y, block.x, block.y))}"/>'
+    curve = f'<path class="curve curve-0" d="M{"L".join(_places(x, y, part(block.x), part(block.y)))}"/>'
     return chart(points + band + curve, x, y, block.x_label, block.y_label)
 
 
@@ -100,7 +114,7 @@ def _finite(values: Any) -> np.ndarray:
 
 def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
     """Pixels of points inside the vertical axis, which what lies beyond is moved to the edge of."""
-    return [f"{x(a):.1f},{y(min(max(b, y.low), y.high)):.1f}" for a, b in zip(xs, ys, strict=True) if known(a, b)]
+    return [f"{x(a):.1f},{y.inside(b):.1f}" for a, b in zip(xs, ys, strict=True) if known(a, b)]
 
 
 def scatter(block: blocks.Scatter) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from vijax.app.page import blocks
-from vijax.app.page.svg import not_of_rounding, stretches
+from vijax.app.page.svg import stretches
 from vijax.evaluate import plots
+from vijax.evaluate.metrics import not_of_rounding
 from vijax.evaluate.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")

@@ -11,13 +11,15 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from vijax.app.explorer import frame
 from vijax.app.explorer.embedded import Explored
 from vijax.app.page import blocks, charts
-from vijax.app.page.svg import Series, escape, line_chart
-from vijax.evaluate.metrics import Curves, over_a_pass
+from vijax.app.page.svg import escape
+from vijax.evaluate.metrics import LONG, OF_A_BOUND, Curves, lowest_shown, over_a_pass
 
 PASSES = "passes over the data"
 
@@ -98,15 +100,22 @@ def _found(report: Report) -> str:
 def _curves(curves: Curves, per: str, score_per: str) -> str:
     drawn = []
     if len(curves.held_out_score):
-        series = Series(curves.held_out_epoch, curves.held_out_score, curves.held_out_error, marks=True)
         measure = "Document completion, nats" if score_per == "word" else "Log predictive density, nats"
         note = f"{measure} per {score_per}, higher is better; the band is one standard error."
-        drawn.append(charts.framed("Held-out score", note, line_chart([series], PASSES, "held-out score")))
+        x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
+        drawn.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):
-        series = Series(curves.epoch, over_a_pass(curves))
         note = f"The bound that training maximises, nats per {per}, averaged over a pass up to each step."
-        drawn.append(charts.framed(f"ELBO per {per}", note, line_chart([series], PASSES, f"ELBO per {per}")))
+        drawn.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
     return f'<h2>Training</h2><div class="pair">{"".join(drawn)}</div>' if drawn else ""
+
+
+def _curve(title: str, note: str, x: np.ndarray, y: np.ndarray, *more: np.ndarray) -> str:
+    """A card with a curve, but for a wild start of a long one."""
+    finite = y[np.isfinite(y)]
+    shown = y >= lowest_shown(finite) if len(y) > LONG and len(finite) else np.isfinite(y)
+    parts: list[Any] = [part[shown] for part in (x, y, *more)]
+    return charts.framed(title, note, charts.lines(blocks.Lines(title, PASSES, title.lower(), *parts), *OF_A_BOUND))
 
 
 def _settings(settings: Mapping[str, str]) -> str:

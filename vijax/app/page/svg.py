@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.page import blocks
-from vijax.evaluate.metrics import LONG, lowest_shown, wide_enough
+from vijax.evaluate.metrics import not_of_rounding
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
@@ -18,17 +18,6 @@ NUM_HUES = blocks.MOST_COLOURS
 """Classes beyond so many take the first colours again; see report.css."""
 LINE = 16
 """Of a legend."""
-ROUNDING = 1e-6
-"""Of the size of numbers, how much of their change may be their rounding: no axis shows less."""
-
-
-class Series(NamedTuple):
-    """Points of a curve; `error` (if given) is a half-width drawn as a band."""
-
-    x: Sequence[float] | np.ndarray
-    y: Sequence[float] | np.ndarray
-    error: Sequence[float] | np.ndarray | None = None
-    marks: bool = False
 
 
 class Axis(NamedTuple):
@@ -44,6 +33,10 @@ class Axis(NamedTuple):
         """Where a value is drawn."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
+    def inside(self, value: float) -> float:
+        """The same of the nearest value on the axis."""
+        return self(min(max(value, self.low), self.high))
+
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     """About `count` round numbers within [low, high], and no fewer than two around it if it is a single point.
@@ -58,13 +51,6 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     step = magnitude * min((m for m in (1, 2, 5, 10) if m * magnitude >= raw), default=10)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
-
-
-def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> str:
-    """One or more curves over common axes, as an <svg> element; curve i has the class `curve-i`."""
-    x = axis([v for s in series for v in s.x], LEFT, WIDTH - RIGHT, margin=0.0)
-    y = axis(wide_enough(_extent(series)), HEIGHT - BOTTOM, TOP, margin=0.06)
-    return chart("".join(_curve(s, x, y, i) for i, s in enumerate(series)), x, y, x_label, y_label)
 
 
 def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str, classes: Mapping[int, str] | None = None) -> str:
@@ -99,39 +85,13 @@ def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, in
     return "".join(drawn), LINE * (line + 1) if classes else 0
 
 
-def _extent(series: Sequence[Series]) -> list[float]:
-    """What the vertical axis must show; of a long curve without a wild start."""
-    values: list[float] = []
-    for s in series:
-        y = np.asarray(s.y, float)
-        error = np.zeros_like(y) if s.error is None else np.nan_to_num(np.asarray(s.error, float), posinf=0.0)
-        bounds = np.concatenate([y - error, y + error])
-        bounds = bounds[np.isfinite(bounds)]
-        if len(bounds):
-            low = lowest_shown(bounds) if len(y) > LONG else float(bounds.min())
-            values += [low, float(bounds.max())]
-    return values
-
-
-def axis(values: Sequence[float | None], start: float, end: float, margin: float) -> Axis:
-    """An axis that shows finite values, with a margin as a share of their range."""
+def axis(values: Sequence[float | None], start: float, end: float, margin: float, *least: float) -> Axis:
+    """An axis that shows finite values, with a margin as a share of their range, and more than their rounding
+    (`vijax.evaluate.metrics.not_of_rounding`)."""
     finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
-    low, high = not_of_rounding(min(finite), max(finite))
+    low, high = not_of_rounding(min(finite), max(finite), *least)
     low, high = low - margin * (high - low), high + margin * (high - low)
     return Axis(low, high, start, end, nice_ticks(low, high))
-
-
-def not_of_rounding(low: float, high: float) -> tuple[float, float]:
-    """The ends of an axis, moved apart where the numbers on it differ by their rounding at most.
-
-    >>> not_of_rounding(2.0, 3.0), not_of_rounding(50.0, 50.0)
-    ((2.0, 3.0), (47.5, 52.5))
-    """
-    size = max(abs(low), abs(high))
-    if high - low > ROUNDING * size:
-        return low, high
-    reach = 0.05 * (size or 1.0)
-    return low - reach, high + reach
 
 
 def grid(x: Axis, y: Axis) -> str:
@@ -160,37 +120,6 @@ def tick_text(value: float) -> str:
         if unit <= abs(value) < 1e15:
             return f"{value / unit:.6g}{name}"
     return f"{value:,.10g}" if abs(value) < 1e6 else f"{value:.2g}"
-
-
-def _curve(series: Series, x: Axis, y: Axis, i: int) -> str:
-    keep = [j for j in _thinned(series) if series.y[j] >= y.low]
-    points = [(x(series.x[j]), y(series.y[j])) for j in keep]
-    path = "M" + "L".join(f"{px:.1f},{py:.1f}" for px, py in points) if points else ""
-    drawn = _band(series, keep, x, y, i) + f'<path class="curve curve-{i}" d="{path}"/>'
-    if series.marks:
-        drawn += "".join(
-            f'<circle class="mark mark-{i}" cx="{px:.1f}" cy="{py:.1f}" r="3.5">'
-            f"<title>{series.x[j]:,.4g}: {series.y[j]:.4f}</title></circle>"
-            for j, (px, py) in zip(keep, points, strict=True)
-        )
-    return drawn
-
-
-def _thinned(series: Series, most: int = 600) -> list[int]:
-    """Finite points, evenly thinned to no more than a screen shows."""
-    finite = [j for j, value in enumerate(series.y) if math.isfinite(value)]
-    if len(finite) <= most:
-        return finite
-    return [finite[int(i)] for i in np.unique(np.linspace(0, len(finite) - 1, most).round())]
-
-
-def _band(series: Series, keep: list[int], x: Axis, y: Axis, i: int) -> str:
-    keep = [j for j in keep if series.error is not None and math.isfinite(series.error[j])]
-    if series.error is None or len(keep) < 2:
-        return ""
-    upper = [f"{x(series.x[j]):.1f},{y(series.y[j] + series.error[j]):.1f}" for j in keep]
-    lower = [f"{x(series.x[j]):.1f},{y(series.y[j] - series.error[j]):.1f}" for j in reversed(keep)]
-    return f'<path class="band band-{i}" d="M{"L".join(upper + lower)}Z"/>'
 
 
 def escape(text: object) -> str:

@@ -67,16 +67,23 @@ def _numbered(texts: Any) -> Iterator[tuple[str, str]]:
 
 def _table(source: Any, column: str | None, notes: Notes) -> Iterator[tuple[str, str]]:
     """(title, text) pairs of a table, or of a column."""
-    names = getattr(source, "column_names", None) or getattr(source, "columns", None)
+    names = column_names(source)
     if names is None:
         yield from _numbered(column_values(source))
         return
-    names = [str(name) for name in names]
     texts = column_values(source[find_column(column, names, "source", notes)])
     if TITLE_COLUMN in names:
         yield from zip(map(str, column_values(source[TITLE_COLUMN])), texts, strict=True)
     else:
         yield from _numbered(texts)
+
+
+def column_names(table: Any) -> list[str] | None:
+    """The names of the columns of a pandas, Arrow or polars table; None of a single column, and of anything else."""
+    if type(table).__module__.partition(".")[0] not in TABLES:
+        return None
+    found = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    return None if found is None else [str(name) for name in found]
 
 
 def column_values(column: Any) -> list:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vijax.data.corpora.objects import TABLES, column_values
+from vijax.data.corpora.objects import column_names, column_values
 from vijax.data.read import guess_format
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.guards import kind_of, naming
@@ -54,11 +54,8 @@ def _plain(value: Any) -> Any:
 
 
 def _of_object(source: Any, column: str | None) -> Beside:
-    names = getattr(source, "column_names", None) or getattr(source, "columns", None)
-    if names is None or type(source).__module__.partition(".")[0] not in TABLES:
-        return {}
-    kept = _kept([str(name) for name in names], column)
-    return {name: column_values(source[name]) for name in kept}
+    names = column_names(source)
+    return {} if names is None else {name: column_values(source[name]) for name in _kept(names, column)}
 
 
 def _kept(names: list[str], column: str | None) -> list[str]:

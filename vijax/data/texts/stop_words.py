@@ -9,21 +9,10 @@ from vijax.data.reading.checks import fail
 from vijax.extras import require_extra
 
 # What is left of "don't", "we've", ... when the apostrophe divides words, and scikit-learn's list does not hold.
-CONTRACTIONS: tuple[str, ...] = (
-    "ain",
-    "aren",
-    "couldn",
-    "didn",
-    "doesn",
-    "don",
-    "hadn",
-    "hasn",
-    "haven",
-    "isn",
-    "mustn",
-    "needn",
+CONTRACTIONS = (
+    *("ain", "aren", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn", "mustn", "needn", "shan"),
+    *("shouldn", "wasn", "weren", "wouldn", "ll", "ve"),
 )
-CONTRACTIONS += ("shan", "shouldn", "wasn", "weren", "wouldn", "ll", "ve")
 
 
 def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:

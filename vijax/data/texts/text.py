@@ -96,23 +96,13 @@ def corpus_from_texts(
     analyze = analyzer(settings)
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
-    with _scratch(folder) as scratch:
-        counting = CorpusBuilder(scratch)
+    with contextlib.nullcontext() if folder is None else working_folder("counting-", folder) as scratch:
+        counting = CorpusBuilder(None if scratch is None else Path(scratch))
         words = _count(documents, analyze, counting, corpus, where)
         raw = counting.finish(words)
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
         return relabel_into(corpus, raw, ids_in(words, vocabulary)).finish(tuple(vocabulary))
-
-
-@contextlib.contextmanager
-def _scratch(folder: Path | None) -> Iterator[Path | None]:
-    """A folder inside `folder` that goes when done with; None (memory) for None."""
-    if folder is None:
-        yield None
-        return
-    with working_folder("counting-", folder) as scratch:
-        yield Path(scratch)
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:

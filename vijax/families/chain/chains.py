@@ -27,16 +27,14 @@ from vijax.checks import require
 from vijax.families.chain.forward_backward import backward_pass, forward_pass
 from vijax.families.chain.scaled_passes import Smoothed, scaled_passes
 
+Initial = Float[Array, " K"]
+Transition = Float[Array, "*steps K K"]
+Unary = Float[Array, "T K"]
 Mask = Bool[Array, " T"] | None
 _LOG_ZERO = -1e30  # finite, so that no gradient of a sum of such terms is 0 / 0
 
 
-def chain_log_normalizer(
-    initial: Float[Array, " K"],
-    transition: Float[Array, "*steps K K"],
-    unary: Float[Array, "T K"],
-    mask: Mask = None,
-) -> Float[Array, ""]:
+def chain_log_normalizer(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Float[Array, ""]:
     """A = log sum over paths of exp{...}: forward-backward, O(T K^2), one step after another.
 
     With `unary` the log likelihoods of the observations it is log p(y), and its gradient the smoothed marginals.
@@ -55,11 +53,8 @@ def chain_log_normalizer(
 
 
 def chain_marginals(
-    initial: Float[Array, " K"],
-    transition: Float[Array, "*steps K K"],
-    unary: Float[Array, "T K"],
-    mask: Mask = None,
-) -> tuple[Float[Array, " K"], Float[Array, "*steps K K"], Float[Array, "T K"]]:
+    initial: Initial, transition: Transition, unary: Unary, mask: Mask = None
+) -> tuple[Initial, Transition, Unary]:
     """Expected statistics, the gradient of A: probabilities of the first state, of pairs (summed over time where the
     transition is shared) and of states; zero where padded.
 
@@ -71,10 +66,7 @@ def chain_marginals(
 
 
 def chain_log_normalizer_parallel(
-    initial: Float[Array, " K"],
-    transition: Float[Array, "*steps K K"],
-    unary: Float[Array, "T K"],
-    mask: Mask = None,
+    initial: Initial, transition: Transition, unary: Unary, mask: Mask = None
 ) -> Float[Array, ""]:
     """The same by products of K x K matrices in a tree: O(log T) deep but O(T K^3) work, for accelerators."""
     initial, transition, unary, mask = _checked(initial, transition, unary, mask)
@@ -85,12 +77,7 @@ def chain_log_normalizer_parallel(
     return jnp.where(mask[0], logsumexp(start[:, None] + product[-1]) + level[-1], 0.0)
 
 
-def chain_entropy(
-    initial: Float[Array, " K"],
-    transition: Float[Array, "*steps K K"],
-    unary: Float[Array, "T K"],
-    mask: Mask = None,
-) -> Float[Array, ""]:
+def chain_entropy(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Float[Array, ""]:
     """-E[log q(z)], in nats, by one forward pass (Hernando et al., 2005): with w_ij the probability of z_t = i given
     z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). A sum of positive
     terms, where A - <lambda, mu> is a difference of terms of size T; what all states share is set apart."""
@@ -113,9 +100,9 @@ def chain_entropy(
 
 def chain_sample(
     key: PRNGKeyArray,
-    initial: Float[Array, " K"],
-    transition: Float[Array, "*steps K K"],
-    unary: Float[Array, "T K"],
+    initial: Initial,
+    transition: Transition,
+    unary: Unary,
     mask: Mask = None,
     shape: tuple[int, ...] = (),
 ) -> Int[Array, "*shape T"]:
@@ -137,12 +124,7 @@ def chain_sample(
     return jnp.where(mask, jnp.moveaxis(path, 0, -1), 0)
 
 
-def chain_mode(
-    initial: Float[Array, " K"],
-    transition: Float[Array, "*steps K K"],
-    unary: Float[Array, "T K"],
-    mask: Mask = None,
-) -> Int[Array, " T"]:
+def chain_mode(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Int[Array, " T"]:
     """The likeliest path (Viterbi, 1967); 0 on padded steps."""
     initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask, reduce=functools.partial(jnp.max, axis=0))

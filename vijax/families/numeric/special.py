@@ -95,12 +95,6 @@ def relative_trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape
     return excess / (1.0 + excess)
 
 
-def legendre_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """k(x, x') = g(x') - g(x) + x' (psi(x') - psi(x)) = log Gamma(x') - log Gamma(x) - (x' - x) psi(x) + x' - x with
-    g = `legendre_gap`: the part of a divergence between gammas that log-gamma makes, less x' - x."""
-    return legendre_gap(x2) - legendre_gap(x) + x2 * (digamma(x2) - digamma(x))
-
-
 @jax.custom_jvp
 @jax.jit
 def stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
