@@ -156,7 +156,8 @@ class ByWords(Wrapper):
             return state.penalty, [state.posterior[name].totals for name in names]  # type: ignore[attr-defined]
 
         value, totals = jax.lax.cond(state.step % every == 0, anew, as_it_was)
-        summed = {name: _with_totals(state.posterior[name], t) for name, t in zip(names, totals, strict=True)}
+        stores: dict[str, Any] = dict(state.posterior)
+        summed = {name: dataclasses.replace(stores[name], totals=t) for name, t in zip(names, totals, strict=True)}
         return value, _replaced(state, summed, {})
 
     def _cadence(self, model: Model, state: State, batch: Minibatch, own: OwnWords) -> Int[Array, ""]:
@@ -242,10 +243,6 @@ def _put_back(model: Model, whole: State, new: State, info: Info, words: Array, 
 
     moved_all = {name: moved(whole.posterior[name], new.posterior[name]) for name in tables(model)}
     return _replaced(new, moved_all, {eta: whole.hyper[eta] for eta in tables(model).values()})
-
-
-def _with_totals(q: Any, totals: Array) -> DirichletByWord:
-    return DirichletByWord(q.entries, q.scale, q.base, totals)
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
