@@ -104,6 +104,7 @@ class ByWords(Wrapper):
 
     name: ClassVar[str] = "by_words"
     whole_batch: ClassVar[bool] = True
+    scaled: ClassVar[bool] = True
     stores_globals: ClassVar[bool] = True
 
     active: int | None = None
@@ -277,8 +278,6 @@ def _check(spec: Spec) -> None:
     learnt = sorted(set(tables(spec.model).values()) & set(spec.learn))
     why = "Its gradient is the divergence of all topics, at every step. Leave by_words (lazy) out."
     require(not learnt, "by_words", "fixed concentrations of the topics", f"learn={learnt}", why)
-    apart = spec.messages.num_parts is None
-    require(apart, "by_words", "no memory of messages beside it", repr(spec.messages), remedy)
 
 
 def _check_active(model: Model, how: ByWords) -> None:
