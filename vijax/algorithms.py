@@ -18,7 +18,15 @@
 
 Each takes the keyword arguments of `compose`; `estimand`, `estimator` and `update` given for some globals by name leave
 the row's own to the others. The stochastic ones, whose reported ELBO is an estimate anyway, evaluate its KL term at
-every tenth step; with `lazy=True` about once a pass.
+every tenth step; with `lazy=True` about once a pass. Each takes short arguments for wrappers too:
+
+| argument | wrapper |
+|---|---|
+| `num_groups=N`, `full_data=True` | `vijax.part_of(alg, N)`, `vijax.whole(alg)`: what bare data are |
+| `average_after=t` | `vijax.averaged(alg, t)` |
+| `warm_starts=True` | `vijax.warm(alg)` |
+| `lazy=True`, `active_topics=L`, `left_out=share` | `vijax.topics.by_words(alg, L, share)` |
+| `axis="data"` | `vijax.over_axis(alg, "data")` |
 """
 
 from __future__ import annotations
@@ -231,7 +239,7 @@ def pg_svi(
         of 5, a gap of 1e-3 after 3 or 4 passes, where full-data steps take 9 (ionosphere) and 28 (sonar).
       mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural gradient; "exact",
         the exact-m form of appendix D, has the same fixed points and is undamped while the sites are weak.
-      **choices: the other arguments of `compose`, `learn` and `average_after` among them.
+      **choices: the other arguments of `compose`, `learn` among them, and short ones, as `average_after`.
 
     Raises:
       ValueError: an argument that makes no sense; at a step, a batch of the wrong size.

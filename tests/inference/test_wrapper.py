@@ -120,15 +120,14 @@ def test_a_wrapper_of_ones_own_changes_what_a_fit_reads():
 
 # --- what bare data are ---------------------------------------------------------------------------------------------
 def test_bare_data_are_what_the_wrapper_says():
-    alg = vi.compose(COIN, step_size=vi.step_size.constant())
+    """A minibatch says its own N."""
+    alg = vi.compose(COIN, step_size=HALF)
+    state = jax.eval_shape(alg.init, KEY)
     with pytest.raises(ValueError, match=r"^batch: expected a vijax\.Minibatch.*vijax\.part_of\(alg, N\)"):
-        alg.step(KEY, alg.init(KEY), Y)
-    alphas = [
-        float(sized.step(KEY, sized.init(KEY), data)[0].posterior["bias"].alpha)
-        for sized in (vi.whole(alg), vi.part_of(alg, 8))
-        for data in (Y, vi.Minibatch(Y, 40.0))
-    ]
-    np.testing.assert_allclose(alphas, [4.0, 31.0, 7.0, 31.0])  # a minibatch says its own N
+        alg.step(KEY, state, Y)
+    shown = vi.Algorithm(alg.init, lambda key, state, batch: (state, batch), alg.spec)
+    for sized, num_groups in ((vi.whole(shown), None), (vi.part_of(shown, 8), 8)):
+        assert [sized.step(KEY, state, y)[1].num_groups for y in (Y, vi.Minibatch(Y, 40.0))] == [num_groups, 40.0]
     with pytest.raises(ValueError, match=r"^num_groups: expected a positive number"):
         vi.part_of(alg, 0)
 

@@ -104,6 +104,7 @@ class ByWords(Wrapper):
 
     name: ClassVar[str] = "by_words"
     whole_batch: ClassVar[bool] = True
+    scaled: ClassVar[bool] = True
     stores_globals: ClassVar[bool] = True
 
     active: int | None = None
@@ -156,7 +157,8 @@ class ByWords(Wrapper):
             return state.penalty, [state.posterior[name].totals for name in names]  # type: ignore[attr-defined]
 
         value, totals = jax.lax.cond(state.step % every == 0, anew, as_it_was)
-        summed = {name: _with_totals(state.posterior[name], t) for name, t in zip(names, totals, strict=True)}
+        stores: dict[str, Any] = dict(state.posterior)
+        summed = {name: dataclasses.replace(stores[name], totals=t) for name, t in zip(names, totals, strict=True)}
         return value, _replaced(state, summed, {})
 
     def _cadence(self, model: Model, state: State, batch: Minibatch, own: OwnWords) -> Int[Array, ""]:
@@ -244,10 +246,6 @@ def _put_back(model: Model, whole: State, new: State, info: Info, words: Array, 
     return _replaced(new, moved_all, {eta: whole.hyper[eta] for eta in tables(model).values()})
 
 
-def _with_totals(q: Any, totals: Array) -> DirichletByWord:
-    return DirichletByWord(q.entries, q.scale, q.base, totals)
-
-
 # --- what is refused ----------------------------------------------------------------------------------------------
 def _own(model: Model, state: State, batch: Any) -> OwnWords:
     """The documents of a batch. Raises ValueError where state or batch are of an algorithm without this wrapper."""
@@ -280,8 +278,6 @@ def _check(spec: Spec) -> None:
     learnt = sorted(set(tables(spec.model).values()) & set(spec.learn))
     why = "Its gradient is the divergence of all topics, at every step. Leave by_words (lazy) out."
     require(not learnt, "by_words", "fixed concentrations of the topics", f"learn={learnt}", why)
-    apart = spec.messages.num_parts is None
-    require(apart, "by_words", "no memory of messages beside it", repr(spec.messages), remedy)
 
 
 def _check_active(model: Model, how: ByWords) -> None:

@@ -54,6 +54,7 @@ class Warm(Wrapper):
     name: ClassVar[str] = "warm"
     of_groups: ClassVar[bool] = True
     whole_batch: ClassVar[bool] = True
+    scaled: ClassVar[bool] = True
 
     def check(self, alg: Algorithm) -> None:
         """See `Wrapper`."""
@@ -63,9 +64,6 @@ class Warm(Wrapper):
         able = getattr(spec.estep, "goes_on", False)
         remedy = "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm (warm_starts) out."
         require(able, "warm", "an E-step that can begin anywhere", repr(spec.estep), remedy)
-        apart = spec.messages.num_parts is None
-        remedy = "Leave one of them out."
-        require(apart, "warm", "no memory of messages beside it", repr(spec.messages), remedy)
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
         """See `Wrapper`."""

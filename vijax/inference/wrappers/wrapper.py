@@ -28,6 +28,7 @@ class Wrapper:
       of_globals: its memory has the shapes of the globals.
       whole_batch: it must see all of a batch.
       splits_batch: the step sees the part of a batch that one device has.
+      scaled: the message of a batch must be that of all data (`vijax.inference.messages.scaled`).
       stores_globals: the state holds the globals in another form.
       stores_locals: the step finds locals in another form.
     """
@@ -37,6 +38,7 @@ class Wrapper:
     of_globals: ClassVar[bool] = False
     whole_batch: ClassVar[bool] = False
     splits_batch: ClassVar[bool] = False
+    scaled: ClassVar[bool] = False
     stores_globals: ClassVar[bool] = False
 
     @property
@@ -89,6 +91,9 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
     for own in alg.wrappers:
         clash = any(_takes_away(a, b) for a, b in ((own, wrapper), (wrapper, own)))
         require(not clash, wrapper.name, f"an algorithm without {own.name}", repr(own), "Leave one of them out.")
+    messages = alg.spec.messages
+    expected = "an algorithm with no memory of messages"
+    require(not wrapper.scaled or messages.num_parts is None, wrapper.name, expected, repr(messages))
     wrapper.check(alg)
     init, step = (_around(kind, alg, wrapper) for kind in (_Init, _Step))
     return Algorithm(init, step, alg.spec, (*alg.wrappers, wrapper))
