@@ -12,7 +12,8 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax import judge, judged, judged_words, keys
+from vijax import judge, judged, keys
+from vijax.automatic import verdict_of_steps
 from vijax.batch import Minibatch
 from vijax.families import MultivariateNormal, Normal
 from vijax.families.low_rank_normal import LowRankNormal
@@ -592,19 +593,19 @@ FINE = {
 @pytest.mark.parametrize("name", ENDS)
 def test_each_reason_alone_makes_a_fit_of_no_use(name):
     change, words = ENDS[name]
-    assert words in judged_words.unusable(GOOD._replace(**change), target().variables)
+    assert words in verdict_of_steps.unusable(GOOD._replace(**change), target().variables)
 
 
 @pytest.mark.parametrize("name", FINE)
 def test_what_is_noise_or_little_does_not(name):
     said = GOOD._replace(**FINE[name])
-    assert judged_words.unusable(said, target().variables) == ""
-    assert judged_words.of(said, "finished", None, target().variables, False).startswith("finished. ")
+    assert verdict_of_steps.unusable(said, target().variables) == ""
+    assert verdict_of_steps.of(said, "finished", None, target().variables, False).startswith("finished. ")
 
 
 def test_independence_and_heavy_tails_are_told():
     words = lambda q, **change: " ".join(
-        judged_words.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().variables, False)
+        verdict_of_steps.sentences(GOOD._replace(**{"gap": 0.1, **change}), q, target().variables, False)
     )
     independent = vi.Normal.from_mean_variance(np.zeros(3), 1.0)
     full = MultivariateNormal.from_mean_cov(np.zeros(3), np.eye(3))
@@ -618,5 +619,5 @@ def test_independence_and_heavy_tails_are_told():
 
 def test_words_name_no_more_variables_than_can_be_read():
     names = vi.variables.Variables.of({f"x{i}": vi.free() for i in range(6)})
-    assert judged_words._names(names, np.ones(6, bool)) == "6 variables"
-    assert judged_words._names(names, np.arange(6) < 2) == "x0 and x1"
+    assert verdict_of_steps._names(names, np.ones(6, bool)) == "6 variables"
+    assert verdict_of_steps._names(names, np.arange(6) < 2) == "x0 and x1"

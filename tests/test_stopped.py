@@ -12,6 +12,7 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax import checkpoint
+from vijax.automatic import auto as automatic
 from vijax.automatic.stage import stage_like
 from vijax.automatic.target import Target
 
@@ -40,7 +41,7 @@ def unbroken(method):
 @pytest.fixture(params=METHODS)
 def method(request, monkeypatch):
     if request.param == "independent":
-        monkeypatch.setattr(sys.modules["vijax.auto"], "MOST_FULL", 3)
+        monkeypatch.setattr(automatic, "MOST_FULL", 3)
     return METHODS[request.param]
 
 

@@ -27,9 +27,9 @@ from vijax import (
 from vijax.adapters import from_numpyro, from_tfp
 from vijax.algorithm import Algorithm, Info, Result, State, compose
 from vijax.algorithms import cavi, em, map, memoized, pg_svi, ssvi, ssvi_a, svi
-from vijax.auto import auto
+from vijax.automatic.auto import auto
+from vijax.automatic.dadvi import dadvi
 from vijax.batch import Documents, Minibatch
-from vijax.dadvi import dadvi
 from vijax.evaluated import at
 from vijax.families import (
     Bernoulli,

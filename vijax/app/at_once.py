@@ -15,9 +15,9 @@ from jaxtyping import PRNGKeyArray
 from vijax.algorithm import Algorithm
 from vijax.app.options import settings_taken
 from vijax.app.typed_toml import ConfigError, Entry
-from vijax.auto import auto
+from vijax.automatic.auto import auto
+from vijax.automatic.dadvi import dadvi
 from vijax.automatic.stage import Stage
-from vijax.dadvi import dadvi
 from vijax.fit import Progress
 from vijax.result import Fit
 

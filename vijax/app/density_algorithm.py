@@ -12,7 +12,7 @@ from vijax import free_algorithms, guides
 from vijax.algorithm import Algorithm
 from vijax.app.options import Chooser, Option
 from vijax.app.typed_toml import POSITIVE, ConfigError, at_least, setting
-from vijax.auto import MOST_FULL
+from vijax.automatic.auto import MOST_FULL
 from vijax.automatic.low_rank import rank_of
 from vijax.guides import Guide
 from vijax.model import Model

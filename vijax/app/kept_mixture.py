@@ -11,7 +11,7 @@ from vijax.algorithm import Algorithm
 from vijax.app.at_once import is_at_once
 from vijax.app.run_folder import read_json, write_json
 from vijax.app.typed_toml import DamagedError
-from vijax.automatic.concluded import of_mixture
+from vijax.automatic.assessment import of_mixture
 from vijax.families.normal_mixture import NormalMixture
 from vijax.fit import Progress
 from vijax.guides import Z

@@ -11,7 +11,7 @@ from vijax import checkpoint
 from vijax.app.options import settings_taken
 from vijax.app.run_folder import latest_checkpoint
 from vijax.app.typed_toml import flatten
-from vijax.auto import MOST_FULL, NUM_STARTS
+from vijax.automatic.auto import MOST_FULL, NUM_STARTS
 from vijax.automatic.stage import Stage, stage_like
 from vijax.result import Fit
 from vijax.status import Status

@@ -292,7 +292,7 @@ def _scorer(density: Density) -> Callable[..., Any]:
 
 def _endless(density: Density) -> Callable[..., Any]:
     def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
-        from vijax.automatic.endless import report
+        from vijax.automatic.improper import report
 
         return report(density, hyper, posterior[Z], batch, key)
 

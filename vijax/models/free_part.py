@@ -65,7 +65,7 @@ class FreePart:
         """See `vijax.Model`: along free variables, all else as it is."""
 
         def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
-            from vijax.automatic.endless import report
+            from vijax.automatic.improper import report
 
             if isinstance(posterior[Z], Point):
                 return None

@@ -1,4 +1,4 @@
-"""Deterministic automatic differentiation variational inference, to convergence."""
+"""`vijax.dadvi`: deterministic automatic differentiation variational inference, to convergence."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import keys
-from vijax.automatic.concluded import as_fit, judged_again, report
-from vijax.automatic.diagonal import as_gaussian, on_draws, point_of, unit_noise
-from vijax.automatic.gaussian import Ended
-from vijax.automatic.labels import exchanges
-from vijax.automatic.newton import SETTLED, climbed
-from vijax.automatic.on_draws import OnDraws
-from vijax.automatic.places import Searched, bounds_of, places, rough_normals
+from vijax.automatic.assessment import as_fit, assessed, in_words
+from vijax.automatic.label_switching import exchanges
+from vijax.automatic.mean_field import SETTLED, OnDraws, as_gaussian, as_point, climb, newton, unit_noise
+from vijax.automatic.modes import Searched, find_modes, with_bounds
+from vijax.automatic.report import Ended
 from vijax.automatic.stage import Stage, Watcher, check_stage
 from vijax.automatic.target import Target
 from vijax.checks import require, require_integers
@@ -28,14 +26,14 @@ from vijax.result import Fit
 NUM_STARTS = 16
 MAX_STEPS = 1000
 FAR = 2.0
-"""Nats between the bounds on fixed and on fresh draws, beside the error of the latter, that are told."""
+"""There are too few fixed draws where the bound on them is so many nats above that on fresh ones, beside its error."""
 
 
 def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int = 30, stage: Stage | None = None) -> Fit:
-    """Independent normals in free coordinates, fitted to a log density on draws whose noise is fixed: a deterministic
-    problem, climbed from the best of several modes by L-BFGS and then by Newton's steps until it is solved (Giordano,
-    Ingram and Broderick 2024, "Black box variational inference with a deterministic objective"). There is no
-    learning rate, and the end is an optimum, so that `vijax.linear_response(fit, data)` can correct its variances.
+    """Fits independent normals in free coordinates to a log density, on draws whose noise is fixed: a deterministic
+    problem, solved from the best of several modes on by L-BFGS and then by Newton's steps (Giordano, Ingram and
+    Broderick 2024, "Black box variational inference with a deterministic objective"). There is no learning rate, and
+    the end is an optimum, so that `vijax.linear_response(fit, data)` can correct its variances.
 
     How many draws? Where variables are weakly correlated tens serve any number of them: on a logistic
     regression of 100 independent features 32 draws moved sds by 8 %, means by at most .17 sd. Where they are strongly
@@ -47,11 +45,11 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
 
     Args:
       model: a log density (`vijax.density`), whatever its guide.
-      data: what it reads; None for a density that reads none.
+      data: the data that the model reads; None for a density that reads none.
       key: of starts and draws.
-      num_draws: fixed draws, scrambled Sobol points with their mirror images: the next power of two is taken.
-      stage: of a fit with the same arguments that Ctrl-C stopped (`fit.report.stage`), to go on from: its searches for
-        modes are not repeated. The end is that of a fit that was never stopped, bit for bit.
+      num_draws: number of fixed draws, scrambled Sobol points with their mirror images: the next power of two is taken.
+      stage: `fit.report.stage` of a fit with the same arguments that Ctrl-C stopped: goes on from there, without
+        searching for modes again. The end is that of a fit that was never stopped, bit for bit.
 
     After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
 
@@ -81,19 +79,20 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
     check_stage(stage, target.dim, NUM_STARTS, False)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        found = watcher.searched(target, lambda: places(target, seed, NUM_STARTS, watcher.stopped), NUM_STARTS)
-        elbos = bounds_of(rough_normals(target, found, seed) if len(found) > 1 else [None])
-        start = int(np.argmax([-np.inf if elbo is None else elbo for elbo in elbos]))
+        found = watcher.searched(target, lambda: find_modes(target, seed, NUM_STARTS, watcher.stopped), NUM_STARTS)
+        if len(found) > 1:
+            found, _ = with_bounds(target, found, seed)
+        start = found[int(np.argmax([-np.inf if one.elbo is None else one.elbo for one in found]))].mode
         noise = unit_noise(num_draws, target.dim, seed)
         objective = OnDraws(target, noise)
-        reached = on_draws(objective, found[start][0], MAX_STEPS, stopped=watcher.stopped)
-        top = climbed(objective, point_of(reached), stopped=watcher.stopped)
+        reached = climb(objective, start, MAX_STEPS, stopped=watcher.stopped)
+        top = newton(objective, as_point(reached), stopped=watcher.stopped)
     cut = Ended.INTERRUPTED if watcher.stopped() else Ended.UNSOLVED
     q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
-    searched = Searched(found, elbos, exchanges(target, found[start][0].x, q.sds, seed), NUM_STARTS)
-    said = report(model, target, q, searched, seed)._replace(noise=noise)
+    searched = Searched(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
+    said = assessed(model, target, q, searched, seed)._replace(noise=noise)
     said = said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None)
     if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > FAR + 3 * said.elbo.standard_error:
         q = q._replace(ended=Ended.TOO_FEW)
-        said = judged_again(said, q)
+        said = in_words(said, q)
     return as_fit(model, q, said, key)

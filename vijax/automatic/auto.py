@@ -1,0 +1,327 @@
+"""`vijax.auto`, the default method: nothing to choose, and a verdict."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from vijax import keys
+from vijax.automatic import low_rank, minibatches, mixture, trust_region
+from vijax.automatic.assessment import as_fit, as_mixture, assessed, compared, rivals
+from vijax.automatic.conjugate import of_conjugate, of_mixed
+from vijax.automatic.gaussian import Gaussian, laplace, noise_of
+from vijax.automatic.label_switching import exchanges
+from vijax.automatic.lbfgs import Mode
+from vijax.automatic.low_rank import FIXED, MIDDLE
+from vijax.automatic.mean_field import OnDraws, climb, unit_noise
+from vijax.automatic.mixture import Mixture
+from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
+from vijax.automatic.report import Ended, Report
+from vijax.automatic.stage import Sitting, Stage, Watcher, check_stage, stage_of
+from vijax.automatic.target import Target
+from vijax.automatic.trust_region import Run
+from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
+from vijax.checks import require, require_integers
+from vijax.choices import check_model
+from vijax.constrain import real
+from vijax.fit_arguments import check_key, check_not_forked
+from vijax.interrupt import interrupt_flag
+from vijax.model import Model
+from vijax.models.density import Density
+from vijax.result import Fit
+
+MOST_FULL = 300
+"""Dimensions up to which a full covariance is fitted."""
+NUM_STARTS, MAX_DRAWS = 16, 2048
+"""Defaults of a log density."""
+FIRST_STEPS = 20
+"""Steps of independent normals, where a full covariance begins at them."""
+SEARCHED, A_START = 0.2, 40
+"""Share of the gradients that searches for modes may take, or gradients a start, if more: where there is no mode, as in
+a funnel, they would go on for long."""
+EARLY = 2 * CLOSE
+"""A larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws."""
+
+
+def auto(
+    model: Model,
+    data: Any = None,
+    *,
+    key: PRNGKeyArray,
+    num_starts: int | None = None,
+    max_draws: int | None = None,
+    max_gradients: int | None = None,
+    batch_size: int | None = None,
+    richer: bool | None = None,
+    stage: Stage | None = None,
+) -> Fit:
+    """Fits a model with no choice to make, and says whether to trust the result.
+
+    A log density (`vijax.density`) is searched for modes from several starts side by side. From the best mode on a
+    normal with full covariance is fitted by natural gradients from least squares of scores, in a trust region, on fixed
+    draws; there are more draws when their noise is all that is left. Where the posterior is not normal, a mixture of up
+    to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
+    doubt. Beyond 300 variables independent normals are fitted, with up to 32 directions of dependence beside them where
+    the bound is higher so. A model in conjugate form is fitted by coordinate ascent from several starts where the data
+    are small (5,000 groups, 200 documents), else by incremental or stochastic steps; an energy with free variables by
+    stochastic steps until the bound rises no more.
+
+    Args:
+      model: any `vijax.Model` without networks.
+      data: the data that the model reads; None for a density that reads none.
+      key: of starts and draws.
+      num_starts: number of starts, side by side. Of a log density half of the searches for modes begin near zero, half
+        as far apart as the prior is wide; None is 16. Of other models None is 8; 4 for 200 to 5,000 documents and for
+        an energy with free variables; 1 for larger data in conjugate form.
+      max_draws: largest number of fixed draws, of a log density; None is 2,048. More of them help where the end is
+        "limited by the noise of its draws".
+      max_gradients: largest number of gradients in all, of a log density: no step is taken that would need more, a
+        mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
+        counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
+        or 40 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
+        says by how many nats its bound still rose in a thousand gradients.
+      batch_size: groups at a step, of a density with a `log_lik` of groups: passes over all of them begin at a fit to a
+        sample. None takes all groups at once, and from 50,000 groups on 500 at a step.
+      richer: True fits a mixture too, of a log density, with the gradients that one normal has left; False never does.
+        None does so where the normal is 0.05 nats or more from the posterior, or the starts found other modes of
+        similar weight, for up to 50 variables; the normal then stops as soon as that is seen. `fit.verdict` says which
+        of both was kept, `fit.report.other` is the bound of the other.
+      stage: `fit.report.stage` of a fit that Ctrl-C stopped, with the same model, data, key and arguments: goes on from
+        there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor the
+        steps before the last draws were taken; independent normals and passes over minibatches begin anew. In conjugate
+        form `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
+
+    After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
+
+    Returns:
+      A `Fit` with `fit.verdict`, a few sentences in plain words; `fit.elbo` with its standard error; `fit.khat`;
+      `fit.modes`; and `fit.report` with all of these. `fit.sample(key, n)` draws from q, never weighted.
+
+    Raises:
+      ValueError: an argument that makes no sense, or that this kind of model does not read; a density that is finite at
+        no start.
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> model = vi.density({"x": vi.free(3, "positive")}, lambda v: jnp.sum(2 * jnp.log(v["x"]) - v["x"]))
+    >>> fit = vi.auto(model, key=jax.random.key(0))
+    >>> print(fit.sample(jax.random.key(1), 4000)["x"].mean().round(0))
+    3.0
+    """
+    check_model(model)
+    check_not_forked()
+    check_key(key)
+    _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
+    if not isinstance(model, Density):
+        given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
+        _check_conjugate(model, **given, stage=stage)
+        of = of_mixed if model.free else of_conjugate
+        return of(model, data, key=key, num_starts=num_starts)
+    num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
+    target, seed = Target.of(model, data), keys.seed(key)
+    budget = max_gradients or max(3000, 40 * min(target.dim, MOST_FULL))
+    size = _batch_size(model, batch_size, target.num_groups, target.dim)
+    _check_richer(richer, target.dim, size)
+    check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
+    with interrupt_flag() as asked:
+        watcher = Watcher(asked, stage)
+        run = Run(target, budget, watcher.stopped)
+
+        def done(q: Gaussian, found: list[Found]) -> _Done:
+            labels = exchanges(target, found[0].mode.x, q.sds, seed)
+            return _Done(model, run, q, Searched(found, labels, num_starts), watcher, key)
+
+        if target.dim > MOST_FULL:
+            return done(*_many_variables(run, watcher, seed, num_starts)).as_fit()
+        if size is None:
+            misfit = Misfit(target.dim, richer)
+            return _normal_or_mixture(done(*_normal(run, watcher, seed, num_starts, max_draws, misfit)), misfit)
+        sample = run._replace(target=Target(model, *minibatches.sample_of(target.groups, target.dim, seed)))
+        q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
+        if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
+            q = minibatches.fit_all(model, target.groups, q, size, key)
+        return done(q, found).as_fit()
+
+
+def _check_integers(**given: tuple[int | None, int]) -> None:
+    """Raises ValueError on arguments that are no integers, or below the least."""
+    for name, (value, least) in given.items():
+        if value is not None:
+            require_integers(least, **{name: value})
+
+
+def _check_conjugate(model: Model, **given: Any) -> None:
+    """Raises ValueError on a model with networks, and on arguments that only densities read."""
+    points = [name for name, constraint in (model.constraints or {}).items() if constraint == real()]
+    remedy = "vijax.aevb(model) learns them, or vijax.svi(model, learn=...)."
+    require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
+    for name, value in given.items():
+        remedy = REMEDIES.get(name, "Leave it out.")
+        got = "one" if isinstance(value, Stage) else value
+        require(value is None, name, "none for a model that is no log density", got, remedy)
+
+
+REMEDIES = {
+    "batch_size": "vijax.fit(vijax.svi(model), data, batch_size=...) takes minibatches.",
+    "stage": "vijax.fit(fit.alg, data, key=key, state=fit.state, ...) goes on.",
+}
+
+
+def _batch_size(model: Density, asked: int | None, num_groups: int, dim: int) -> int | None:
+    """Returns the groups at a step; None where all of them are taken."""
+    if asked is not None:
+        require(model.log_lik is not None and not model.is_whole, "batch_size", "none: the density is a whole", asked)
+        require_integers(batch_size=asked)
+        require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
+        require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
+        return asked
+    return minibatches.BATCH if num_groups >= minibatches.LARGE and dim <= MOST_FULL else None
+
+
+def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:
+    """Raises ValueError on values other than True, False and None, and where no mixture can be fitted."""
+    require(richer is None or isinstance(richer, bool), "richer", "True, False or None", repr(richer))
+    remedy = "Use vijax.advi(model, guide=vijax.guides.mixture(components))."
+    require(not richer or dim <= MOST_FULL, "richer", f"False beyond {MOST_FULL} variables", richer, remedy)
+    require(not richer or batch_size is None, "richer", "False where minibatches are taken", richer, remedy)
+
+
+# --- normals ----------------------------------------------------------------------------------------------------------
+def _many_variables(run: Run, watcher: Watcher, seed: int, num_starts: int) -> tuple[Gaussian, list[Found]]:
+    """Fits independent normals, or normals with directions of dependence where these gain."""
+    target = run.target
+    found = watcher.searched(target, lambda: find_modes(target, seed, num_starts, run.stopped), num_starts)
+    found, _ = with_bounds(target, found, seed)
+    return low_rank.fit(run, found[0].mode, seed), found
+
+
+def _normal(
+    run: Run, watcher: Watcher, seed: int, num_starts: int, max_draws: int, misfit: Misfit
+) -> tuple[Gaussian, list[Found]]:
+    """Fits a normal of full covariance."""
+    target = run.target
+    if watcher.stage is None:
+        most = max(SEARCHED * run.max_gradients, A_START * num_starts)
+        found = find_modes(target, seed, num_starts, lambda: run.stopped() or target.num_gradients > most)
+        draws = FIXED // 2 if misfit.is_tried else FIXED  # a mixture begins anywhere near
+        start, found = _best_start(run, found, seed, target.num_gradients > most, draws)
+        if run.stopped():
+            return start._replace(ended=Ended.INTERRUPTED), found
+        watcher.stage = stage_of(found, num_starts, Sitting.begin(start), target.num_gradients)
+    watcher.begun = watcher.stage
+    found = watcher.stage.found()
+    target.num_gradients = watcher.stage.gradients
+    sitting = watcher.stage.sitting
+    assert sitting is not None
+    asks = misfit.among(rivalry(target, found, seed))
+    return trust_region.fit(run, sitting, seed, max_draws, watcher.notes(target), asks), found
+
+
+def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: int) -> tuple[Gaussian, list[Found]]:
+    """Returns the normal at the mode with the highest bound, and the modes with their bounds. Independent normals from
+    the middle of where searches begin take its place if they are better: the mode of a funnel is where a scale is zero.
+    They are tried wherever searches were cut short."""
+    target = run.target
+    found, best = with_bounds(target, found, seed, is_cut)
+    noise = noise_of(32, target.dim, [seed, 99])
+    middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
+    if rough_bound(target, middle, noise) <= best.elbo and not is_cut:
+        return best, found
+    begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
+    plain = climb(OnDraws(target, unit_noise(draws, target.dim, seed)), begin, FIRST_STEPS, stopped=run.stopped)
+    plain = plain._replace(scale=np.diag(plain.scale))
+    plain = plain._replace(elbo=rough_bound(target, plain, noise))
+    return (plain if plain.elbo > best.elbo else best), found
+
+
+# --- one normal or a mixture ------------------------------------------------------------------------------------------
+class _Done(NamedTuple):
+    """A normal that has been fitted.
+
+    Attributes:
+      model: the density.
+      run: the same on the host, and the limits.
+      q: the normal.
+      searched: what the starts found.
+      watcher: of Ctrl-C.
+      key: of the fit.
+    """
+
+    model: Density
+    run: Run
+    q: Gaussian
+    searched: Searched
+    watcher: Watcher
+    key: PRNGKeyArray
+
+    def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
+        """Reports on this normal, or on a mixture that began at it."""
+        return assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), normal)
+
+    def as_fit(self, report: Report | None = None) -> Fit:
+        """Returns the normal as a fit."""
+        stage = self.watcher.stage if self.q.ended is Ended.INTERRUPTED else None
+        return as_fit(self.model, self.q, (report or self.report(self.q))._replace(stage=stage), self.key)
+
+
+class Misfit:
+    """Decides whether one normal is not enough.
+
+    Attributes:
+      is_tried: whether a mixture may be tried.
+      seen: whether the fit of one normal ended early, for no normal will do.
+    """
+
+    def __init__(self, dim: int, asked: bool | None):
+        self.is_tried, self._asked, self.seen = dim <= mixture.MOST_DIM if asked is None else asked, asked, False
+
+    def among(self, has_rivals: Callable[[Gaussian], bool]) -> Callable[[Gaussian, float], bool]:
+        """Returns a function that says whether gradients are worth more in a mixture than in less noise of the
+        normal."""
+
+        def asks(q: Gaussian, gap: float) -> bool:
+            self.seen = self.is_tried and (gap > EARLY or has_rivals(q))
+            return self.seen
+
+        return asks
+
+    def is_worth(self, said: Report, has_rivals: bool) -> bool:
+        """Says whether to try a mixture, by the report on the normal."""
+        if self._asked is not None:
+            return self._asked
+        is_rounded = said.rounding > ROUNDED and not has_rivals
+        is_misfit = self.seen or said.gap >= CLOSE or has_rivals
+        return self.is_tried and said.zero <= RARE and not is_rounded and is_misfit
+
+
+def rivalry(target: Target, found: list[Found], seed: int) -> Callable[[Gaussian], bool]:
+    """Returns a function that says whether a normal has other modes beside it, of a weight like its own."""
+    several = sum(one.elbo is not None for one in found) > 1  # q may have left the only one
+    labels = functools.cache(lambda: exchanges(target, found[0].mode.x, found[0].mode.sds, seed))
+    return lambda q: several and bool(rivals(q, Searched(found, labels(), len(found)), target))
+
+
+def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
+    """Returns the normal, or a mixture that begins at it, whichever has the higher bound.
+
+    After Ctrl-C the normal is returned, and a fit that goes on fits the mixture anew.
+    """
+    model, run, q, searched, watcher, key = done
+    said = done.report(q)
+    others = [one.mode for one in rivals(q, searched, run.target)]
+    if q.ended is Ended.INTERRUPTED or not said.usable or not misfit.is_worth(said, bool(others)):
+        return done.as_fit(said)
+    dim = run.target.dim
+    if not run.affords(mixture.fewest_gradients(dim) + 2 * dim * len(others)):
+        return done.as_fit(said._replace(verdict=f"{said.verdict} {NO_GRADIENTS_LEFT}"))
+    normals = [laplace(run.target, mode).q for mode in others]
+    mixed = mixture.fit(run, q, normals, keys.seed(key))
+    if run.stopped():
+        watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more
+        return done._replace(q=q._replace(ended=Ended.INTERRUPTED)).as_fit()
+    better, said = compared(said, done.report(mixed, q), len(mixed.parts))
+    said = said._replace(verdict=f"{said.verdict} {mixture_spent(mixed.ended, mixed.rise, run.max_gradients)}".rstrip())
+    return as_mixture(model, mixed, q, said, key) if better else done.as_fit(said)
