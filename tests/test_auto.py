@@ -408,7 +408,7 @@ def test_searches_arrive_side_by_side():
             return value, np.stack([2 * (1 - a) + 400 * a * (b - a**2), -200 * (b - a**2)], 1)
 
     valley = Valley()
-    found = maximise(valley, np.random.default_rng(0).uniform(-2, 2, (8, 2)))
+    found = maximise(valley.slopes, np.random.default_rng(0).uniform(-2, 2, (8, 2)))
     assert len(found) == 8
     np.testing.assert_allclose(found[0].x, [1, 1], atol=0.1)
     assert all(mode.value > -0.1 for mode in found)

@@ -144,8 +144,8 @@ class Hills:
 def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
     starts = np.random.default_rng(0).normal(0, 6, (16, 6))
     alone, joined = Hills(), Hills()
-    every = maximise(alone, starts)
-    found = maximise(joined, starts, on_one_hill=lambda low, high: on_one_hill(joined, low, high))
+    every = maximise(alone.slopes, starts)
+    found = maximise(joined.slopes, starts, on_one_hill=lambda low, high: on_one_hill(joined, low, high))
     assert joined.num_gradients < 0.9 * alone.num_gradients
     left = [sum(mode.x[0] < 0 for mode in which) for which in (every, found)]
     assert left[0] == left[1] in range(4, 13)

@@ -317,7 +317,7 @@ def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
     dim = run.target.dim
     if not run.affords(mixture.fewest_gradients(dim) + 2 * dim * len(others)):
         return done.as_fit(said._replace(verdict=f"{said.verdict} {NO_GRADIENTS_LEFT}"))
-    normals = [laplace(run.target, mode).q for mode in others]
+    normals = [laplace(run.target, mode)[0] for mode in others]
     mixed = mixture.fit(run, q, normals, keys.seed(key))
     if run.stopped():
         watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more

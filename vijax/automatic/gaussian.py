@@ -118,15 +118,9 @@ def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
 
 
 # --- the normal at a mode ---------------------------------------------------------------------------------------------
-class Laplace(NamedTuple):
-    """The normal at a mode; and the nats by which Newton's step promises more, few where the search arrived."""
-
-    q: Gaussian
-    promised: float
-
-
-def laplace(target: Target, mode: Mode, widest: float = 2.0) -> Laplace:
-    """Returns the normal at a mode with the curvature there, by central differences of the gradient.
+def laplace(target: Target, mode: Mode, widest: float = 2.0) -> tuple[Gaussian, float]:
+    """Returns the normal at a mode with the curvature there, by central differences of the gradient; and the nats by
+    which Newton's step promises more, few where the search arrived.
 
     No coordinate's standard deviation is above `widest`: where the density is flat the whole step would lead astray.
     """
@@ -140,7 +134,7 @@ def laplace(target: Target, mode: Mode, widest: float = 2.0) -> Laplace:
     precision = (v * curved) @ v.T + np.diag((units / widest) ** 2)
     scale = units[:, None] * _root_of_inverse(precision)
     whitened = 0.5 * (slopes[:dim] + slopes[dim:]).mean(0) @ scale
-    return Laplace(Gaussian(mode.x, scale, -np.inf), 0.5 * float(whitened @ whitened))
+    return Gaussian(mode.x, scale, -np.inf), 0.5 * float(whitened @ whitened)
 
 
 def _root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:

@@ -112,7 +112,7 @@ def weighed(
 
     def drawn(law: Wide, size: int) -> _Drawn:
         x = law.drawn(size, rng)
-        return _Drawn(law, x, log_density(x), q.log_prob(x))
+        return law, x, log_density(x), q.log_prob(x)
 
     laws = [Wide(parts, each) for each in (False, True)]
     pilot = [drawn(law, num_wider // 2) for law in laws]
@@ -121,16 +121,11 @@ def weighed(
         laws.append(Wide(tuple(far), False))
         pilot.append(drawn(laws[-1], num_wider // 2))
     # Afresh: a law that was put where a draw weighed much would take that draw's weight.
-    return _together([_Drawn(q, draws, log_p, log_q), *(drawn(law, num_wider) for law in laws)])
+    return _together([(None, draws, log_p, log_q), *(drawn(law, num_wider) for law in laws)])
 
 
-class _Drawn(NamedTuple):
-    """Draws of one law, with the log densities of posterior and q there."""
-
-    law: Gaussian | Mixture | Wide
-    x: np.ndarray
-    log_p: np.ndarray
-    log_q: np.ndarray
+_Drawn = tuple[Wide | None, np.ndarray, np.ndarray, np.ndarray]
+"""Draws of one law, None that of q, with the log densities of posterior and q there."""
 
 
 def _nearest(parts: tuple[Gaussian, ...], x: Float[np.ndarray, " D"]) -> Gaussian:
@@ -139,9 +134,10 @@ def _nearest(parts: tuple[Gaussian, ...], x: Float[np.ndarray, " D"]) -> Gaussia
 
 def _together(sets: list[_Drawn]) -> Weighed:
     """Returns all draws as those of one mixture."""
-    x, log_p, log_q = (np.concatenate([getattr(one, name) for one in sets]) for name in ("x", "log_p", "log_q"))
-    each = np.stack([one.law.log_prob(x) if isinstance(one.law, Wide) else log_q for one in sets])
-    counts = np.array([len(one.x) for one in sets])
+    laws, *parts = zip(*sets, strict=True)
+    x, log_p, log_q = (np.concatenate(part) for part in parts)
+    each = np.stack([log_q if law is None else law.log_prob(x) for law in laws])
+    counts = np.array([len(part) for part in parts[0]])
     return Weighed(x, log_p, log_q, special.logsumexp(each, 0, b=counts[:, None] / len(x)))
 
 

@@ -7,26 +7,20 @@ of the density. The algebra is in float64, also around a float32 density, and ev
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy import linalg
 
-Asks = Generator[np.ndarray, tuple[float, np.ndarray], "Mode"]
+Slopes = Callable[[Float[np.ndarray, "points D"]], tuple[np.ndarray, np.ndarray]]
+"""A function from points to values and gradients."""
 MEMORY = 20
 ENOUGH, NEARLY = 1e-3, 1.0
 """A search ends where its quadratic model promises fewer nats than `ENOUGH`: the start of a fit need not be exact.
 Below `NEARLY` it is checked whether it climbs the same hill as another search."""
 LOOKS = 5
 """Evaluations of each search between two such checks."""
-
-
-class HasSlopes(Protocol):
-    """A function with gradients."""
-
-    def slopes(self, x: Float[np.ndarray, "points D"], /) -> tuple[np.ndarray, np.ndarray]:
-        """Returns values and gradients."""
 
 
 class Mode(NamedTuple):
@@ -63,7 +57,7 @@ def never() -> bool:
 
 
 def maximise(
-    target: HasSlopes,
+    slopes: Slopes,
     starts: Float[np.ndarray, "starts D"],
     max_steps: int = 200,
     enough: float = ENOUGH,
@@ -81,9 +75,9 @@ def maximise(
     going = list(range(len(searches)))
     count = 0
     while going:
-        values, slopes = target.slopes(np.stack([searches[i].asked for i in going]))
+        asked = slopes(np.stack([searches[i].asked for i in going]))
         with np.errstate(over="ignore", invalid="ignore"):  # far out, on the way of a search
-            for i, value, slope in zip(going, values, slopes, strict=True):
+            for i, value, slope in zip(going, *asked, strict=True):
                 searches[i].told(float(value), slope)
         count += 1
         if count % LOOKS == 0 and on_one_hill is not None:
@@ -143,7 +137,9 @@ class _Search:
             self.end = stop.value
 
 
-def _ascent(search: _Search, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]) -> Asks:
+def _ascent(
+    search: _Search, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]
+) -> Generator[np.ndarray, tuple[float, np.ndarray], Mode]:
     """The steps of a search: each along the L-BFGS direction, shortened until the value rises enough."""
     value, slope = yield x
     pairs: list[tuple[np.ndarray, np.ndarray]] = []

@@ -125,7 +125,7 @@ def climb(
 ) -> Gaussian:
     """Returns the best independent normals on fixed draws, by L-BFGS."""
     first = np.concatenate([start.x, np.log(np.clip(start.sds, 1e-6, 1.0))])
-    found = maximise(objective, first[None], max_steps, enough, stopped)
+    found = maximise(objective.slopes, first[None], max_steps, enough, stopped)
     remedy = "Give variables narrower priors, or supports that exclude what is impossible."
     expected = "a finite one at draws around its mode"
     require(bool(found), "log_density", expected, "one that is not", remedy)

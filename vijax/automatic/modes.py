@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.label_switching import Exchange
-from vijax.automatic.lbfgs import Mode, Point, maximise, never
+from vijax.automatic.lbfgs import Mode, Point, Slopes, maximise, never
 from vijax.automatic.target import Target, check_slopes
 from vijax.checks import require
 
@@ -72,7 +72,11 @@ def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[],
     units = np.where(of.is_known & of.is_prior, np.maximum(of.width, 1.0), 1.0)
     outside = lambda at: at._replace(x=at.x * units)
     same_hill = lambda low, high: on_one_hill(target, outside(low), outside(high))
-    scaled = _InUnits(target, units)
+
+    def scaled(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, slopes = target.slopes(x * units)
+        return values, slopes * units
+
     ends = maximise(scaled, begin / units, stopped=stopped, on_one_hill=same_hill)
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
     require(bool(ends), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
@@ -86,25 +90,13 @@ def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[],
     return _distinct([in_place(one.mode) for one in repeated for _ in range(one.num_starts)])
 
 
-def _searched_again(target: _InUnits, mode: Mode, stopped: Callable[[], bool]) -> Mode:
+def _searched_again(slopes: Slopes, mode: Mode, stopped: Callable[[], bool]) -> Mode:
     """Searches from a mode, and from where that ends, until a search gains nothing."""
     for _ in range(TIMES):
-        before, mode = mode, maximise(target, mode.x[None], AGAIN, stopped=stopped)[0]
+        before, mode = mode, maximise(slopes, mode.x[None], AGAIN, stopped=stopped)[0]
         if mode.value < before.value + DIP:
             break
     return mode
-
-
-class _InUnits:
-    """The target with coordinates in units of the prior's widths, which scale the first step of a search."""
-
-    def __init__(self, target: Target, units: Float[np.ndarray, " D"]):
-        self._target, self._units = target, units
-
-    def slopes(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns values and gradients."""
-        values, slopes = self._target.slopes(x * self._units)
-        return values, slopes * self._units
 
 
 def _distinct(ends: list[Mode]) -> list[Found]:

@@ -132,66 +132,45 @@ def fit(
     """
     trace: list[float] = []
     while not begin.averaged:
-        found = _on_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
-        if found.q.ended is not Ended.LIMITED or found.is_done:
-            return found.q
-        begin = found.begin._replace(mean=found.q.mean, scale=found.q.scale, elbo=found.q.elbo)
+        now, begin, ended = _on_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
+        doubt, error = now.asked.nats, float(now.asked.sds.max())
+        if ended is None and misfits(now.at, now.gap - doubt):
+            ended = Ended.LIMITED
+        if ended is not None:
+            return now.at._replace(elbo=now.elbo, ended=ended, trace=tuple(trace), error=error)
+        begin = begin._replace(mean=now.at.mean, scale=now.at.scale, elbo=now.elbo)
         more = min(4 * begin.size, max_draws)
-        if found.doubt < NEAR or more <= begin.size or not run.affords(FEWEST_STEPS * more):
-            begin = begin._replace(averaged=1, doubt=found.doubt, error=found.q.error)
+        if doubt < NEAR or more <= begin.size or not run.affords(FEWEST_STEPS * more):
+            begin = begin._replace(averaged=1, doubt=doubt, error=error)
         else:
             begin = begin._replace(size=more, level=begin.level + 1)
             note(begin)
     return _on_fresh_draws(run, begin, [seed, begin.level], note, misfits)._replace(trace=tuple(trace))
 
 
-class _Found(NamedTuple):
-    """The end on one set of fixed draws.
-
-    Attributes:
-      q: the normal.
-      doubt: nats that the noise of the draws makes of a step.
-      begin: scales of the density as they are known now.
-      is_done: whether more draws are no use, too.
-    """
-
-    q: Gaussian
-    doubt: float
-    begin: Sitting
-    is_done: bool
-
-
 def _on_fixed_draws(
     run: Run, begin: Sitting, seed: list[int], trace: list[float], misfits: Callable[[Gaussian, float], bool]
-) -> _Found:
-    """Takes steps on one set of draws until their noise is all that is left."""
+) -> tuple[Evaluated, Sitting, Ended | None]:
+    """Takes steps on one set of draws until their noise is all that is left. Returns the last normal, scales of the
+    density as they are known then, and why the fit ends, if it does."""
     noise = noise_of(begin.size, len(begin.mean), seed)
     begin = begin._replace(size=len(noise))
     now, radius, refused = evaluate(run.target, begin.q, noise), 1.0, 0
-
-    def ended(why: Ended, is_done: bool = True) -> _Found:
-        error = float(now.asked.sds.max())
-        return _Found(
-            now.at._replace(elbo=now.elbo, ended=why, trace=tuple(trace), error=error), now.asked.nats, begin, is_done
-        )
-
     while True:
         if run.stopped():
-            return ended(Ended.INTERRUPTED)
+            return now, begin, Ended.INTERRUPTED
         doubt = now.asked.nats
         trial = step(now.at, now.asked.slope, now.asked.curvature, radius)
         if trial.is_whole and trial.nats < max(0.5 * doubt, 1e-7):  # nothing but noise
-            now = now._replace(at=trial.to)
-            if doubt < NATS and now.asked.sds.max() < SDS:
-                return ended(Ended.CONVERGED)
-            break
+            is_sure = doubt < NATS and now.asked.sds.max() < SDS
+            return now._replace(at=trial.to), begin, Ended.CONVERGED if is_sure else None
         if not run.affords(len(noise)):
-            return ended(Ended.LIMITED if trial.nats < doubt else Ended.SPENT)
+            return now, begin, Ended.LIMITED if trial.nats < doubt else Ended.SPENT
         then = evaluate(run.target, trial.to, noise)
         if not then.elbo >= now.elbo - 1e-3 * trial.nats - 10 * run.target.epsilon * now.size:
             refused, radius = refused + 1, trial.nats / 4
             if refused > 3 or radius < doubt:
-                break
+                return now, begin, None
             continue
         if not trial.is_whole or trial.nats > 0.25 * radius:
             radius = min(2 * radius, WIDEST)
@@ -199,11 +178,10 @@ def _on_fixed_draws(
         trace.append(now.elbo)
         if _is_far(now.at, begin):
             if grows_along(run.target, now.at.at(noise_of(ASKED, len(begin.mean), [seed[0], 98]))).any():
-                return ended(Ended.UNBOUNDED)
+                return now, begin, Ended.UNBOUNDED
             begin = begin._replace(wide=now.at.sds, origin=now.at.mean)  # proper, and of another size
         if gain < SLOW * (now.gap - doubt) and misfits(now.at, now.gap - doubt):
-            return ended(Ended.SPENT)
-    return ended(Ended.LIMITED, is_done=misfits(now.at, now.gap - doubt))
+            return now, begin, Ended.SPENT
 
 
 def _on_fresh_draws(
