@@ -253,7 +253,7 @@ def test_networks_are_not_left_as_they_were():
 
 
 def test_starts_that_are_one_are_called_so():
-    assert "All starts were one" in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
+    assert "All starts were the same" in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
 
 
 def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):

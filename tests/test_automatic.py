@@ -6,7 +6,7 @@ import pytest
 from scipy import special, stats
 
 import vijax as vi
-from vijax.automatic import gaussian, mean_field, trust_region
+from vijax.automatic import dadvi, gaussian, trust_region
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.minibatches import by_passes, fit_all, sample_of
 from vijax.automatic.report import Ended
@@ -174,7 +174,7 @@ def test_noise_has_the_moments_that_are_promised():
     noise = noise_of(100, 3, 0)
     assert noise.shape == (128, 3)
     np.testing.assert_allclose(noise.sum(0), 0.0, atol=1e-12)
-    unit = mean_field.unit_noise(100, 3, 0)
+    unit = dadvi.unit_noise(100, 3, 0)
     np.testing.assert_allclose(unit.mean(0), 0.0, atol=1e-12)
     np.testing.assert_allclose((unit**2).mean(0), 1.0, rtol=1e-12)
 

@@ -281,7 +281,7 @@ def test_every_row_ends_with_a_verdict_and_gives_no_false_alarm(name):
 def test_of_an_energy_the_free_variables_are_judged_given_the_others():
     """At the others' q the best q of the mean is the normal of their expectations: so it is found to be close."""
     fit = vi.fit(vi.svi(energy()), RARE, num_steps=600, key=KEY)
-    assert "Judged were the free variables, given q of the others." in fit.verdict
+    assert "The free variables were judged, given q of the others." in fit.verdict
     tau = fit.posterior["tau"].mean()
     off = MultivariateNormal.from_mean_cov(fit.posterior[Z].mean() + 3 * (64 * tau) ** -0.5, fit.posterior[Z].cov)
     moved = fit._replace(state=fit.state._replace(posterior=fit.posterior.replace({Z: off})))
@@ -413,7 +413,7 @@ def coin():
     ("row", "words"),
     [
         ("cavi", r"^finished: all steps were run\. Not checked: whether another start ends higher .*restarts="),
-        ("em", r"Not checked: .*a point says nothing of how uncertain it is: vijax\.cavi"),
+        ("em", r"Not checked: .*a point does not say how uncertain it is: vijax\.cavi"),
         ("svi", r"how far q is from the posterior"),
     ],
 )

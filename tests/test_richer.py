@@ -14,10 +14,11 @@ import vijax as vi
 from vijax import checkpoint
 from vijax.automatic import mixture
 from vijax.automatic.auto import Misfit, rivalry
-from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.mixture import Bank, Mixture
 from vijax.automatic.modes import Found
+from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run
 
@@ -58,7 +59,7 @@ def test_modes_of_a_weight_each_have_a_component(tmp_path):
     assert fit.elbo.value == pytest.approx(0.0, abs=0.002)  # the log evidence, exactly
     assert fit.report.other.value == pytest.approx(np.log(0.7), abs=0.02)
     assert len(fit.modes) == 2
-    assert "Kept is a mixture of 2 normals" in fit.verdict
+    assert "A mixture of 2 normals was kept" in fit.verdict
     assert "another mode" not in fit.verdict
     draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["x"], np.float64)
     assert np.mean(draws < 0) == pytest.approx(0.3, abs=5 * 0.0033)

@@ -13,11 +13,11 @@ from scipy import stats
 import vijax as vi
 from vijax import keys
 from vijax.automatic import importance, label_switching, report
-from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.lbfgs import Point, maximise
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import find_modes, on_one_hill, prior_scales, wide_starts
-from vijax.automatic.report import Moments, Off, Others
+from vijax.automatic.report import Ended, Moments, Off, Others
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import FAR, GOOD, verdict
 

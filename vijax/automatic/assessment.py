@@ -172,14 +172,8 @@ def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ())
 
 def _weighty(searched: Searched) -> list[Found]:
     """Returns the modes of a weight like that of the best."""
-    judged = [one for one in searched.found if one.elbo is not None]
-    best = max((_elbo(one) for one in judged), default=0.0)
-    return [one for one in judged if _elbo(one) > best - RIVAL]
-
-
-def _elbo(one: Found) -> float:
-    assert one.elbo is not None
-    return one.elbo
+    best = max(one.elbo for one in searched.found)
+    return [one for one in searched.found if one.elbo > best - RIVAL]
 
 
 def _others(q: Q, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target) -> Others:
@@ -188,8 +182,8 @@ def _others(q: Q, draws: np.ndarray, searched: Searched, outside: list[Found], t
     labels = [exchange.names for exchange in searched.labels]
     if not outside:
         return Others(searched.num_starts, max(len(inside), 1), labels=labels)
-    own = max(_elbo(one) for one in inside or outside)
-    shares = special.softmax(np.array([own, *(_elbo(one) for one in outside)]))
+    own = max(one.elbo for one in inside or outside)
+    shares = special.softmax(np.array([own, *(one.elbo for one in outside)]))
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
     means = np.stack([draws.mean(0), *(one.mode.x for one in outside)])
     middle = shares @ means
@@ -217,10 +211,11 @@ def _shown(model: Density, q: Q, searched: Searched) -> list[FoundMode]:
     at = lambda mode: jax.tree.map(np.asarray, model.variables.values(jnp.asarray(mode.x, jnp.result_type(float)))[0])
     inside = [_is_inside(q, one.mode, searched, model.variables) for one in searched.found]
     own = [one for one, is_in in zip(searched.found, inside, strict=True) if is_in]
-    others = [one for one, is_in in zip(searched.found, inside, strict=True) if not is_in and one.elbo is not None]
+    others = [one for one, is_in in zip(searched.found, inside, strict=True) if not is_in and one.elbo > -np.inf]
     if own:  # they lead, also where another's curvature promised more
         others = [own[0]._replace(num_starts=sum(one.num_starts for one in own)), *others]
-    return [FoundMode(at(one.mode), one.mode.value, one.elbo, one.num_starts) for one in others]
+    elbo = lambda one: one.elbo if one.elbo > -np.inf else None
+    return [FoundMode(at(one.mode), one.mode.value, elbo(one), one.num_starts) for one in others]
 
 
 # --- as a fit ---------------------------------------------------------------------------------------------------------

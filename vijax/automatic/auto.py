@@ -13,11 +13,11 @@ from vijax import keys
 from vijax.automatic import low_rank, minibatches, mixture, trust_region
 from vijax.automatic.assessment import as_fit, as_mixture, assessed, compared, rivals
 from vijax.automatic.conjugate import of_conjugate, of_mixed
+from vijax.automatic.dadvi import OnDraws, climb, unit_noise
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
 from vijax.automatic.label_switching import exchanges
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.low_rank import FIXED, MIDDLE
-from vijax.automatic.mean_field import OnDraws, climb, unit_noise
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
 from vijax.automatic.report import Ended, Report
@@ -299,7 +299,7 @@ class Misfit:
 
 def rivalry(target: Target, found: list[Found], seed: int) -> Callable[[Gaussian], bool]:
     """Returns a function that says whether a normal has other modes beside it, of a weight like its own."""
-    several = sum(one.elbo is not None for one in found) > 1  # q may have left the only one
+    several = sum(np.isfinite(one.elbo) for one in found) > 1  # q may have left the only one
     labels = functools.cache(lambda: exchanges(target, found[0].mode.x, found[0].mode.sds, seed))
     return lambda q: several and bool(rivals(q, Searched(found, labels(), len(found)), target))
 

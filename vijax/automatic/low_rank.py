@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.gaussian import Ended, Gaussian, noise_of
+from vijax.automatic.dadvi import OnDraws, climb, unit_noise
+from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.improper import ASKED, grows_along
 from vijax.automatic.lbfgs import Mode
-from vijax.automatic.mean_field import OnDraws, climb, unit_noise
+from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, averaged
 

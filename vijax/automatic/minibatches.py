@@ -21,7 +21,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import guides, keys
 from vijax.algorithm import Algorithm
-from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.report import Ended
 from vijax.families import MultivariateNormal
 from vijax.fit import Progress, fit
 from vijax.free_algorithms import ngvi

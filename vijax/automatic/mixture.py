@@ -21,7 +21,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
 
-from vijax.automatic.gaussian import Ended, Gaussian, noise_of, step
+from vijax.automatic.gaussian import Gaussian, noise_of, step
+from vijax.automatic.report import Ended
 from vijax.automatic.trust_region import Run
 from vijax.estimator.least_squares import regression
 from vijax.families.normal_mixture import NormalMixture

@@ -36,12 +36,12 @@ class Found(NamedTuple):
     Attributes:
       mode: the mode.
       num_starts: number of searches that ended there.
-      elbo: rough bound of the normal with the curvature there; None where it was not computed, or it is no mode.
+      elbo: rough bound of the normal with the curvature there; -inf where it was not computed, or it is no mode.
     """
 
     mode: Mode
     num_starts: int
-    elbo: float | None = None
+    elbo: float = -np.inf
 
 
 class Searched(NamedTuple):

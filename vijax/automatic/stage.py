@@ -65,7 +65,7 @@ class Stage(NamedTuple):
       values: log density there; NaN in padding.
       sds: rough standard deviations.
       counts: number of searches that ended there.
-      elbos: bounds of the normals at the modes, NaN where there is none.
+      elbos: bounds of the normals at the modes, -inf where there is none.
       sitting: state of a normal of full covariance; None of independent ones, which begin at the best mode again.
       gradients: evaluated so far.
     """
@@ -81,9 +81,8 @@ class Stage(NamedTuple):
     def found(self) -> list[Found]:
         """Returns the modes."""
         known = np.flatnonzero(~np.isnan(self.values))
-        elbo = lambda i: None if np.isnan(self.elbos[i]) else float(self.elbos[i])
         mode = lambda i: Mode(self.x[i], float(self.values[i]), self.sds[i])
-        return [Found(mode(i), int(self.counts[i]), elbo(i)) for i in known]
+        return [Found(mode(i), int(self.counts[i]), float(self.elbos[i])) for i in known]
 
 
 def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradients: int) -> Stage:
@@ -99,7 +98,7 @@ def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradi
         padded([one.mode.value for one in found]),
         padded([one.mode.sds for one in found]),
         padded([one.num_starts for one in found]),
-        padded([np.nan if one.elbo is None else one.elbo for one in found]),
+        padded([one.elbo for one in found]),
         sitting,
         gradients,
     )

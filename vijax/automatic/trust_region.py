@@ -15,9 +15,10 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.gaussian import Ended, Evaluated, FullCovariance, Gaussian, evaluate, noise_of, step
+from vijax.automatic.gaussian import Evaluated, FullCovariance, Gaussian, evaluate, noise_of, step
 from vijax.automatic.improper import ASKED, grows_along
 from vijax.automatic.lbfgs import never
+from vijax.automatic.report import Ended
 from vijax.automatic.stage import Sitting
 from vijax.automatic.target import Target
 

@@ -64,7 +64,7 @@ def of_end(is_interrupted: bool, is_settled: bool, settled: str) -> str:
 def of_starts(num_starts: int, same: int) -> list[str]:
     """Says how many starts reached the best bound; 0 where all of them were one."""
     if not same:
-        return ["All starts were one: where this model starts is not random."]
+        return ["All starts were the same: where this model starts is not random."]
     doubt = "" if same > 1 else ": there may be a better one"
     return [f"{same} of {num_starts} starts reached the best bound{doubt}."]
 
@@ -164,7 +164,7 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     if not q.is_full:
         remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
         return f"Independent normals do not describe {where} {judged}: sds are too small. {remedy}"
-    return f"{where.capitalize()} has not the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
+    return f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
 
 
 def _worst(off: Moments | None) -> float:
@@ -257,14 +257,14 @@ def with_mixture(is_kept: bool, parts: int, more: float, error: float, words: st
     """Returns a verdict with a sentence on the bound of a mixture of normals beside it.
 
     >>> with_mixture(True, 8, 0.2, 0.01, "Converged.")
-    'Converged. Kept is a mixture of 8 normals: its bound is 0.20 ± 0.01 nats above that of one normal.'
+    'Converged. A mixture of 8 normals was kept: its bound is 0.20 ± 0.01 nats above that of one normal.'
     >>> with_mixture(False, 8, 0.0, 0.02, "Converged.")
     'Converged. A mixture of 8 normals was tried and not kept: its bound is not higher (by 0.00 ± 0.02 nats).'
     """
-    gained = f"{more:.2f} ± {error:.2f} nats"
+    gained, mixture = f"{more:.2f} ± {error:.2f} nats", f"{words} A mixture of {parts} normals was"
     if is_kept:
-        return f"{words} Kept is a mixture of {parts} normals: its bound is {gained} above that of one normal."
-    return f"{words} A mixture of {parts} normals was tried and not kept: its bound is not higher (by {gained})."
+        return f"{mixture} kept: its bound is {gained} above that of one normal."
+    return f"{mixture} tried and not kept: its bound is not higher (by {gained})."
 
 
 NO_GRADIENTS_LEFT = "A mixture of normals was not tried, for its gradients are beyond max_gradients."

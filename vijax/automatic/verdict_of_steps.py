@@ -50,7 +50,7 @@ def sentences(said: Any, q: Any, variables: Variables, has_others: bool) -> list
     """Returns sentences by draws of q and the trace; of a fit of no use, that alone."""
     if not said.usable:
         return [f"Do not use this fit: {unusable(said, variables)}"]
-    given = ["Judged were the free variables, given q of the others."] if has_others else []
+    given = ["The free variables were judged, given q of the others."] if has_others else []
     return [*_of_numbers(said), *_of_shape(said, q, variables), *_of_steps(said), *given]
 
 
@@ -203,7 +203,7 @@ def unchecked(spec: Any, names: list[str]) -> str:
     if spec.model.documents is not None:
         return f"{STARTS}. Compare held-out scores: fit.score(documents, key=key)."
     if names and all(map(spec.is_point, names)):
-        return f"{STARTS}; and a point says nothing of how uncertain it is: vijax.cavi or vijax.svi do."
+        return f"{STARTS}; and a point does not say how uncertain it is: vijax.cavi or vijax.svi do."
     if not names or spec.learn:
         return f"{STARTS}, and whether new data are described as well. {SCORES}"
     sampled = "vijax.reference.short_chains(fit, data, key=key)" if spec.model.energy else "vijax.reference.nuts"

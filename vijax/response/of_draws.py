@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import keys
-from vijax.automatic.mean_field import SETTLED, NotAMaximumError, OnDraws, newton, solver, unit_noise
+from vijax.automatic.dadvi import SETTLED, NotAMaximumError, OnDraws, newton, solver, unit_noise
 from vijax.automatic.target import Target
 from vijax.checks import require
 from vijax.compiler import quick_jit
