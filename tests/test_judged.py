@@ -413,7 +413,7 @@ def coin():
     ("row", "words"),
     [
         ("cavi", r"^finished: all steps were run\. Not checked: whether another start ends higher .*restarts="),
-        ("em", r"Not checked: .*a point does not say how uncertain it is: vijax\.cavi"),
+        ("em", r"Not checked: .*a point says nothing of how uncertain it is: vijax\.cavi"),
         ("svi", r"how far q is from the posterior"),
     ],
 )

@@ -1,5 +1,5 @@
-"""The answers of `vijax.Fit` on whether to trust it, and the data that it keeps to be judged on (`vijax.judged`
-judges)."""
+"""Whether to trust a fit: what `vijax.Fit` says of that, and what it keeps to be judged when it is asked
+(`vijax.judged` judges)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax import judged as judging
-from vijax.automatic import verdict_of_steps
 from vijax.checks import require
 from vijax.estep import EStep
 from vijax.guides import Z
 from vijax.loader import Loader
+from vijax.model import Model
 from vijax.spec import Spec
 from vijax.status import FAILED
 
 AT_A_GLANCE = 1 << 20
-"""Rows times coordinates up to which `repr` judges a fit too."""
+"""Rows times coordinates up to which `repr` judges too."""
 
 
 @dataclasses.dataclass
 class Judge:
-    """Keeps with a fit by steps the data that it is judged on, and the judgement, once it was asked for. A pickle has
-    only the judgement.
+    """What a fit by steps is judged on, kept with it; and the judgement, once it was asked for. A pickle has only that,
+    not the data.
 
     Attributes:
       loader: of the data that were fitted; None out of a pickle.
@@ -41,35 +40,45 @@ class Judge:
     _of: tuple[Any, Any] = dataclasses.field(default=(None, None), repr=False)
 
     def of(self, fit: Any) -> Any:
-        """Returns the judgement of this fit, computed at the first call, and anew where its state or trace is another.
-        None where data are so large that the number of draws has to be said."""
+        """The judgement of this fit; None where data are so large that the number of draws has to be said. Computed at
+        the first call, and anew where its state or trace is another."""
         if not self.knows(fit):
             self._known, self._of = self.on_draws(fit), (fit.state, fit.trace)
         return self._known
 
     def on_draws(self, fit: Any, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
-        """Judges the fit by another key or on another number of draws."""
+        """As `of`, by another key or on another number of draws."""
+        from vijax import judged
+
         with jax.enable_x64(self.x64):
             own = jax.random.fold_in(jax.random.key(self.seed), 7)
             assert self.loader is not None  # callers have asked
-            return judging.judged(fit, self.loader, own if key is None else key, num_draws)
+            return judged.judged(fit, self.loader, own if key is None else key, num_draws)
 
     def is_quick(self, fit: Any) -> bool:
-        """Says whether the judgement is known, or quickly computed."""
+        """Whether it is known, or had at a glance."""
         if self.loader is None or self.knows(fit):
             return True
-        return judging.num_rows(fit.alg.spec.model, self.loader) * int(np.size(fit.posterior[Z].mean())) <= AT_A_GLANCE
+        return num_rows(fit.alg.spec.model, self.loader) * int(np.size(fit.posterior[Z].mean())) <= AT_A_GLANCE
 
     def knows(self, fit: Any) -> bool:
-        """Says whether the judgement is of this fit."""
+        """Whether the judgement is of this fit."""
         return self._of[0] is fit.state and self._of[1] is fit.trace
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "loader": None}
 
 
+def num_rows(model: Model, loader: Loader) -> int:
+    """Groups of the data; of one whose density is a whole, rows of the largest array."""
+    if not model.one_group:
+        return max(1, loader.num_groups)
+    batch = next(iter(loader.batches(0, 1)))
+    return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
+
+
 def not_judged(spec: Spec) -> str:
-    """Says why a fit of this algorithm cannot be judged on draws; empty where it can."""
+    """Why a fit of this algorithm cannot be judged on draws; empty where it can."""
     if not spec.model.free:
         return "it has no free variables (vijax.density)"
     if isinstance(spec.estep, EStep) and spec.estep.draws:
@@ -78,7 +87,7 @@ def not_judged(spec: Spec) -> str:
 
 
 def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
-    """Judges a fit (see `vijax.Fit.judged`)."""
+    """See `vijax.Fit.judged`."""
     why = not_judged(fit.alg.spec)
     require(not why, "fit", "one that can be judged on draws", f"another: {why}", "fit.verdict says what to do.")
     is_own = key is None and num_draws is None
@@ -86,30 +95,33 @@ def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None)
         found = fit.judge.of(fit) if is_own else fit.judge.on_draws(fit, key, num_draws)
     else:
         found = _on_given(fit, data, key, num_draws)
-    require(
-        found is not None, "num_draws", "a number of draws", "none, for data that are large", verdict_of_steps.TOO_LARGE
-    )
+    require(found is not None, "num_draws", "a number of draws", "none, for data that are large", TOO_LARGE)
     return found
 
 
 def _has_data(fit: Any, is_own: bool = True) -> bool:
-    """Says whether it can be judged without being given data, by its own key or another."""
+    """Whether it can be judged without being given any, by its own key or another."""
     return fit.judge is not None and (fit.judge.loader is not None or (is_own and fit.judge.knows(fit)))
 
 
 def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
-    """Judges a fit on data that are given, or on none."""
+    """On data that are given, or none."""
+    from vijax import judged
+
     reads = getattr(fit.alg.spec.model, "log_lik", True) is not None
     remedy = "This fit has none with it: it was not made by vijax.fit, or was read from a file."
     require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
     require(key is not None, "key", "a random key such as jax.random.key(0)", "none")
     assert key is not None
-    return judging.of_data(fit, data, key, num_draws)
+    return judged.of_data(fit, data, key, num_draws)
+
+
+TOO_LARGE = "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all groups."
 
 
 # --- what a fit says -------------------------------------------------------------------------------------------------
 def verdict_of(fit: Any) -> str:
-    """Returns the verdict on a fit (see `vijax.Fit.verdict`)."""
+    """See `vijax.Fit.verdict`."""
     spec, outcome = fit.alg.spec, fit.outcome
     if fit.report is not None:
         return fit.report.verdict
@@ -117,11 +129,11 @@ def verdict_of(fit: Any) -> str:
         return " ".join([f"{outcome}.", *_of_start(spec.model)]) if spec.model.free else outcome
     if spec.model.free:
         return _of_free(fit)
-    return f"{outcome}. Not checked: {verdict_of_steps.unchecked(spec, list(fit.posterior))}"
+    return f"{outcome}. Not checked: {_unchecked(spec, list(fit.posterior))}"
 
 
 def is_usable(fit: Any) -> bool:
-    """Says whether a fit may be used (see `vijax.Fit.usable`)."""
+    """See `vijax.Fit.usable`."""
     if fit.report is not None:
         return fit.report.usable
     said = _judgement(fit)
@@ -129,24 +141,47 @@ def is_usable(fit: Any) -> bool:
 
 
 def khat_of(fit: Any) -> float:
-    """Returns the k-hat of a fit (see `vijax.Fit.khat`)."""
+    """See `vijax.Fit.khat`."""
     said = fit.report if fit.report is not None else _judgement(fit)
     return float("nan") if said is None else said.khat
 
 
 def _judgement(fit: Any) -> Any:
-    """Returns the judgement of a fit that has its data; else None."""
+    """Of a fit that can be judged without being told more; else None."""
     if not _has_data(fit) or fit.status in FAILED or not_judged(fit.alg.spec):
         return None
     return fit.judge.of(fit)
 
 
 def _of_free(fit: Any) -> str:
-    """Returns the verdict on a fit of free variables by steps."""
+    """Of a fit by steps."""
     said = _judgement(fit)
     if said is not None:
         return said.verdict
-    return verdict_of_steps.not_checked(fit.outcome, not_judged(fit.alg.spec), _has_data(fit))
+    if why := not_judged(fit.alg.spec):
+        return f"{fit.outcome}. Not checked: how near q is to the posterior, for {why}. {SCORES}"
+    if not _has_data(fit):
+        return f"{fit.outcome}. Not checked: how near q is to the posterior. fit.judged(data, key=key) checks it."
+    return f"{fit.outcome}. Not checked: how near q is to the posterior, for the data are large. {TOO_LARGE}"
+
+
+SCORES = "Compare held-out scores, or data drawn from the fit with the data: vijax.evaluate.predictive_check."
+STARTS = "whether another start ends higher (restarts=, or other keys)"
+
+
+def _unchecked(spec: Spec, names: list[str]) -> str:
+    """What nobody has looked at in a fit without free variables, and how to."""
+    if spec.model.documents is not None:
+        return f"{STARTS}. Compare held-out scores: fit.score(documents, key=key)."
+    if names and all(map(spec.is_point, names)):
+        return f"{STARTS}; and a point says nothing of how uncertain it is: vijax.cavi or vijax.svi do."
+    if not names or spec.learn:
+        return f"{STARTS}, and whether new data are described as well. {SCORES}"
+    sampled = "vijax.reference.short_chains(fit, data, key=key)" if spec.model.energy else "vijax.reference.nuts"
+    return (
+        f"{STARTS}, and how far q is from the posterior. Its sds are too small where variables depend on each other: "
+        f"{sampled} would tell."
+    )
 
 
 def _of_start(model: Any) -> list[str]:

@@ -37,6 +37,7 @@ from vijax.compiler import kept, step_jit
 from vijax.estimand import Estimand
 from vijax.families import Product
 from vijax.guides import Z
+from vijax.judge import num_rows
 from vijax.loader import ArrayLoader, Loader, as_loader, padded_size
 from vijax.model import Hyper, Model
 from vijax.models.density import Density, point
@@ -129,14 +130,6 @@ def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
     if FEWEST * rows > MOST_WORK:
         return None
     return int(np.clip(min(WORK // rows, NUMBERS // dim), FEWEST, DRAWS))
-
-
-def num_rows(model: Model, loader: Loader) -> int:
-    """Returns the groups of the data; of a density that is a whole, the rows of the largest array."""
-    if not model.one_group:
-        return max(1, loader.num_groups)
-    batch = next(iter(loader.batches(0, 1)))
-    return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
 
 
 def variables_of(model: Any) -> Variables:

@@ -1,5 +1,5 @@
-"""Sentences on whether to trust a fit by steps: of free variables by what draws of q show (`vijax.judged`), and of fits
-that are not judged. Nothing is computed here."""
+"""Sentences on whether to trust a fit of free variables by steps, by draws of q (`vijax.judged`). Nothing is computed
+here."""
 
 from __future__ import annotations
 
@@ -174,40 +174,3 @@ def _moved(said: Any) -> list[str]:
         return []
     way = "rose" if said.drift.value > 0 else "fell"
     return [f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the steps."]
-
-
-# --- fits that are not judged -----------------------------------------------------------------------------------------
-TOO_LARGE = "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all groups."
-SCORES = "Compare held-out scores, or data drawn from the fit with the data: vijax.evaluate.predictive_check."
-STARTS = "whether another start ends higher (restarts=, or other keys)"
-
-
-def not_checked(outcome: str, why_not: str, has_data: bool) -> str:
-    """Returns the verdict on a fit of free variables that was not judged on draws.
-
-    Args:
-      outcome: how it ended.
-      why_not: why it cannot be judged; empty where it can.
-      has_data: whether its data are with it.
-    """
-    said = f"{outcome}. Not checked: how near q is to the posterior"
-    if why_not:
-        return f"{said}, for {why_not}. {SCORES}"
-    return (
-        f"{said}, for the data are large. {TOO_LARGE}" if has_data else f"{said}. fit.judged(data, key=key) checks it."
-    )
-
-
-def unchecked(spec: Any, names: list[str]) -> str:
-    """Says what nobody has looked at in a fit without free variables, and how to look at it."""
-    if spec.model.documents is not None:
-        return f"{STARTS}. Compare held-out scores: fit.score(documents, key=key)."
-    if names and all(map(spec.is_point, names)):
-        return f"{STARTS}; and a point does not say how uncertain it is: vijax.cavi or vijax.svi do."
-    if not names or spec.learn:
-        return f"{STARTS}, and whether new data are described as well. {SCORES}"
-    sampled = "vijax.reference.short_chains(fit, data, key=key)" if spec.model.energy else "vijax.reference.nuts"
-    return (
-        f"{STARTS}, and how far q is from the posterior. Its sds are too small where variables depend on each other: "
-        f"{sampled} would tell."
-    )
