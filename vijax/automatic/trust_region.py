@@ -4,6 +4,9 @@ No step size is to be chosen. On fixed draws (as in Burroni et al. 2024) natural
 region in nats that widens and narrows with the gain of the steps (as in Arenz et al. 2023), until the noise of the
 draws is all that is left; then there are four times as many draws. Once that noise is worth less than `NEAR` nats, or
 there may be no more draws, steps on draws that are fresh each time are averaged. A fit is repeatable to the bit.
+
+The steps are those of `vijax.ngvi`, which ends at the same normal after as many gradients where the posterior is near
+normal. It does not know how many draws and steps that takes, nor when no normal will do: the loops here add that.
 """
 
 from __future__ import annotations
