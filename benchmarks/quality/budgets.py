@@ -34,7 +34,7 @@ def cell(known: Any, limit: int | None, seeds: int) -> tuple[str, list[int]]:
         off = errors(known, fit.sample(jax.random.key(100 + seed), DRAWS))
         found.append([off.mean, off.log_sd])
         taken.append(fit.report.num_gradients)
-        mixtures += "Kept is a mixture" in fit.verdict
+        mixtures += "normals was kept" in fit.verdict
     mean, log_sd = np.median(found, 0)
     return f"{mean:.2f}, {log_sd:.2f}{' n' if 2 * mixtures < seeds else ''}", taken
 

@@ -339,7 +339,7 @@ def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
     assert main(["fit", str(bent), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     count = json.loads((out / "mixture.json").read_text())["components"]
-    assert f"Kept is a mixture of {count} normals" in shown
+    assert f"A mixture of {count} normals was kept" in shown
     assert left(out).keys() == {f"free/{part}" for part in ("logits", "center", "triangle")} | {
         f"hyper/frame/{part}" for part in ("scale", "shift")
     }

@@ -1,7 +1,6 @@
 """The default method against posteriors that are known: in closed form, or by quadrature."""
 
 import pickle
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,11 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from tests.programs import compiled
-from vijax.automatic import ascent, conjugate
-from vijax.automatic.ascent import modes
+from vijax.automatic import auto as automatic
+from vijax.automatic import conjugate, lbfgs
 from vijax.automatic.gaussian import Gaussian, noise_of, step
-from vijax.automatic.stochastic import by_passes
+from vijax.automatic.lbfgs import maximise
+from vijax.automatic.minibatches import by_passes
 from vijax.data import synthetic
 from vijax.fitting import checkpoint
 from vijax.models.energies.density import with_guide
@@ -95,7 +95,7 @@ def test_an_improper_density_is_called_so():
 def test_an_improper_density_of_many_variables_is_called_so(monkeypatch):
     """Nothing depends on one of them; of another the tail is too heavy for any normal. Proper ones of other scales are
     not called so."""
-    monkeypatch.setattr(sys.modules["vijax.automatic.auto"], "MOST_FULL", 4)
+    monkeypatch.setattr(automatic, "MOST_FULL", 4)
     others = lambda v: norm.logpdf(v["x"]).sum()
     names = {"x": vi.free(8), "y": vi.free()}
     for improper in (others, lambda v: others(v) - 0.2 * jnp.log1p(v["y"] ** 2)):
@@ -178,7 +178,7 @@ def test_a_limit_of_gradients_holds_and_is_told():
 
 def test_many_variables_are_fitted_as_independent(monkeypatch):
     """Conditional variances, as mean field has them, and the words that say so."""
-    monkeypatch.setattr(sys.modules["vijax.automatic.auto"], "MOST_FULL", 4)
+    monkeypatch.setattr(automatic, "MOST_FULL", 4)
     precision = 2 * np.eye(6) - 0.8 * (np.eye(6, k=1) + np.eye(6, k=-1))
     target = np.arange(6.0)
     model = vi.density({"x": vi.free(6)}, lambda v: -0.5 * (v["x"] - target) @ precision @ (v["x"] - target))
@@ -254,7 +254,7 @@ def test_networks_are_not_left_as_they_were():
 
 
 def test_starts_that_are_one_are_called_so():
-    assert "All starts were one" in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
+    assert "All starts were the same" in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
 
 
 def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):
@@ -409,7 +409,7 @@ def test_searches_arrive_side_by_side():
             return value, np.stack([2 * (1 - a) + 400 * a * (b - a**2), -200 * (b - a**2)], 1)
 
     valley = Valley()
-    found = modes(valley, np.random.default_rng(0).uniform(-2, 2, (8, 2)))
+    found = maximise(valley.slopes, np.random.default_rng(0).uniform(-2, 2, (8, 2)))
     assert len(found) == 8
     np.testing.assert_allclose(found[0].x, [1, 1], atol=0.1)
     assert all(mode.value > -0.1 for mode in found)
@@ -422,5 +422,5 @@ def test_the_diagonal_of_what_a_search_knows_is_that_of_its_matrix():
     half = rng.normal(size=(7, 7))
     hessian = half @ half.T + np.eye(7)
     pairs = [(step, hessian @ step) for step in rng.normal(size=(4, 7))]
-    slow = np.array([ascent._applied(pairs, row)[i] for i, row in enumerate(np.eye(7))])
-    np.testing.assert_allclose(ascent._diagonal(pairs, 7), slow, rtol=1e-9)
+    slow = np.array([lbfgs._applied(pairs, row)[i] for i, row in enumerate(np.eye(7))])
+    np.testing.assert_allclose(lbfgs._diagonal(pairs, 7), slow, rtol=1e-9)

@@ -6,13 +6,16 @@ import pytest
 from scipy import special, stats
 
 import vijax as vi
-from vijax.automatic import diagonal, gaussian
-from vijax.automatic.ascent import never
-from vijax.automatic.gaussian import Ended, Gaussian, noise_of
-from vijax.automatic.stochastic import by_passes, fit_all, sample_of
+from vijax.automatic import dadvi, gaussian, trust_region
+from vijax.automatic.gaussian import Gaussian, noise_of
+from vijax.automatic.minibatches import by_passes, fit_all, sample_of
+from vijax.automatic.report import Ended
+from vijax.automatic.stage import Sitting
+from vijax.automatic.trust_region import Run
 
 PRECISION = np.array([[1.0, 0.3], [0.3, 0.8]])
 MEAN = np.array([0.2, -0.1])
+NOBODY = (lambda sitting: None, lambda q, gap: False)
 Q = Gaussian(np.array([0.0, 0.1]), np.linalg.cholesky([[1.2, -0.2], [-0.2, 0.9]]), -1.0)
 
 
@@ -125,7 +128,7 @@ def test_the_step_that_scores_ask_for_is_taken():
     """One step leads to a normal target; the mean of log p over few draws would be higher elsewhere."""
     target = Normal()
     start = Gaussian(MEAN, 1.1 * np.linalg.cholesky(np.linalg.inv(PRECISION)), -np.inf)
-    q = gaussian.fit(target, gaussian.Sitting.begin(start), 0, 32, 1000)
+    q = trust_region.fit(Run(target, 1000), Sitting.begin(start), 0, 32)
     assert (q.ended, target.num_gradients) == (Ended.CONVERGED, 64)
     same(q, naturals(target.mean, target.precision))
 
@@ -133,11 +136,11 @@ def test_the_step_that_scores_ask_for_is_taken():
 def test_a_set_with_a_draw_far_out_does_not_undo_those_before():
     """The radius of an averaged step is NEAR / t."""
     target = Normal(mean=np.array([1e3, 0.0]))
-    begin = gaussian.Sitting.begin(Q)._replace(size=32, averaged=30, doubt=1e9, error=0.3)
-    found = gaussian._polished(target, begin, [0, 0], 32, never, gaussian.ignored)
+    begin = Sitting.begin(Q)._replace(size=32, averaged=30, doubt=1e9, error=0.3)
+    found = trust_region._on_fresh_draws(Run(target, 32), begin, [0, 0], *NOBODY)
     assert target.num_gradients == 32
     gap = np.linalg.solve(Q.scale, found.mean - Q.mean)
-    assert 0.5 * gap @ gap < gaussian.NEAR / 31
+    assert 0.5 * gap @ gap < trust_region.NEAR / 31
 
 
 @pytest.mark.parametrize("rho", [0.3, 1.0])
@@ -159,8 +162,8 @@ def test_a_step_mixes_natural_parameters_and_knows_its_nats(rho):
 def test_fresh_draws_are_averaged_with_those_before():
     """After steps of 1/2, 1/3 and 1/4 the start is a quarter of q, and the target all of the rest."""
     target = Normal()
-    begin = gaussian.Sitting.begin(Q)._replace(size=32, averaged=1, doubt=1e9, error=0.3)
-    found = gaussian._polished(target, begin, [0, 0], 96, never, gaussian.ignored)
+    begin = Sitting.begin(Q)._replace(size=32, averaged=1, doubt=1e9, error=0.3)
+    found = trust_region._on_fresh_draws(Run(target, 96), begin, [0, 0], *NOBODY)
     same(found, mixed(0.75, Q, target))
     np.testing.assert_allclose(found.error, 0.3 / np.sqrt(4))
     assert found.ended == Ended.LIMITED
@@ -171,7 +174,7 @@ def test_noise_has_the_moments_that_are_promised():
     noise = noise_of(100, 3, 0)
     assert noise.shape == (128, 3)
     np.testing.assert_allclose(noise.sum(0), 0.0, atol=1e-12)
-    unit = diagonal.unit_noise(100, 3, 0)
+    unit = dadvi.unit_noise(100, 3, 0)
     np.testing.assert_allclose(unit.mean(0), 0.0, atol=1e-12)
     np.testing.assert_allclose((unit**2).mean(0), 1.0, rtol=1e-12)
 

@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 import vijax as vi
-from vijax.automatic.diagonal import unit_noise
-from vijax.automatic.on_draws import OnDraws
+from vijax.automatic.dadvi import OnDraws, unit_noise
 
 KEY = jax.random.key(0)
 A = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])  # precision of a normal target

@@ -10,8 +10,7 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from tests.programs import compiled
-from vijax.automatic.endless import _target, runs_away
-from vijax.automatic.runaway import ASKED
+from vijax.automatic.improper import ASKED, runs_away, target_of
 from vijax.contract.batch import Minibatch
 from vijax.fitting.loader import ArrayLoader
 
@@ -183,4 +182,4 @@ def test_padding_of_a_batch_is_no_group_and_its_numbers_are_not_read(weights, nu
     liks = -0.5 * (places - kept) ** 2
     scale = 1.0 if num_groups is None else num_groups / len(kept)
     expected = 30.5 * places[:, 0] ** 2 + scale * liks.sum(1)
-    np.testing.assert_allclose(_target(balanced(0.0).free, batch).values(places), expected, rtol=1e-5)
+    np.testing.assert_allclose(target_of(balanced(0.0).free, batch).values(places), expected, rtol=1e-5)

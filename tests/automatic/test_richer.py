@@ -11,12 +11,15 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
-from vijax.automatic import richer
-from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import Misfit, rivalry
-from vijax.automatic.components import Bank, Mixture
-from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic import mixture
+from vijax.automatic.auto import Misfit, rivalry
+from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.lbfgs import Mode
+from vijax.automatic.mixture import Bank, Mixture
+from vijax.automatic.modes import Found
+from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
+from vijax.automatic.trust_region import Run
 from vijax.fitting import checkpoint
 
 KEY = jax.random.key(0)
@@ -56,7 +59,7 @@ def test_modes_of_a_weight_each_have_a_component(tmp_path):
     assert fit.elbo.value == pytest.approx(0.0, abs=0.002)  # the log evidence, exactly
     assert fit.report.other.value == pytest.approx(np.log(0.7), abs=0.02)
     assert len(fit.modes) == 2
-    assert "Kept is a mixture of 2 normals" in fit.verdict
+    assert "A mixture of 2 normals was kept" in fit.verdict
     assert "another mode" not in fit.verdict
     draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["x"], np.float64)
     assert np.mean(draws < 0) == pytest.approx(0.3, abs=5 * 0.0033)
@@ -150,7 +153,7 @@ def test_a_normal_has_rivals_where_other_modes_weigh_as_much(elbo, is_rival):
     two = lambda v: jnp.logaddexp(-0.5 * jnp.sum(v["x"] ** 2), elbo - 0.5 * jnp.sum((v["x"] - 8.0) ** 2))
     target = Target.of(vi.density({"x": vi.free(2)}, two), None)
     here, other = Mode(np.zeros(2), 0.0, np.ones(2)), Mode(np.full(2, 8.0), elbo, np.ones(2))
-    has = rivalry(target, [(here, 7), (other, 1)], [0.0, elbo], 0)
+    has = rivalry(target, [Found(here, 7, 0.0), Found(other, 1, elbo)], 0)
     assert has(Gaussian(np.zeros(2), np.eye(2), 0.0)) is is_rival
 
 
@@ -210,12 +213,12 @@ def test_a_component_is_drawn_from_where_its_draws_are_too_few():
     """Two of the same place share all draws; one elsewhere wants its own."""
     near = Gaussian(np.zeros(2), np.eye(2), 0.0)
     far = near._replace(mean=np.array([9.0, 0.0]))
-    target, size = Known(), richer.draws_of_each(2)
-    walk = richer._Walk(target, Mixture(np.full(3, 1 / 3), (near, near, far)), 0, 10_000, lambda: False)
-    for _ in range(2 * richer.WANTED):
+    target, size = Known(), mixture.draws_of_each(2)
+    walk = mixture._Walk(Run(target, 10_000), Mixture(np.full(3, 1 / 3), (near, near, far)), 0)
+    for _ in range(2 * mixture.WANTED):
         assert walk.look()
     known = walk._known()
-    assert np.all(known >= richer.WANTED * size - 1e-6)
+    assert np.all(known >= mixture.WANTED * size - 1e-6)
     assert known[0] == pytest.approx(known[1])
     before = target.num_gradients
     assert walk.look()  # all are known well: one takes its turn
@@ -230,7 +233,7 @@ def test_an_exact_mixture_is_found_from_its_best_normal():
         for w, p in zip(MIXTURE.weights, PARTS, strict=True)
     )
     target = Known()
-    found = richer.fit(target, Gaussian(mean, np.linalg.cholesky(cov), 0.0), [], seed=0, max_gradients=3000)
+    found = mixture.fit(Run(target, 3000), Gaussian(mean, np.linalg.cholesky(cov), 0.0), [], seed=0)
     assert target.num_gradients <= 3000
     x, log_q = found.drawn(20_000, [1])
     ratios = np.log(exact(x)) + 5.0 - log_q

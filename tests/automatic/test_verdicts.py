@@ -11,14 +11,14 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
-from vijax.automatic import concluded, labels, moments, spread
-from vijax.automatic.ascent import Place, modes
-from vijax.automatic.components import Mixture
-from vijax.automatic.gaussian import Ended, Gaussian
-from vijax.automatic.moments import Moments, Off
-from vijax.automatic.places import places
+from vijax.automatic import importance, label_switching, report
+from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.lbfgs import Point, maximise
+from vijax.automatic.mixture import Mixture
+from vijax.automatic.modes import find_modes, on_one_hill, prior_scales, wide_starts
+from vijax.automatic.report import Ended, Moments, Off, Others
 from vijax.automatic.target import Target
-from vijax.automatic.verdict import FAR, GOOD, Others, verdict
+from vijax.automatic.verdict import FAR, GOOD, verdict
 from vijax.xla import keys
 
 KEY = jax.random.key(0)
@@ -96,14 +96,14 @@ def test_the_spread_of_priors_is_known():
         log_prior=lambda v: norm.logpdf(v["a"], 40.0, 8.0) - v["b"] / 100 + norm.logpdf(v["d"], 0, 1e7),
         log_lik=lambda v, y: y * v["c"],
     )
-    found = spread.spread(Target.of(model, np.zeros(2)))
+    found = prior_scales(Target.of(model, np.zeros(2)))
     assert found.is_known.tolist() == [True, True, False, True]
     quantiles = stats.gumbel_l(np.log(100.0)).ppf([0.16, 0.84])  # log of an exponential
     assert found.middle[0] == pytest.approx(40.0, abs=8.0)
     assert found.middle[1] == pytest.approx(quantiles.mean(), abs=0.8)
     for i, width in ((0, 8.0), (1, 0.5 * np.diff(quantiles)[0]), (3, 1e7)):
         assert 0.5 < found.width[i] / width < 2.5
-    begun = spread.starts(Target.of(model, np.zeros(2)), found, 16, 0)
+    begun = wide_starts(Target.of(model, np.zeros(2)), found, 16, 0)
     assert np.abs(begun[:, 0] - 40).max() > 8
     assert np.abs(begun[:, 3]).max() > 1e6
 
@@ -113,7 +113,7 @@ def test_a_search_that_stops_amid_a_bent_valley_finds_no_mode():
     log_p = lambda v: norm.logpdf(v["x"]) + norm.logpdf(v["y"], v["x"] ** 2, 0.5)
     target = Target.of(vi.density({"x": vi.free(), "y": vi.free()}, log_p), None)
     for seed in (keys.seed(jax.random.key(i)) for i in range(5)):
-        ((mode, count),) = places(target, seed, 16)
+        ((mode, count, _),) = find_modes(target, seed, 16)
         assert count == 16
         np.testing.assert_allclose(mode.x, 0, atol=0.1)
 
@@ -144,24 +144,24 @@ class Hills:
 def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
     starts = np.random.default_rng(0).normal(0, 6, (16, 6))
     alone, joined = Hills(), Hills()
-    every = modes(alone, starts)
-    found = modes(joined, starts, on_one_hill=lambda low, high: spread.on_one_hill(joined, low, high))
+    every = maximise(alone.slopes, starts)
+    found = maximise(joined.slopes, starts, on_one_hill=lambda low, high: on_one_hill(joined, low, high))
     assert joined.num_gradients < 0.9 * alone.num_gradients
     left = [sum(mode.x[0] < 0 for mode in which) for which in (every, found)]
     assert left[0] == left[1] in range(4, 13)
     assert len(found) == 16
     np.testing.assert_allclose(np.abs([mode.x[0] for mode in found]), 4, atol=0.1)
-    place = lambda x: Place(x * np.eye(6)[0], float(Hills().values(x * np.eye(6)[:1])[0]), 0.0)
-    assert spread.on_one_hill(Hills(), place(7.0), place(4.5))
-    assert not spread.on_one_hill(Hills(), place(-5.0), place(4.0))
+    place = lambda x: Point(x * np.eye(6)[0], float(Hills().values(x * np.eye(6)[:1])[0]), 0.0)
+    assert on_one_hill(Hills(), place(7.0), place(4.5))
+    assert not on_one_hill(Hills(), place(-5.0), place(4.0))
 
 
 # --- means and sds ----------------------------------------------------------------------------------------------
 def judged(q, log_p, numbers=lambda x: x):
     draws, log_q = q.drawn(1024, [0, 1])
-    found = moments.weighed(log_p, q, draws, log_p(draws), log_q, [0, 2])
+    found = importance.weighed(log_p, q, draws, log_p(draws), log_q, [0, 2])
     x = numbers(found.x)
-    return moments.moments(found, x, [str(i) for i in range(x.shape[1])])
+    return importance.moments(found, x, [str(i) for i in range(x.shape[1])])
 
 
 @pytest.mark.parametrize("dim", [1, 3, 10])
@@ -235,13 +235,13 @@ def test_weights_that_are_all_alike_have_no_tail():
     """To rounding, or to a thousandth; others have the k-hat that they have."""
     rng = np.random.default_rng(0)
     for ratios in (np.zeros(1000), 5 + 1e-14 * rng.standard_t(1, 1000), 1e-3 * rng.normal(size=1000)):
-        zero, gap, khat = concluded.distance(ratios)
+        zero, gap, khat = report.distance(ratios)
         assert (zero, khat) == (0.0, 0.0)
         assert gap == pytest.approx(0.0, abs=1e-5)
-    assert concluded.distance(64 * rng.integers(0, 2, 1000) * 1.0, rounding=100.0)[2] == 0.0
+    assert report.distance(64 * rng.integers(0, 2, 1000) * 1.0, rounding=100.0)[2] == 0.0
     ratios = 0.3 * rng.standard_exponential(1000)
-    assert concluded.distance(ratios)[2] == vi.trust.psis(ratios).khat != 0.0
-    assert concluded.distance(np.where(np.arange(1000) < 990, 0.0, -np.inf))[2] == np.inf
+    assert report.distance(ratios)[2] == vi.trust.psis(ratios).khat != 0.0
+    assert report.distance(np.where(np.arange(1000) < 990, 0.0, -np.inf))[2] == np.inf
 
 
 def test_in_float64_a_normal_posterior_has_no_heavy_tails():
@@ -344,13 +344,15 @@ def test_labels_that_may_be_exchanged_are_found(name):
     y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 20) for m in (-2.0, 2.0)]).astype(np.float32)
     target = Target.of(model, y)
     at = np.random.default_rng(1).normal(size=target.dim)
-    found = labels.exchanges(target, at, np.full(target.dim, 0.1))
+    found = label_switching.exchanges(target, at, np.full(target.dim, 0.1))
     assert [exchange.names for exchange in found] == expected
     for exchange in found:
         copies = exchange.copies(model.free.variables, at[None])
         assert len(copies) == {2: 1, 3: 5}[exchange.size]
         np.testing.assert_allclose(target.values(np.concatenate(copies)), target.values(at[None])[0], rtol=1e-5)
-    assert not labels.exchanges(target, np.zeros(target.dim), np.full(target.dim, 10.0))  # they are where they were
+    assert not label_switching.exchanges(
+        target, np.zeros(target.dim), np.full(target.dim, 10.0)
+    )  # they are where they were
 
 
 def test_a_mixture_says_that_its_labels_can_be_exchanged():

@@ -11,6 +11,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from vijax.automatic import auto as automatic
 from vijax.automatic.stage import stage_like
 from vijax.automatic.target import Target
 from vijax.fitting import checkpoint
@@ -40,7 +41,7 @@ def unbroken(method):
 @pytest.fixture(params=METHODS)
 def method(request, monkeypatch):
     if request.param == "independent":
-        monkeypatch.setattr(sys.modules["vijax.automatic.auto"], "MOST_FULL", 3)
+        monkeypatch.setattr(automatic, "MOST_FULL", 3)
     return METHODS[request.param]
 
 

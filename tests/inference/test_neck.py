@@ -3,7 +3,7 @@
 import numpy as np
 
 from vijax.automatic import gaussian
-from vijax.automatic.ascent import Mode
+from vijax.automatic.lbfgs import Mode
 
 
 class Neck:

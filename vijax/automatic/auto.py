@@ -1,26 +1,29 @@
-"""The default method: nothing to choose, and a verdict."""
+"""`vijax.auto`, the default method: nothing to choose, and a verdict."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.automatic import gaussian, low_rank, stochastic
-from vijax.automatic.ascent import Mode
-from vijax.automatic.chosen import Done, Misfit, of_normal, reported, rivalry
-from vijax.automatic.conjugate import of_conjugate
-from vijax.automatic.diagonal import on_draws, unit_noise
-from vijax.automatic.gaussian import Ended, Gaussian, Sitting
-from vijax.automatic.labels import exchanges
+from vijax.automatic import low_rank, minibatches, mixture, trust_region
+from vijax.automatic.assessment import as_fit, as_mixture, assessed, compared, rivals
+from vijax.automatic.conjugate import of_conjugate, of_mixed
+from vijax.automatic.dadvi import OnDraws, climb, unit_noise
+from vijax.automatic.gaussian import Gaussian, laplace, noise_of
+from vijax.automatic.label_switching import exchanges
+from vijax.automatic.lbfgs import Mode
 from vijax.automatic.low_rank import FIXED, MIDDLE
-from vijax.automatic.mixed import of_mixed
-from vijax.automatic.on_draws import OnDraws
-from vijax.automatic.places import Searched, bounds_of, places, rough_bound, rough_normals
-from vijax.automatic.stage import Stage, Watcher, check_stage, stage_of
+from vijax.automatic.mixture import Mixture
+from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
+from vijax.automatic.report import Ended, Report
+from vijax.automatic.stage import Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.target import Target
+from vijax.automatic.trust_region import Run
+from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.checks import require, require_integers
 from vijax.constrain import real
 from vijax.contract.model import Model
@@ -34,12 +37,14 @@ from vijax.xla import keys
 MOST_FULL = 300
 """Dimensions up to which a full covariance is fitted."""
 NUM_STARTS, MAX_DRAWS = 16, 2048
-"""Of a log density, where the user does not say."""
+"""Defaults of a log density."""
 FIRST_STEPS = 20
-"""Of independent normals, where they are what a full covariance begins at."""
+"""Steps of independent normals, where a full covariance begins at them."""
 SEARCHED, A_START = 0.2, 40
-"""Share of the gradients that searches for modes may take, or so many a start: where there is no mode, as in a funnel,
-they would go on for long."""
+"""Share of the gradients that searches for modes may take, or gradients a start, if more: where there is no mode, as in
+a funnel, they would go on for long."""
+EARLY = 2 * CLOSE
+"""A larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws."""
 
 
 def auto(
@@ -56,48 +61,49 @@ def auto(
 ) -> Fit:
     """Fits a model with no choice to make, and says whether to trust the result.
 
-    Of a log density (`vijax.density`): from several starts side by side to the best mode; a normal with full covariance
-    by natural gradients from least squares of scores, in a trust region, on fixed draws of which there are more when
-    their noise is all that is left. Where the posterior is not normal, a mixture of up to eight normals is fitted too,
-    each within a trust region of its own, and kept where its bound is higher beyond doubt. Beyond 300 variables
-    independent normals, with up to 32 directions of dependence beside them where the bound is higher so. Of a model in
-    conjugate form: coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else
-    incremental or stochastic steps. Of an energy with free variables: stochastic steps until the bound rises no more.
+    A log density (`vijax.density`) is searched for modes from several starts side by side. From the best mode on a
+    normal with full covariance is fitted by natural gradients from least squares of scores, in a trust region, on fixed
+    draws; there are more draws when their noise is all that is left. Where the posterior is not normal, a mixture of up
+    to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
+    doubt. Beyond 300 variables independent normals are fitted, with up to 32 directions of dependence beside them where
+    the bound is higher so. A model in conjugate form is fitted by coordinate ascent from several starts where the data
+    are small (5,000 groups, 200 documents), else by incremental or stochastic steps; an energy with free variables by
+    stochastic steps until the bound rises no more.
 
     Args:
       model: any `vijax.Model` without networks.
-      data: what it reads; None for a density that reads none.
+      data: the data that the model reads; None for a density that reads none.
       key: of starts and draws.
-      num_starts: side by side. Of a log density half of the searches for modes begin near zero, half as far apart as
-        the prior is wide; None is 16. Of others None is 8; 4 for 200 to 5,000 documents and for an energy with free
-        variables; 1 for larger data in conjugate form.
-      max_draws: of a log density, fixed draws are never more; None is 2,048. More of them help where the end is
+      num_starts: number of starts, side by side. Of a log density half of the searches for modes begin near zero, half
+        as far apart as the prior is wide; None is 16. Of other models None is 8; 4 for 200 to 5,000 documents and for
+        an energy with free variables; 1 for larger data in conjugate form.
+      max_draws: largest number of fixed draws, of a log density; None is 2,048. More of them help where the end is
         "limited by the noise of its draws".
-      max_gradients: of a log density: no step is taken that would need more in all, a mixture's included. Searches for
-        modes may take a fifth of them, or 40 a start, the end of their last step not counted; ten first steps of
-        independent normals, and passes over minibatches, are not cut short. None is 3,000, or 40 a variable of a full
-        covariance where that is more. Where a mixture stops for want of them, `fit.verdict` says by how many nats its
-        bound still rose in a thousand.
-      batch_size: of a density with a `log_lik` of groups: take so many at a step, in passes over all of them that begin
-        at a fit to a sample. None does so from 50,000 groups on.
-      richer: of a log density: whether to fit a mixture too, in what one normal has left of the gradients. None does so
-        where the normal is 0.05 nats or more from the posterior, or the starts found other modes of similar weight, for
-        up to 50 variables; the normal then stops as soon as that is seen. False never; True always. `fit.verdict` says
-        what was kept, `fit.report.other` is the bound of what was not.
-      stage: of a fit that Ctrl-C stopped, with the same model, data, key and arguments (`fit.report.stage`): goes on
-        from there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor
-        what was done before the last draws were taken; independent normals and passes over minibatches begin anew. In
-        conjugate form `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
+      max_gradients: largest number of gradients in all, of a log density: no step is taken that would need more, a
+        mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
+        counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
+        or 40 a variable of a full covariance where that is more. Where a mixture stops at this limit, `fit.verdict`
+        says by how many nats its bound still rose in a thousand gradients.
+      batch_size: groups at a step, of a density with a `log_lik` of groups: passes over all of them begin at a fit to a
+        sample. None takes all groups at once, and from 50,000 groups on 500 at a step.
+      richer: True fits a mixture too, of a log density, with the gradients that one normal has left; False never does.
+        None does so where the normal is 0.05 nats or more from the posterior, or the starts found other modes of
+        similar weight, for up to 50 variables; the normal then stops as soon as that is seen. `fit.verdict` says which
+        of both was kept, `fit.report.other` is the bound of the other.
+      stage: `fit.report.stage` of a fit that Ctrl-C stopped, with the same model, data, key and arguments: goes on from
+        there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor the
+        steps before the last draws were taken; independent normals and passes over minibatches begin anew. In conjugate
+        form `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
 
     After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
 
     Returns:
-      A `Fit`. Beside what every fit has: `fit.verdict`, a sentence in plain words; `fit.elbo`, with its standard error;
-      `fit.khat`; `fit.modes`; `fit.report`, all of it. `fit.sample(key, n)` draws from q, never weighted.
+      A `Fit` with `fit.verdict`, a few sentences in plain words; `fit.elbo` with its standard error; `fit.khat`;
+      `fit.modes`; and `fit.report` with all of these. `fit.sample(key, n)` draws from q, never weighted.
 
     Raises:
-      ValueError: an argument that makes no sense, or that the model has no use for; a density that is finite at no
-        start.
+      ValueError: an argument that makes no sense, or that this kind of model does not read; a density that is finite at
+        no start.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free(3, "positive")}, lambda v: jnp.sum(2 * jnp.log(v["x"]) - v["x"]))
@@ -123,34 +129,33 @@ def auto(
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
+        run = Run(target, budget, watcher.stopped)
 
-        def ended(target: Target, fitted: Fitted) -> Done:
-            q, found, elbos = fitted
-            labels = exchanges(target, found[0][0].x, q.sds, seed)
-            return Done(model, target, q, Searched(found, elbos, labels, num_starts), watcher, key)
+        def done(q: Gaussian, found: list[Found]) -> _Done:
+            labels = exchanges(target, found[0].mode.x, q.sds, seed)
+            return _Done(model, run, q, Searched(found, labels, num_starts), watcher, key)
 
         if target.dim > MOST_FULL:
-            return reported(ended(target, _many_variables(target, watcher, seed, num_starts, budget)))
+            return done(*_many_variables(run, watcher, seed, num_starts)).as_fit()
         if size is None:
             misfit = Misfit(target.dim, richer)
-            fitted = _gaussian(target, watcher, seed, num_starts, max_draws, budget, misfit)
-            return of_normal(ended(target, fitted), budget, misfit)
-        sample = stochastic.sample_of(target.groups, target.dim, seed)
-        q, found, elbos = _gaussian(Target(density, *sample), watcher, seed, num_starts, max_draws, budget)
+            return _normal_or_mixture(done(*_normal(run, watcher, seed, num_starts, max_draws, misfit)), misfit)
+        sample = run._replace(target=Target(density, *minibatches.sample_of(target.groups, target.dim, seed)))
+        q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
-            q = stochastic.fit_all(model, target.groups, q, size, key)
-        return reported(ended(target, (q, found, elbos)))
+            q = minibatches.fit_all(model, target.groups, q, size, key)
+        return done(q, found).as_fit()
 
 
 def _check_integers(**given: tuple[int | None, int]) -> None:
-    """Raises ValueError on what is given and no integer, or below the least."""
+    """Raises ValueError on arguments that are no integers, or below the least."""
     for name, (value, least) in given.items():
         if value is not None:
             require_integers(least, **{name: value})
 
 
 def _check_conjugate(model: Model, **given: Any) -> None:
-    """Raises ValueError on a model with networks, and on what only densities have a use for."""
+    """Raises ValueError on a model with networks, and on arguments that only densities read."""
     points = [name for name, constraint in (model.constraints or {}).items() if constraint == real()]
     remedy = "vijax.aevb(model) learns them, or vijax.svi(model, learn=...)."
     require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
@@ -167,83 +172,157 @@ REMEDIES = {
 
 
 def _batch_size(density: LogDensity, asked: int | None, num_groups: int, dim: int) -> int | None:
-    """Groups at a step; None where all of them are taken."""
+    """Returns the groups at a step; None where all of them are taken."""
     if asked is not None:
         require(density.reads_data and not density.is_whole, "batch_size", "none: the density is a whole", asked)
         require_integers(batch_size=asked)
         require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
         require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
         return asked
-    return stochastic.BATCH if num_groups >= stochastic.LARGE and dim <= MOST_FULL else None
+    return minibatches.BATCH if num_groups >= minibatches.LARGE and dim <= MOST_FULL else None
 
 
 def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:
-    """Raises ValueError on what is no choice, and where a mixture is asked for that cannot be."""
+    """Raises ValueError on values other than True, False and None, and where no mixture can be fitted."""
     require(richer is None or isinstance(richer, bool), "richer", "True, False or None", repr(richer))
     remedy = "Use vijax.advi(model, guide=vijax.guides.mixture(components))."
     require(not richer or dim <= MOST_FULL, "richer", f"False beyond {MOST_FULL} variables", richer, remedy)
     require(not richer or batch_size is None, "richer", "False where minibatches are taken", richer, remedy)
 
 
-Fitted = tuple[Gaussian, list[tuple[Mode, int]], list[float | None]]
-"""A normal, the modes that were found, and their rough bounds."""
+# --- normals ----------------------------------------------------------------------------------------------------------
+def _many_variables(run: Run, watcher: Watcher, seed: int, num_starts: int) -> tuple[Gaussian, list[Found]]:
+    """Fits independent normals, or normals with directions of dependence where these gain."""
+    target = run.target
+    found = watcher.searched(target, lambda: find_modes(target, seed, num_starts, run.stopped), num_starts)
+    found, _ = with_bounds(target, found, seed)
+    return low_rank.fit(run, found[0].mode, seed), found
 
 
-def _many_variables(target: Target, watcher: Watcher, seed: int, num_starts: int, budget: int) -> Fitted:
-    """Independent normals, or with directions of dependence where these gain."""
-    found = watcher.searched(target, lambda: places(target, seed, num_starts, watcher.stopped), num_starts)
-    elbos = bounds_of(rough_normals(target, found, seed))
-    return low_rank.fit(target, found[0][0], seed, budget, watcher.stopped), found, elbos
-
-
-def _gaussian(
-    target: Target,
-    watcher: Watcher,
-    seed: int,
-    num_starts: int,
-    max_draws: int,
-    budget: int,
-    misfit: Misfit | None = None,
-) -> Fitted:
-    """A normal of full covariance."""
+def _normal(
+    run: Run, watcher: Watcher, seed: int, num_starts: int, max_draws: int, misfit: Misfit
+) -> tuple[Gaussian, list[Found]]:
+    """Fits a normal of full covariance."""
+    target = run.target
     if watcher.stage is None:
-        most = max(SEARCHED * budget, A_START * num_starts)
-        found = places(target, seed, num_starts, lambda: watcher.stopped() or target.num_gradients > most)
-        draws = FIXED if misfit is None or not misfit.is_tried else FIXED // 2  # a mixture begins anywhere near
-        start, elbos = _best_start(target, found, seed, target.num_gradients > most, draws, watcher.stopped)
-        if watcher.stopped():
-            return start._replace(ended=Ended.INTERRUPTED), found, elbos
-        watcher.stage = stage_of(found, elbos, num_starts, Sitting.begin(start), target.num_gradients)
+        most = max(SEARCHED * run.max_gradients, A_START * num_starts)
+        found = find_modes(target, seed, num_starts, lambda: run.stopped() or target.num_gradients > most)
+        draws = FIXED // 2 if misfit.is_tried else FIXED  # a mixture begins anywhere near
+        start, found = _best_start(run, found, seed, target.num_gradients > most, draws)
+        if run.stopped():
+            return start._replace(ended=Ended.INTERRUPTED), found
+        watcher.stage = stage_of(found, num_starts, Sitting.begin(start), target.num_gradients)
     watcher.begun = watcher.stage
-    found, elbos = watcher.stage.found()
+    found = watcher.stage.found()
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting
     assert sitting is not None
-    asks = gaussian.fits if misfit is None else misfit.among(rivalry(target, found, elbos, seed))
-    q = gaussian.fit(target, sitting, seed, max_draws, budget, watcher.stopped, watcher.notes(target), asks)
-    return q, found, elbos
+    asks = misfit.among(rivalry(target, found, seed))
+    return trust_region.fit(run, sitting, seed, max_draws, watcher.notes(target), asks), found
 
 
-def _best_start(
-    target: Target,
-    found: list[tuple[Mode, int]],
-    seed: int,
-    is_cut: bool,
-    draws: int,
-    stopped: Callable[[], bool],
-) -> tuple[Gaussian, list[float | None]]:
-    """The normal at the mode whose ELBO is largest; modes far below the highest are not asked. Or independent normals
-    from the middle of where searches begin, if that is better: the mode of a funnel is where a scale is zero. Those are
-    tried wherever searches were cut short."""
-    rough = rough_normals(target, found, seed, is_cut)
-    elbos = bounds_of(rough)
-    best = max((one.q for one in rough if one is not None), key=lambda q: q.elbo)
-    noise = gaussian.noise_of(32, target.dim, [seed, 99])
+def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: int) -> tuple[Gaussian, list[Found]]:
+    """Returns the normal at the mode with the highest bound, and the modes with their bounds. Independent normals from
+    the middle of where searches begin take its place if they are better: the mode of a funnel is where a scale is zero.
+    They are tried wherever searches were cut short."""
+    target = run.target
+    found, best = with_bounds(target, found, seed, is_cut)
+    noise = noise_of(32, target.dim, [seed, 99])
     middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
     if rough_bound(target, middle, noise) <= best.elbo and not is_cut:
-        return best, elbos
+        return best, found
     begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
-    plain = on_draws(OnDraws(target, unit_noise(draws, target.dim, seed)), begin, FIRST_STEPS, stopped=stopped)
+    plain = climb(OnDraws(target, unit_noise(draws, target.dim, seed)), begin, FIRST_STEPS, stopped=run.stopped)
     plain = plain._replace(scale=np.diag(plain.scale))
     plain = plain._replace(elbo=rough_bound(target, plain, noise))
-    return (plain if plain.elbo > best.elbo else best), elbos
+    return (plain if plain.elbo > best.elbo else best), found
+
+
+# --- one normal or a mixture ------------------------------------------------------------------------------------------
+class _Done(NamedTuple):
+    """A normal that has been fitted.
+
+    Attributes:
+      model: the density.
+      run: the same on the host, and the limits.
+      q: the normal.
+      searched: what the starts found.
+      watcher: of Ctrl-C.
+      key: of the fit.
+    """
+
+    model: Model
+    run: Run
+    q: Gaussian
+    searched: Searched
+    watcher: Watcher
+    key: PRNGKeyArray
+
+    def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
+        """Reports on this normal, or on a mixture that began at it."""
+        return assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), normal)
+
+    def as_fit(self, report: Report | None = None) -> Fit:
+        """Returns the normal as a fit."""
+        stage = self.watcher.stage if self.q.ended is Ended.INTERRUPTED else None
+        return as_fit(self.model, self.q, (report or self.report(self.q))._replace(stage=stage), self.key)
+
+
+class Misfit:
+    """Decides whether one normal is not enough.
+
+    Attributes:
+      is_tried: whether a mixture may be tried.
+      seen: whether the fit of one normal ended early, for no normal will do.
+    """
+
+    def __init__(self, dim: int, asked: bool | None):
+        self.is_tried, self._asked, self.seen = dim <= mixture.MOST_DIM if asked is None else asked, asked, False
+
+    def among(self, has_rivals: Callable[[Gaussian], bool]) -> Callable[[Gaussian, float], bool]:
+        """Returns a function that says whether gradients are worth more in a mixture than in less noise of the
+        normal."""
+
+        def asks(q: Gaussian, gap: float) -> bool:
+            self.seen = self.is_tried and (gap > EARLY or has_rivals(q))
+            return self.seen
+
+        return asks
+
+    def is_worth(self, said: Report, has_rivals: bool) -> bool:
+        """Says whether to try a mixture, by the report on the normal."""
+        if self._asked is not None:
+            return self._asked
+        is_rounded = said.rounding > ROUNDED and not has_rivals
+        is_misfit = self.seen or said.gap >= CLOSE or has_rivals
+        return self.is_tried and said.zero <= RARE and not is_rounded and is_misfit
+
+
+def rivalry(target: Target, found: list[Found], seed: int) -> Callable[[Gaussian], bool]:
+    """Returns a function that says whether a normal has other modes beside it, of a weight like its own."""
+    several = sum(np.isfinite(one.elbo) for one in found) > 1  # q may have left the only one
+    labels = functools.cache(lambda: exchanges(target, found[0].mode.x, found[0].mode.sds, seed))
+    return lambda q: several and bool(rivals(q, Searched(found, labels(), len(found)), target))
+
+
+def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
+    """Returns the normal, or a mixture that begins at it, whichever has the higher bound.
+
+    After Ctrl-C the normal is returned, and a fit that goes on fits the mixture anew.
+    """
+    model, run, q, searched, watcher, key = done
+    said = done.report(q)
+    others = [one.mode for one in rivals(q, searched, run.target)]
+    if q.ended is Ended.INTERRUPTED or not said.usable or not misfit.is_worth(said, bool(others)):
+        return done.as_fit(said)
+    dim = run.target.dim
+    if not run.affords(mixture.fewest_gradients(dim) + 2 * dim * len(others)):
+        return done.as_fit(said._replace(verdict=f"{said.verdict} {NO_GRADIENTS_LEFT}"))
+    normals = [laplace(run.target, mode)[0] for mode in others]
+    mixed = mixture.fit(run, q, normals, keys.seed(key))
+    if run.stopped():
+        watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more
+        return done._replace(q=q._replace(ended=Ended.INTERRUPTED)).as_fit()
+    better, said = compared(said, done.report(mixed, q), len(mixed.parts))
+    said = said._replace(verdict=f"{said.verdict} {mixture_spent(mixed.ended, mixed.rise, run.max_gradients)}".rstrip())
+    return as_mixture(model, mixed, q, said, key) if better else done.as_fit(said)

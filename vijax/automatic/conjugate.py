@@ -1,39 +1,54 @@
-"""`vijax.auto` of a model in conjugate form: the exact rows, by the size of the data."""
+"""`vijax.auto` of models that are no log density: in conjugate form, and energies with free variables beside it.
+
+In conjugate form the exact rows are chosen by the size of the data. An energy with free variables takes stochastic
+steps until its bound drifts no more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from vijax.algorithms import cavi, memoized, pg_svi, svi
+from vijax.automatic import verdict_of_steps
 from vijax.automatic.report import Estimate, Report
+from vijax.automatic.verdict import INDEPENDENT, JOINED, of_end, of_starts
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.fitting.fit import fit
+from vijax.fitting.fit import DivergedError, fit
+from vijax.fitting.judge import not_judged
 from vijax.fitting.loader import Loader, as_loader
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
+from vijax.inference.guides import Z
 from vijax.inference.wrappers.sized import takes_all
 
 SMALL, LARGE = 5_000, 200_000
 """Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""
 SMALL_CORPUS = 200
-"""The former of documents, of which a step costs more, and coordinate ascent takes hundreds."""
+"""The same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds."""
 STARTS, OF_CORPUS = 8, 4
-"""Starts of small data, and of documents up to `SMALL`; of larger data it is one."""
+"""Number of starts of small data, and of documents up to `SMALL`; larger data have one."""
 PART = 500
+"""Groups of a part whose message is remembered, about."""
 REMEMBERED = 1 << 26
-"""Numbers that the messages of all parts together may have: a quarter of a gigabyte."""
+"""Largest number of numbers in the messages of all parts together: a quarter of a gigabyte."""
 BATCH = 256
+"""Groups of a minibatch."""
 SAME = 1e-4
-"""Of the bound: how near the best another start must come to count as the same end."""
+"""Starts have the same end where their bounds differ by less than this share."""
+FREE_STARTS, FIRST, MOST = 4, 500, 8_000
+"""Starts side by side for the first steps, of which the best goes on; the number of these steps; and of all steps."""
+DRIFT = 0.05
+"""A run ends where its bound gains fewer nats, beyond noise, from the third quarter of its steps to the last."""
 
 
 def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | None) -> Fit:
-    """See `vijax.auto`."""
+    """Fits a model in conjugate form (see `vijax.auto`)."""
     if model.by_entry is not None:
         require(num_starts in (None, 1), "num_starts", "none of a model of Gaussian predictors", num_starts, ONE_START)
         done = fit(pg_svi(model), model.form.given if data is None else data, key=key, num_steps=500, tol=1e-6)
@@ -51,22 +66,11 @@ def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int 
     return _reported(done, f"Ten passes in batches of {BATCH}: whether more would help was not judged. {INDEPENDENT}")
 
 
-MORE = "Go on with vijax.fit(fit.alg, data, key=key, state=fit.state, num_epochs=...), counted from the first."
-
-
-def end_in_words(done: Fit, settled: str, is_settled: bool) -> str:
-    """How a fit ended, in a sentence; `settled` where the bound rose no more."""
-    if done.status is Status.INTERRUPTED:
-        return f"Stopped early, by Ctrl-C. {MORE}"
-    return settled if is_settled else f"Not converged: the bound still rose at the end. {MORE}"
-
-
 ONE_START = "Its steps never lower the bound, from one start. Leave it out."
-INDEPENDENT = "Variables are independent under q: its sds are too small where they are correlated."
 
 
 def _can_be_remembered(model: Model, loader: Loader) -> bool:
-    """Whether incremental steps are exact, and the messages of all parts have a place in memory."""
+    """Says whether incremental steps are exact, and the messages of all parts fit in memory."""
     at_once = model.blocks is None or len(model.blocks) == 1
     if loader.num_groups > LARGE or not at_once or not model.locals.is_linear:
         return False
@@ -75,13 +79,13 @@ def _can_be_remembered(model: Model, loader: Loader) -> bool:
 
 
 def _num_parts(loader: Loader) -> int:
-    """A number of parts of about `PART` groups that the data can be cut into."""
+    """Returns the number of parts of about `PART` groups that the data can be cut into."""
     size = -(-loader.num_groups // -(-loader.num_groups // PART))
     return -(-loader.num_groups // size)
 
 
 def _reported(done: Fit, words: str) -> Fit:
-    """With what can be said of it."""
+    """Returns the fit with a report."""
     bounds = np.asarray(done.trace["elbo"], np.float64)
     tail = bounds[-20:]
     exact = takes_all(done.alg) or done.alg.spec.messages.num_parts is not None
@@ -89,26 +93,98 @@ def _reported(done: Fit, words: str) -> Fit:
         float(bounds[-1] if exact else tail.mean()), 0.0 if exact else float(tail.std() / np.sqrt(len(tail)))
     )
     settled = done.status is Status.CONVERGED or _is_flat(bounds)
-    said = [end_in_words(done, "Converged.", settled)]
-    if done.num_skipped:
-        said.append(f"{skipped_text(done.num_skipped, int(done.state.step))}.")
-    said += [*_of_starts(done.trace.get("restart_elbo")), words]
+    said = [*_ended(done, "Converged.", settled), *_of_restarts(done.trace.get("restart_elbo")), words]
     return done._replace(report=Report(elbo, (), float("nan"), float("nan"), done.outcome, " ".join(said)))
 
 
-def _of_starts(bounds: np.ndarray | None) -> list[str]:
-    """How many starts reached the best bound; a model may have one start only, whatever the key."""
+def _of_restarts(bounds: np.ndarray | None) -> list[str]:
+    """Says how many starts reached the best bound; a model may have one start only, whatever the key."""
     if bounds is None:
         return []
-    if np.all(bounds[0] == bounds[0, 0]) and np.all(bounds[-1] == bounds[-1, 0]):
-        return ["All starts were one: where this model starts is not random."]
-    ends = np.asarray(bounds)[-1]
-    same = int((ends >= ends.max() - SAME * abs(ends.max())).sum())
-    doubt = "" if same > 1 else ": there may be a better one"
-    return [f"{same} of {len(ends)} starts reached the best bound{doubt}."]
+    ends, is_one = np.asarray(bounds)[-1], [np.all(bounds[i] == bounds[i, 0]) for i in (0, -1)]
+    return of_starts(len(ends), 0 if all(is_one) else int((ends >= ends.max() - SAME * abs(ends.max())).sum()))
 
 
 def _is_flat(bounds: np.ndarray) -> bool:
-    """Whether the last tenth of the run gained next to nothing."""
+    """Says whether the last tenth of the run gained next to nothing."""
     tail = bounds[-max(2, len(bounds) // 10) :]
     return bool(abs(tail[-1] - tail[0]) <= 1e-5 * abs(tail[-1]))
+
+
+def _ended(done: Fit, settled: str, is_settled: bool) -> list[str]:
+    """Says how a fit ended: `settled` where the bound rose no more; and how many steps were skipped."""
+    said = [of_end(done.status is Status.INTERRUPTED, is_settled, settled)]
+    if done.num_skipped:
+        said.append(f"{skipped_text(done.num_skipped, int(done.state.step))}.")
+    return said
+
+
+# --- energies with free variables -------------------------------------------------------------------------------------
+def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | None) -> Fit:
+    """Fits an energy with free variables (see `vijax.auto`)."""
+    groups = as_loader(data, model, None, 0).num_groups
+    size = None if groups <= SMALL else BATCH
+    starts = num_starts or FREE_STARTS
+    done = _fitted(svi(model), data, key=key, num_steps=FIRST, batch_size=size, restarts=starts)
+    done.trace.pop("restart_elbo", None)
+    traces = [done.trace]
+    while done.status is Status.FINISHED and not _is_settled(_joined(traces)["elbo"]) and done.state.step < MOST:
+        more = 2 * int(done.state.step)
+        done = _fitted(done.alg, data, key=key, num_steps=more, batch_size=size, state=done.state)
+        traces.append(done.trace)
+    done = done._replace(trace=_joined(traces))
+    return done if done.status is Status.UNBOUNDED else _of_free(done, starts)
+
+
+def _fitted(*args: Any, **kwargs: Any) -> Fit:
+    """Fits as `vijax.fit` does; a bound that grows without limit is no error, for the fit says so."""
+    try:
+        return fit(*args, **kwargs)
+    except DivergedError as error:
+        if error.fit.status is Status.UNBOUNDED:
+            return error.fit
+        raise
+
+
+def _joined(traces: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns one trace of all steps."""
+    return {name: np.concatenate([trace[name] for trace in traces]) for name in traces[0]}
+
+
+def _mean(bounds: Float[np.ndarray, " steps"]) -> Estimate:
+    return Estimate.of(bounds.astype(np.float64))
+
+
+def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
+    """Says whether the last quarter of the steps gained no more than noise over the one before."""
+    quarter = len(bounds) // 4
+    before, last = _mean(bounds[-2 * quarter : -quarter]), _mean(bounds[-quarter:])
+    return last.value - before.value < DRIFT + 2 * np.hypot(before.standard_error, last.standard_error)
+
+
+def _on_draws(done: Fit, said: list[str]) -> Report:
+    """Returns a report by draws of q (`vijax.automatic.judged`), its verdict after the sentences `said`."""
+    why = not_judged(done.alg.spec)
+    found = None if why else done.judge.of(done)
+    if found is None:
+        said.append(f"How near q is to the posterior was not judged{why and ', for '}{why}.")
+        bounds, nan = done.trace["elbo"], float("nan")
+        return Report(_mean(bounds[-(len(bounds) // 4) :]), (), nan, nan, done.outcome, " ".join(said))
+    model, q = done.alg.spec.model, done.posterior[Z]
+    assert model.free is not None
+    seen = verdict_of_steps.sentences(found, q, model.free.variables, len(done.posterior) > 1)
+    words = " ".join([*said, *seen] if found.usable else [*seen, *said])
+    return Report(found.elbo, (), found.gap, found.khat, done.outcome, words, zero=found.zero, usable=found.usable)
+
+
+def _of_free(done: Fit, starts: int) -> Fit:
+    """Returns the fit with a report."""
+    settled = _is_settled(done.trace["elbo"])
+    said = _ended(done, "The bound rises no more.", settled)
+    if starts > 1:
+        said.append(f"Of {starts} starts the best after {FIRST} steps was taken.")
+    if len(done.posterior) > 1:
+        said.append(JOINED)
+    report = _on_draws(done, said)
+    status = Status.CONVERGED if settled and done.status is Status.FINISHED else done.status
+    return done._replace(status=status, report=report)

@@ -1,4 +1,4 @@
-"""Whether to trust a fit of free variables by steps, whichever row made it: judged on draws of q, when it is asked for.
+"""Judges a fit of free variables by steps on draws of q, whichever algorithm made it, when it is asked for.
 
 At draws z of q, with r(z) = log p(z) - log q(z) (of an energy log p is its bound as a function of the free variables, q
 of the others as it is), three things are looked at.
@@ -28,9 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.automatic import judged_words
-from vijax.automatic.concluded import distance
-from vijax.automatic.report import Estimate
+from vijax.automatic import verdict_of_steps
+from vijax.automatic.report import Estimate, bound, distance
 from vijax.automatic.target import AT_ONCE
 from vijax.checks import require_integers
 from vijax.contract.batch import Minibatch
@@ -45,20 +44,21 @@ from vijax.inference.spec import Spec
 from vijax.xla.compiler import kept, step_jit
 
 DRAWS, FEWEST = 512, 128
-"""Draws of q; and how many at least of large data or many variables."""
+"""Draws of q; and the smallest number of them, of large data or many variables."""
 WORK, MOST_WORK = 1 << 26, 1 << 28
-"""Draws times groups up to which there are `DRAWS` of them; and beyond which a fit is judged only where the number of
-draws is said."""
+"""Draws times groups: up to the first there are `DRAWS` of them; beyond the second a fit is judged only where the
+number of draws is said."""
 NUMBERS = 1 << 24
-"""Of all draws, at most, where there are more than `FEWEST`."""
+"""Largest number of numbers in all draws, where there are more than `FEWEST`."""
 ROWS = 4096
-"""Groups in one call, at least where there are so many."""
+"""Smallest number of groups in one call, where there are so many."""
 FEWEST_STEPS, BLOCKS = 64, 8
-"""Steps whose quarters can be compared; and blocks of each, whose means are taken as independent."""
+"""Smallest number of steps whose quarters can be compared; and blocks of a quarter, whose means count as
+independent."""
 
 
 class Judgement(NamedTuple):
-    """See `vijax.Fit.judged`.
+    """The judgement of a fit (see `vijax.Fit.judged`).
 
     Attributes:
       elbo: the bound, with its standard error.
@@ -73,7 +73,7 @@ class Judgement(NamedTuple):
       drift: what the bound of the last quarter of the steps is above that of the quarter before, with its standard
         error; None where there were too few steps.
       rounding: nats to which the log density is known at a draw.
-      num_draws: on how many it was judged.
+      num_draws: number of draws on which it was judged.
       verdict: whether to trust the fit, in plain words.
       usable: false where the verdict says "Do not use this fit".
     """
@@ -94,13 +94,12 @@ class Judgement(NamedTuple):
 
 
 def of_data(fit: Any, data: Any, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
-    """On data that are given, not those which the fit has kept."""
+    """Judges a fit on data that are given, in the place of its own."""
     return judged(fit, as_loader(data, fit.alg.spec.model, None, 0), key, num_draws)
 
 
 def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = None) -> Judgement | None:
-    """The judgement of a fit, which can be judged on draws, on one pass over data; None where these are so large that
-    the number of draws has to be said."""
+    """Judges a fit on one pass over data; None where these are so large that the number of draws has to be said."""
     spec, q = fit.alg.spec, fit.posterior[Z]
     count = usual_draws(spec.model, q, loader) if num_draws is None else num_draws
     if count is None:
@@ -111,10 +110,10 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
     spread = float(np.ptp(ratios)) if zero == 0 else np.inf
     khat = 0.0 if not np.isfinite(khat) and spread <= max(ALIKE, 8 * rounding) else khat
     (shift, stretch), moved = _moves(draws, ratios), drift(fit.trace.get("elbo"))
-    found = Judgement(_bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count)
+    found = Judgement(bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count)
     variables = spec.model.free.variables
-    found = found._replace(usable=not judged_words.unusable(found, variables))
-    return found._replace(verdict=judged_words.of(found, fit.outcome, q, variables, len(fit.posterior) > 1))
+    found = found._replace(usable=not verdict_of_steps.unusable(found, variables))
+    return found._replace(verdict=verdict_of_steps.of(found, fit.outcome, q, variables, len(fit.posterior) > 1))
 
 
 FEWEST_ASKED = 32
@@ -124,7 +123,7 @@ ALIKE = 0.05
 
 
 def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
-    """How many draws a fit is judged on where nothing is said."""
+    """Returns the usual number of draws; None where data are so large that it has to be said."""
     rows, dim = num_rows(model, loader), int(np.size(q.mean()))
     if FEWEST * rows > MOST_WORK:
         return None
@@ -135,8 +134,8 @@ def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
 def _ratios(
     spec: Spec, hyper: Hyper, posterior: Product, loader: Loader, key: PRNGKeyArray, count: int
 ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"], float]:
-    """Draws of q in free coordinates, log p - log q there, and to how many nats of rounding that is known. What is no
-    number, or +inf, counts as -inf."""
+    """Returns draws of q in free coordinates, log p - log q there, and the rounding of that in nats. NaN and +inf
+    become -inf."""
     model, chosen = spec.model, (spec.estimand, spec.estep)
     key_draws, key_local = jax.random.split(key)
     first = kept(model, "judged draws", lambda model: step_jit(_draws(model), static_argnums=(0, 1)))
@@ -155,7 +154,7 @@ def _ratios(
 
 
 def _pass(model: Model, loader: Loader) -> Iterator[Minibatch]:
-    """All groups once, in batches of one shape."""
+    """Yields all groups once, in batches of one shape."""
     if isinstance(loader, ArrayLoader) and loader.steps_per_epoch > 1:
         total = loader.num_groups
         whole = total if model.locals.carried else padded_size(total)
@@ -164,8 +163,8 @@ def _pass(model: Model, loader: Loader) -> Iterator[Minibatch]:
 
 
 def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
-    """Draws, and what is known of the ratios there without data: differences from those at the mean of the draws, and
-    the value there."""
+    """Returns a program for draws, and for the part of the ratios that needs no data: differences from the value at the
+    mean of the draws, and that value."""
 
     def draw(estimand: PerVariable[Estimand], count: int, hyper: Hyper, posterior: Product, key: PRNGKeyArray) -> Any:
         model: Any = of()
@@ -187,8 +186,8 @@ def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
 
 
 def _groups(of: weakref.ref[Model]) -> Callable[..., Any]:
-    """What the groups of a batch add to the ratios: differences from the value at the mean of the draws, that value,
-    how many groups there were, and the size of the numbers of which differences were taken."""
+    """Returns a program for the part of the ratios by the groups of a batch: differences from the value at the mean of
+    the draws, that value, the number of groups, and the size of the numbers of which differences were taken."""
 
     def groups(
         estimand: PerVariable[Estimand],
@@ -214,30 +213,24 @@ def _groups(of: weakref.ref[Model]) -> Callable[..., Any]:
 
 
 def _with_center(z: Float[Array, "draws D"]) -> Array:
-    """The mean of the draws, and these."""
+    """Returns the mean of the draws, followed by the draws."""
     return jnp.concatenate([jnp.mean(z, 0, keepdims=True), z])
 
 
 def _stats_at(estimand: PerVariable[Estimand], posterior: Product) -> Callable[[Array], dict[str, Any]]:
-    """Statistics of the globals at a value of the free coordinates, of the others where the algorithm has them."""
+    """Returns a function from free coordinates to the statistics of all globals, the others where the algorithm has
+    them."""
     others = {name: estimand.of(name).point(q) for name, q in posterior.items() if name != Z}
     return lambda z: {**others, Z: posterior[Z].stats(z)}
 
 
 # --- what is seen in them --------------------------------------------------------------------------------------------
-def _bound(ratios: Float[np.ndarray, " draws"]) -> Estimate:
-    """ELBO with its standard error."""
-    if not np.isfinite(ratios).all():
-        return Estimate(-np.inf, np.inf)
-    return Estimate(float(ratios.mean()), float(ratios.std(ddof=1) / np.sqrt(len(ratios))))
-
-
 Move = tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]
-"""By how much something of each coordinate moves, and its standard error."""
+"""The change of something of each coordinate, and its standard error."""
 
 
 def _moves(draws: Float[np.ndarray, "draws D"], ratios: Float[np.ndarray, " draws"]) -> tuple[Move, Move]:
-    """How means and logarithms of sds begin to move towards those of the posterior."""
+    """Returns how means and logarithms of sds begin to move towards those of the posterior."""
     known = np.isfinite(ratios)
     if known.sum() < FEWEST_KNOWN:
         unknown = np.zeros(draws.shape[1]), np.full(draws.shape[1], np.inf)
@@ -253,12 +246,12 @@ def _mean(x: Float[np.ndarray, "draws D"]) -> Move:
 
 
 FEWEST_KNOWN = 16
-"""Draws at which the density is finite, for that."""
+"""Smallest number of draws with a finite density for that."""
 
 
 def drift(bounds: Any) -> Estimate | None:
-    """What the bound of the last quarter of the steps is above that of the quarter before, by medians of the means of
-    blocks, which a few steps far off do not move; None of few steps.
+    """Returns how far the bound of the last quarter of the steps is above that of the quarter before, by medians of the
+    means of blocks, which a few steps far off do not move; None of few steps.
 
     >>> noise = np.random.default_rng(0).normal(size=400)
     >>> drift(noise).value < 2 * drift(noise).standard_error, round(drift(noise + 0.1 * np.arange(400)).value)

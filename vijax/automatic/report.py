@@ -1,12 +1,33 @@
-"""What `vijax.auto` says of its own fit: how sure the bound is, which modes there were, whether to trust the result."""
+"""What `vijax.auto` and `vijax.dadvi` report of a fit, as numbers; `vijax.automatic.verdict` says it in words."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy import special
+
+from vijax.trust import psis
+from vijax.trust.khat_words import RELIABLE as RELIABLE_KHAT
+
+FEWEST_DRAWS = 50.0
+"""Effective draws that are needed to judge moments by importance weights."""
+
+
+class Ended(enum.StrEnum):
+    """The reason why a fit stopped."""
+
+    CONVERGED = "converged"
+    LIMITED = "limited by the noise of its draws"
+    SPENT = "stopped at its limit of gradients"
+    PASSES = "stopped at its limit of passes over the data"
+    UNBOUNDED = "unbounded"
+    UNSOLVED = "stopped before an optimum"
+    TOO_FEW = "fitted to too few draws"
+    INTERRUPTED = "stopped early"
 
 
 class Estimate(NamedTuple):
@@ -15,6 +36,11 @@ class Estimate(NamedTuple):
     value: float
     standard_error: float
 
+    @classmethod
+    def of(cls, values: Float[np.ndarray, " n"]) -> Estimate:
+        """Returns the mean of independent values."""
+        return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+
     def __str__(self) -> str:
         if not np.isfinite(self.value):
             return str(self.value)
@@ -22,14 +48,14 @@ class Estimate(NamedTuple):
         return f"{self.value:.{digits}f} ± {self.standard_error:.{digits}f}"
 
 
-class Place(NamedTuple):
+class FoundMode(NamedTuple):
     """A mode that the starts found.
 
     Attributes:
       values: of the variables there, by name.
       log_density: of the free coordinates there.
       elbo: of the normal with the curvature there, rough; None where another mode is far above it.
-      num_starts: that ended there.
+      num_starts: number of searches that ended there.
     """
 
     values: dict[str, Any]
@@ -38,36 +64,103 @@ class Place(NamedTuple):
     num_starts: int
 
 
+class Off(NamedTuple):
+    """The number that is off most among several, and its standard error.
+
+    Attributes:
+      value: how far off, with its sign: of a mean in posterior standard deviations; of a standard deviation log q / p.
+      error: its standard error.
+      at: the name of the number.
+      khat: tail of the weights times the square of the number (Vehtari et al. 2024, section 3.2.1): where it is large
+        the posterior's own tail holds more than draws show.
+    """
+
+    value: float
+    error: float
+    at: str
+    khat: float = 0.0
+
+    @property
+    def most(self) -> float:
+        """Its size with two standard errors."""
+        return abs(self.value) + 2 * self.error
+
+
+class Moments(NamedTuple):
+    """How far means and standard deviations of q are off.
+
+    Attributes:
+      mean: the worst mean.
+      log_sd: the worst standard deviation.
+      khat: of the weights.
+      ess: effective number of draws.
+      num_draws: number of draws that were weighted.
+    """
+
+    mean: Off
+    log_sd: Off
+    khat: float
+    ess: float
+    num_draws: int
+
+    @property
+    def is_reliable(self) -> bool:
+        """Says whether the weights are good enough to judge by."""
+        known = np.isfinite(self.mean.most + self.log_sd.most)
+        return bool(known and max(self.khat, self.log_sd.khat) < RELIABLE_KHAT and self.ess >= FEWEST_DRAWS)
+
+
+class Others(NamedTuple):
+    """Modes and labels that searches from several starts found beside q.
+
+    Attributes:
+      num_starts: number of searches; 0 where there were none.
+      inside: number of modes that q describes.
+      others: number of modes of similar weight that q does not describe.
+      share: of the posterior that the others hold, by their bounds.
+      mean: error of the means of q beside those of all modes together, in standard deviations, the worst.
+      sds: how many times as large the standard deviations of all modes together are, at most.
+      labels: names of variables whose entries may be exchanged, one list for each exchange.
+    """
+
+    num_starts: int = 0
+    inside: int = 1
+    others: int = 0
+    share: float = 0.0
+    mean: float = 0.0
+    sds: float = 1.0
+    labels: Sequence[Sequence[str]] = ()
+
+
 class Report(NamedTuple):
-    """See `vijax.auto`, `vijax.dadvi`.
+    """How far to trust a fit by `vijax.auto` or `vijax.dadvi`.
 
     Attributes:
       elbo: on draws that the fit has not seen, with its standard error.
-      modes: that the starts found, best first.
+      modes: the modes that the starts found, best first.
       gap: a lower bound on KL(q || p), in nats: log of the mean importance ratio, less the mean of its logarithm. Small
         where q is the posterior; an unknown mode is not in it.
       khat: shape of the tail of the importance ratios p / q (Vehtari et al. 2024).
       ended: why the fit stopped, in words.
       verdict: whether to trust it, in plain words.
       num_gradients: points at which the gradient was evaluated, starts included.
-      log_ratios: log p - log q at draws, which weight them.
-      coordinates: those draws, in free coordinates.
+      log_ratios: log p - log q at draws.
+      coordinates: these draws, in free coordinates.
       noise: of the fixed draws of `vijax.dadvi`.
-      other: bound of what was fitted too and not kept: of the best normal where q is a mixture, and the other way
-        round; None where nothing else was tried.
+      other: bound of the fit that was not kept: of the best normal where q is a mixture, of the mixture where q is the
+        normal; None where nothing else was tried.
       zero: share of the draws of q where the density is zero (or no number): then the bound is minus infinity, and gap
         and khat are of the other draws.
-      stage: of a fit that Ctrl-C stopped, what `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on from;
-        None where it has not come far enough, or has ended.
+      stage: of a fit that Ctrl-C stopped, the place from which `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)`
+        goes on; None where it has not come far enough, or has ended.
       usable: false where the verdict says "Do not use this fit".
-      off: how far means and sds are off, by importance weights (`vijax.automatic.moments.Moments`); None where that was
-        not judged.
-      others: modes that q does not describe, and labels that may be exchanged (`vijax.automatic.verdict.Others`).
+      off: how far means and sds are off, by importance weights; None where that was not judged.
+      others: modes that q does not describe, and labels that may be exchanged.
       rounding: of the log density, in nats, roughly.
     """
 
     elbo: Estimate
-    modes: Sequence[Place]
+    modes: Sequence[FoundMode]
     gap: float
     khat: float
     ended: str
@@ -80,6 +173,38 @@ class Report(NamedTuple):
     other: Estimate | None = None
     stage: Any = None
     usable: bool = True
-    off: Any = None
-    others: Any = None
+    off: Moments | None = None
+    others: Others | None = None
     rounding: float = 0.0
+
+
+def bound(log_ratios: Float[np.ndarray, " draws"], sets: int | None = None) -> Estimate:
+    """Returns the ELBO by log p - log q at draws of q; its error by the means of so many sets of draws, None by the
+    draws. It is -inf where p is zero at a draw."""
+    if not np.isfinite(log_ratios).all():
+        return Estimate(-np.inf, np.inf)
+    return Estimate.of(log_ratios.reshape(sets or len(log_ratios), -1).mean(1))
+
+
+ALIKE = 1e-3
+"""Squared coefficient of variation up to which weights are alike."""
+
+
+def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> tuple[float, float, float]:
+    """Returns how far q is from p, by log p - log q at draws of q.
+
+    Args:
+      log_ratios: at draws of q.
+      rounding: of the log density, nats.
+
+    Returns:
+      The share of draws where p is zero; of the others a lower bound on KL(q || p) in nats; and k-hat (see `Report`),
+      which is 0 where all weights are alike, to `ALIKE` or to rounding, for they have no tail then.
+    """
+    known = log_ratios[np.isfinite(log_ratios)]
+    zero = 1 - len(known) / len(log_ratios)
+    if not len(known):
+        return zero, float("inf"), float("inf")
+    mean = float(special.logsumexp(known) - np.log(len(known)))
+    is_alike = zero == 0 and float(np.mean(np.expm1(known - mean) ** 2)) < ALIKE + (3 * rounding) ** 2
+    return zero, mean - float(known.mean()), 0.0 if is_alike else float(psis(log_ratios).khat)

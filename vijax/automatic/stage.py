@@ -1,4 +1,4 @@
-"""How far a fit of a log density has come: what Ctrl-C leaves, and a later call goes on from."""
+"""What a fit of a log density that Ctrl-C stopped leaves behind, so that a later call goes on from there."""
 
 from __future__ import annotations
 
@@ -9,22 +9,64 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.ascent import Mode
-from vijax.automatic.gaussian import Gaussian, Sitting
+from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.lbfgs import Mode
+from vijax.automatic.modes import Found
+from vijax.automatic.target import Target
 from vijax.checks import require
 
 
+class Sitting(NamedTuple):
+    """State of the fit of a normal when it takes new draws.
+
+    Attributes:
+      mean: of the normal.
+      scale: of the normal.
+      elbo: on the draws before.
+      size: number of draws now.
+      level: how often the number of fixed draws was raised.
+      averaged: number of sets of draws, the fixed one included, over which steps are averaged so far; 0 while draws are
+        fixed.
+      doubt: nats that the noise of the fixed draws made of a step, where steps are averaged.
+      error: the same of the means, in standard deviations.
+      wide: standard deviations of the first normal: q may get so wide beside them that the density may be improper.
+      origin: mean of the first normal.
+    """
+
+    mean: Float[np.ndarray, " D"]
+    scale: Float[np.ndarray, "D D"]
+    elbo: float
+    size: int
+    level: int
+    averaged: int
+    doubt: float
+    error: float
+    wide: Float[np.ndarray, " D"]
+    origin: Float[np.ndarray, " D"]
+
+    @classmethod
+    def begin(cls, start: Gaussian) -> Sitting:
+        """Returns the state at the first draws."""
+        size = max(32, 4 * len(start.mean))
+        return cls(start.mean, start.scale, start.elbo, size, 0, 0, 0.0, 0.0, start.sds, start.mean)
+
+    @property
+    def q(self) -> Gaussian:
+        """The normal."""
+        return Gaussian(self.mean, self.scale, self.elbo)
+
+
 class Stage(NamedTuple):
-    """The modes that the searches found, padded to the number of starts, and where the normal stood when its present
+    """The modes that the searches found, padded to the number of starts, and the state of the normal when its present
     draws were new. Everything after that is done again, to the same numbers.
 
     Attributes:
       x: the modes, (starts, D).
       values: log density there; NaN in padding.
       sds: rough standard deviations.
-      counts: searches that ended there.
-      elbos: of the normals at the modes, NaN where there is none.
-      sitting: of a normal of full covariance; None of independent ones, which begin at the best mode again.
+      counts: number of searches that ended there.
+      elbos: bounds of the normals at the modes, -inf where there is none.
+      sitting: state of a normal of full covariance; None of independent ones, which begin at the best mode again.
       gradients: evaluated so far.
     """
 
@@ -36,42 +78,41 @@ class Stage(NamedTuple):
     sitting: Sitting | None
     gradients: int
 
-    def found(self) -> tuple[list[tuple[Mode, int]], list[float | None]]:
-        """The modes with their numbers of searches, and their bounds."""
-        known = [i for i, value in enumerate(self.values) if not np.isnan(value)]
-        modes = [(Mode(self.x[i], float(self.values[i]), self.sds[i]), int(self.counts[i])) for i in known]
-        return modes, [None if np.isnan(self.elbos[i]) else float(self.elbos[i]) for i in known]
+    def found(self) -> list[Found]:
+        """Returns the modes."""
+        known = np.flatnonzero(~np.isnan(self.values))
+        mode = lambda i: Mode(self.x[i], float(self.values[i]), self.sds[i])
+        return [Found(mode(i), int(self.counts[i]), float(self.elbos[i])) for i in known]
 
 
-def stage_of(
-    found: list[tuple[Mode, int]],
-    elbos: list[float | None],
-    num_starts: int,
-    sitting: Sitting | None,
-    gradients: int,
-) -> Stage:
-    """After the searches."""
-    padded = lambda rows: np.stack([*rows, *[np.full_like(rows[0], np.nan)] * (num_starts - len(rows))])
+def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradients: int) -> Stage:
+    """Returns the stage after the searches."""
+
+    def padded(rows: list[Any]) -> Float[np.ndarray, starts * shape]:
+        filled = np.full((num_starts, *np.shape(rows[0])), np.nan)
+        filled[: len(rows)] = rows
+        return filled
+
     return Stage(
-        padded([mode.x for mode, _ in found]),
-        padded([np.float64(mode.value) for mode, _ in found]),
-        padded([mode.sds for mode, _ in found]),
-        padded([np.float64(count) for _, count in found]),
-        padded([np.float64(np.nan if elbo is None else elbo) for elbo in elbos]),
+        padded([one.mode.x for one in found]),
+        padded([one.mode.value for one in found]),
+        padded([one.mode.sds for one in found]),
+        padded([one.num_starts for one in found]),
+        padded([one.elbo for one in found]),
         sitting,
         gradients,
     )
 
 
 def stage_like(dim: int, num_starts: int, is_full: bool) -> Stage:
-    """Arrays of the shapes of a stage, to read one from a file."""
+    """Returns a stage of these shapes, to read one from a file."""
     mode = Mode(np.zeros(dim), 0.0, np.zeros(dim))
     start = Gaussian(np.zeros(dim), np.eye(dim), 0.0)
-    return stage_of([(mode, 1)], [0.0], num_starts, Sitting.begin(start) if is_full else None, 0)
+    return stage_of([Found(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0)
 
 
 class Watcher:
-    """Whether Ctrl-C was pressed, and the last stage that was reached.
+    """Says whether Ctrl-C was pressed, and keeps the last stage that was reached.
 
     Attributes:
       stage: None before the searches have ended.
@@ -82,23 +123,20 @@ class Watcher:
         self._asked, self.stage, self.begun = asked, stage, stage
 
     def stopped(self) -> bool:
-        """Whether to stop."""
+        """Says whether to stop."""
         return self._asked.is_set()
 
-    def searched(
-        self, target: Any, search: Callable[[], list[tuple[Mode, int]]], num_starts: int
-    ) -> list[tuple[Mode, int]]:
-        """The modes of the stage that was reached, or of a search."""
+    def searched(self, target: Target, search: Callable[[], list[Found]], num_starts: int) -> list[Found]:
+        """Returns the modes of the stage that was reached, or of a search."""
         if self.stage is None:
             found = search()
-            none: list[float | None] = [None] * len(found)
-            self.stage = None if self.stopped() else stage_of(found, none, num_starts, None, target.num_gradients)
+            self.stage = None if self.stopped() else stage_of(found, num_starts, None, target.num_gradients)
             return found
         target.num_gradients = self.stage.gradients
-        return self.stage.found()[0]
+        return self.stage.found()
 
-    def notes(self, target: Any) -> Callable[[Sitting], None]:
-        """A function that is told of each new set of draws."""
+    def notes(self, target: Target) -> Callable[[Sitting], None]:
+        """Returns a function that keeps each new state of the fit."""
 
         def note(sitting: Sitting) -> None:
             assert self.stage is not None
@@ -108,7 +146,7 @@ class Watcher:
 
 
 def check_stage(stage: Any, dim: int, num_starts: int, is_full: bool) -> None:
-    """Raises ValueError on what is no stage, or one of another model or number of starts."""
+    """Raises ValueError on a stage of another model or number of starts, and on anything else."""
     if stage is None:
         return
     remedy = "Give fit.report.stage of a fit that was stopped, with the same arguments."

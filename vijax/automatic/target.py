@@ -1,4 +1,4 @@
-"""A log density at many points, as arrays of float64 on the host, in programs of one shape."""
+"""A log density on the host: evaluated at many points, as arrays of float64, in programs of one shape."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
+from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.variables import Variables
 from vijax.fitting.loader import all_groups
 from vijax.xla.compiler import kept, step_jit
 
 AT_ONCE = 8
-"""Points in one call: as many as there are starts, so that these and all draws share a program."""
+"""Points in one call: half as many as there are starts, so that these and all draws share a program."""
 
 
 class OfFree(Protocol):
@@ -26,26 +27,26 @@ class OfFree(Protocol):
 
     @property
     def variables(self) -> Variables:
-        """Whose coordinates they are."""
+        """The variables of these coordinates."""
 
     @property
     def reads_data(self) -> bool:
-        """Whether there are groups, for else it is a prior alone."""
+        """False where there are no groups: then it is a prior alone."""
 
     def log_prior_at(self, x: Float[Array, " D"], *given: PyTree) -> Float[Array, ""]:
-        """What does not depend on groups."""
+        """Returns the part that does not depend on groups."""
 
     def log_liks_at(self, x: Float[Array, " D"], data: PyTree, *given: PyTree) -> Float[Array, " groups"]:
-        """Of groups, whose sum counts."""
+        """Returns the terms of groups, whose sum counts."""
 
 
 class Target:
-    """log p of free coordinates; of some of the groups, their likelihood times `scale`; of a density that is one given
-    something else (`given`), given that.
+    """log p of free coordinates; of some of the groups, their likelihood times `scale`; of a density that depends on
+    more than its data, with that fixed (`given`).
 
     Attributes:
       dim: D.
-      variables: whose coordinates they are.
+      variables: the variables of these coordinates.
       groups: the data, groups leading.
       num_gradients: points at which a gradient was evaluated so far.
       epsilon: relative rounding of its values.
@@ -61,10 +62,10 @@ class Target:
 
     @classmethod
     def of(cls, model: Model, data: Any) -> Target:
-        """With data as `vijax.fit` takes them, all in one batch without padding.
+        """Takes data as `vijax.fit` does, all in one batch without padding.
 
         Raises:
-          ValueError: they are none that the model reads.
+          ValueError: the model does not read such data.
         """
         return cls(model.log_density, all_groups(data, model))
 
@@ -76,30 +77,30 @@ class Target:
     def slopes(
         self, x: Float[np.ndarray, "points D"]
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points D"]]:
-        """Values and gradients. What is not finite is -inf, with a gradient of zero."""
+        """Returns values and gradients. A value that is not finite becomes -inf, with a gradient of zero."""
         self.num_gradients += len(x)
         values, slopes = self.asked(x)
         bad = ~(np.isfinite(values) & np.isfinite(slopes).all(1))
         return np.where(bad, -np.inf, values), np.where(bad[:, None], 0.0, slopes)
 
     def asked(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
-        """Values and gradients as they come, not counted."""
+        """Returns values and gradients as they come, not counted."""
         values, slopes = self._over(_slopes, x)
         return values, slopes
 
     def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Values alone; what is no number, or +inf, counts as -inf."""
+        """Returns values alone; NaN and +inf become -inf."""
         (values,) = self._over(_values, x)
         return np.where(values < np.inf, values, -np.inf)
 
     @property
     def has_prior(self) -> bool:
-        """Whether a part of the density is a prior, for others are terms of groups."""
+        """False where all terms are of groups, so that no part of the density is a prior."""
         return self._model.reads_data
 
     def log_priors(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Log prior: what does not depend on groups; of a density without groups all of it. What is no number counts as
-        -inf."""
+        """Returns the log prior: the part that does not depend on groups; of a density without groups all of it. NaN
+        and +inf become -inf."""
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
@@ -107,14 +108,14 @@ class Target:
         return np.where(values < np.inf, values, -np.inf)
 
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
-        """Second derivatives."""
+        """Returns second derivatives."""
         (found,) = self._over(_hessians, x)
         return found
 
     def products(
         self, x: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
     ) -> Float[np.ndarray, "points D"]:
-        """Hessians times vectors: two gradients' work each."""
+        """Returns Hessians times vectors, each of which counts as two gradients."""
         self.num_gradients += 2 * len(x)
         (found,) = self._over(_products, x, v)
         return found
@@ -162,3 +163,37 @@ def _total(of: weakref.ref[OfFree], z: Array, rest: tuple[Array, PyTree, tuple[P
 
 def _model_of(of: weakref.ref[OfFree]) -> Any:
     return of()
+
+
+# --- densities without gradients --------------------------------------------------------------------------------------
+NOT_FINITE = (
+    "jnp.where with a branch that is no number has none: make its argument safe first. sqrt and norms have none at 0."
+)
+NOT_DIFFERENTIABLE = "jnp.round, jnp.floor, integers and stop_gradient have none. vijax.bbvi needs none."
+
+
+def check_slopes(target: Target, variables: Variables, starts: Float[np.ndarray, "starts D"]) -> None:
+    """Raises ValueError where the density is finite at starts, but its gradient at none of them; or where the density
+    depends on a variable in which its gradient is zero at all of them."""
+    values, slopes = target.asked(starts)
+    usable = np.isfinite(values)
+    if not usable.any():
+        return  # said elsewhere
+    lacking = ~np.isfinite(slopes[usable])
+    if lacking.any(1).all():
+        names = variables.names_at(lacking.any(0))
+        require(False, "log_density", "a finite gradient at any of the starts", f"none in {names}", NOT_FINITE)
+    flat = usable.any() & (slopes[usable] == 0).all(0)
+    moved = _depends(target, starts[usable], values[usable], flat)
+    require(not moved.any(), "log_density", "a gradient", f"none in {variables.names_at(moved)}", NOT_DIFFERENTIABLE)
+
+
+def _depends(target: Target, starts: np.ndarray, values: np.ndarray, flat: np.ndarray) -> Bool[np.ndarray, " D"]:
+    """Returns those coordinates of a zero gradient on which the density depends all the same."""
+    if not flat.any():
+        return flat
+    noise = np.random.default_rng(0).uniform(-2, 2, starts.shape)
+    there = target.values(np.where(flat, noise, starts))
+    known = np.isfinite(there)
+    rounding = 100 * target.epsilon * np.maximum(np.abs(values), 1.0)
+    return flat & bool((np.abs(there - values) > rounding)[known].any())

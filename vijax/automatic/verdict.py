@@ -1,108 +1,75 @@
-"""Whether to trust a fit, in plain words: how far what is judged of it may be off, and how that was found."""
+"""Sentences on whether to trust a fit: how it ended, how far means and sds may be off, tails, and other modes.
+
+The first part has the words and limits that all verdicts share, the second the verdict of `vijax.auto` and
+`vijax.dadvi`. Fits by steps are in `vijax.automatic.verdict_of_steps`. Nothing is computed here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from vijax.automatic.components import Mixture
-from vijax.automatic.gaussian import Ended, Gaussian
-from vijax.automatic.moments import Moments
+from vijax.automatic.report import Ended, Moments, Others
+from vijax.trust.khat_words import RELIABLE
 
-RIVAL = 5.0
-"""Nats below the best within which another mode holds a share of the posterior."""
+CLOSE, FAR = 0.05, 0.3
+"""Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
+GOOD, FAIR = 0.1, 0.3
+"""Standard deviations, and logarithms of them: means and sds that are off by less can be used, or are near."""
+RARE = 0.01
+"""Largest share of draws with a density of zero at which q may be used all the same."""
+ROUNDED = 0.3
+"""Nats of rounding from which on the ratios of densities say nothing."""
 
 
-class Others(NamedTuple):
-    """What searches from several starts found.
+def listed(names: Sequence[str]) -> str:
+    """Joins names by commas and "and".
 
-    Attributes:
-      num_starts: how many searches there were; 0 where there were none.
-      inside: modes that q describes.
-      others: modes of similar weight that it does not.
-      share: of the posterior that those hold, by their bounds.
-      mean: by how many standard deviations of all of them together means of q are off,
-      sds: and how many times as large their standard deviations are.
-      labels: names of variables whose entries may be exchanged, one list for each exchange.
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
     """
-
-    num_starts: int = 0
-    inside: int = 1
-    others: int = 0
-    share: float = 0.0
-    mean: float = 0.0
-    sds: float = 1.0
-    labels: Sequence[Sequence[str]] = ()
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def with_mixture(is_kept: bool, parts: int, more: float, error: float, words: str) -> str:
-    """A verdict, with what a mixture of normals made of the bound.
-
-    >>> with_mixture(True, 8, 0.2, 0.01, "Converged.")
-    'Converged. Kept is a mixture of 8 normals: its bound is 0.20 ± 0.01 nats above that of one normal.'
-    >>> with_mixture(False, 8, 0.0, 0.02, "Converged.")
-    'Converged. A mixture of 8 normals was tried and not kept: its bound is not higher (by 0.00 ± 0.02 nats).'
-    """
-    gained = f"{more:.2f} ± {error:.2f} nats"
-    if is_kept:
-        return f"{words} Kept is a mixture of {parts} normals: its bound is {gained} above that of one normal."
-    return f"{words} A mixture of {parts} normals was tried and not kept: its bound is not higher (by {gained})."
+def of_zeros(share: float) -> str:
+    """Says that the density is zero where q is not."""
+    return f"the density is zero, or no number, at {share:.1%} of the draws of q, so the bound is minus infinity."
 
 
-def verdict(
-    q: Gaussian | Mixture,
-    gap: float,
-    khat: float,
-    searched: Others = Others(),  # noqa: B008
-    zero: float = 0.0,
-    off: Moments | None = None,
-    rounding: float = 0.0,
-) -> str:
-    """A few sentences: how it ended; how near q is to the posterior; means and sds, tails, and other modes.
-
-    Args:
-      q: the fit.
-      gap: a lower bound on KL(q || p), nats (`vijax.automatic.report.Report`).
-      khat: tail of the importance ratios.
-      searched: what the starts found.
-      zero: share of the draws of q where the density is zero.
-      off: how far means and sds are off; None where that was not judged.
-      rounding: of the log density, nats.
-
-    >>> import numpy as np
-    >>> from vijax.automatic.moments import Off
-    >>> off = Moments(Off(0.01, 0.005, "x"), Off(-0.02, 0.01, "x"), 0.1, 900.0, 2048)
-    >>> words = verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.01, 0.2, Others(16), off=off)
-    >>> print(words.replace(". ", ".\\n"))
-    Converged.
-    q is close to the posterior (at least 0.01 nats from it, k-hat 0.20): means and sds can be used.
-    By importance weights of 2,048 draws means are off by up to 0.02 sd, and sds are up to 4 % too small.
-    Tails are no heavier than those of q, as far as its draws reach.
-    Other modes: none was found by searches from 16 starts.
-    """
-    said = [ENDS[q.ended].format(error=q.error)]
-    if q.ended is Ended.UNBOUNDED:
-        return said[0]
-    if zero > 0:
-        said = [_of_zeros(zero), *said]
-        if zero > RARE:
-            return said[0]
-    if rounding > ROUNDED:
-        return " ".join([*said, ROUGH.format(rounding=rounding), *_of_modes(searched)])
-    said += [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
-    if not q.is_full and gap < FAR:
-        but = f", but along {q.num_directions} directions," if q.num_directions else ""
-        said.append(f"Variables are independent under q{but}: its sds are too small where they are correlated.")
-    return " ".join([*said, *_of_modes(searched)])
+def of_distance(gap: float, khat: float, bound: str = "") -> str:
+    """Says how far q is from the posterior, in brackets."""
+    return f"(at least {max(gap, 0.0):.2f} nats from it, k-hat {khat:.2f}{bound and ', bound '}{bound})"
 
 
-def is_usable(q: Gaussian | Mixture, zero: float) -> bool:
-    """Whether a verdict does not begin with "Do not use this fit"."""
-    return q.ended is not Ended.UNBOUNDED and zero <= RARE
+SUPPORTS = "Declare the supports of the variables, vijax.free(support=...), so that no draw is outside."
+HEAVY = "The tails of the posterior are heavier than those of q: do not rely on tail probabilities."
+INDEPENDENT = "Variables are independent under q: its sds are too small where they are correlated."
+JOINED = "Free variables are independent of conjugate ones under q."
+IMPROPER = (
+    "Do not use this fit: the bound grows without limit {along}. The density is improper. Give every variable a "
+    "proper prior."
+)
+MORE = "Go on with vijax.fit(fit.alg, data, key=key, state=fit.state, num_epochs=...), counted from the first."
 
 
+def of_end(is_interrupted: bool, is_settled: bool, settled: str) -> str:
+    """Says how a fit by steps ended; `settled` where the bound rose no more."""
+    if is_interrupted:
+        return f"Stopped early, by Ctrl-C. {MORE}"
+    return settled if is_settled else f"Not converged: the bound still rose at the end. {MORE}"
+
+
+def of_starts(num_starts: int, same: int) -> list[str]:
+    """Says how many starts reached the best bound; 0 where all of them were one."""
+    if not same:
+        return ["All starts were the same: where this model starts is not random."]
+    doubt = "" if same > 1 else ": there may be a better one"
+    return [f"{same} of {num_starts} starts reached the best bound{doubt}."]
+
+
+# --- fits by vijax.auto and vijax.dadvi -------------------------------------------------------------------------------
 ENDS = {
     Ended.CONVERGED: "Converged.",
     Ended.LIMITED: (
@@ -120,41 +87,70 @@ ENDS = {
         "half. Raise num_draws, above the number of variables if need be."
     ),
     Ended.INTERRUPTED: "Stopped early, by Ctrl-C: this is the best q found so far.",
-    Ended.UNBOUNDED: (
-        "Do not use this fit: the bound grows without limit as q gets wider. The density is improper. Give every "
-        "variable a proper prior."
-    ),
+    Ended.UNBOUNDED: IMPROPER.format(along="as q gets wider"),
 }
-
-
-RARE = 0.01
-"""Share of zeros up to which the rest of q may serve all the same."""
-ROUNDED = 0.3
-"""Nats of rounding from which on the ratios of densities say nothing."""
 ROUGH = (
     "The log density is so large that it is rounded to {rounding:.1g} nats, so how far means and sds are off was not "
     "judged. Subtract a constant from it, or compute in float64: jax.config.update('jax_enable_x64', True)."
 )
 
 
-def _of_zeros(share: float) -> str:
-    """That the density is zero where q is not."""
-    use = "Do not use this fit: the" if share > RARE else "The"
-    remedy = "Declare the supports of the variables, vijax.free(support=...), so that no draw is outside."
-    return (
-        f"{use} density is zero, or no number, at {share:.1%} of the draws of q: the bound is minus infinity. {remedy}"
-    )
+def verdict(
+    q: Any,
+    gap: float,
+    khat: float,
+    searched: Others = Others(),  # noqa: B008
+    zero: float = 0.0,
+    off: Moments | None = None,
+    rounding: float = 0.0,
+) -> str:
+    """Returns a few sentences: how it ended; how near q is to the posterior; means and sds, tails, and other modes.
+
+    Args:
+      q: the `Gaussian` or `Mixture`.
+      gap: a lower bound on KL(q || p), nats (`vijax.automatic.report.Report`).
+      khat: tail of the importance ratios.
+      searched: modes and labels that the starts found.
+      zero: share of the draws of q where the density is zero.
+      off: how far means and sds are off; None where that was not judged.
+      rounding: of the log density, nats.
+
+    >>> import numpy as np
+    >>> from vijax.automatic.gaussian import Gaussian
+    >>> from vijax.automatic.report import Off
+    >>> off = Moments(Off(0.01, 0.005, "x"), Off(-0.02, 0.01, "x"), 0.1, 900.0, 2048)
+    >>> words = verdict(Gaussian(np.zeros(1), np.eye(1), -3.0, Ended.CONVERGED), 0.01, 0.2, Others(16), off=off)
+    >>> print(words.replace(". ", ".\\n"))
+    Converged.
+    q is close to the posterior (at least 0.01 nats from it, k-hat 0.20): means and sds can be used.
+    By importance weights of 2,048 draws means are off by up to 0.02 sd, and sds are up to 4 % too small.
+    Tails are no heavier than those of q, as far as its draws reach.
+    Other modes: none was found by searches from 16 starts.
+    """
+    said = [ENDS[q.ended].format(error=q.error)]
+    if q.ended is Ended.UNBOUNDED:
+        return said[0]
+    if zero > RARE:
+        return f"Do not use this fit: {of_zeros(zero)} {SUPPORTS}"
+    if zero > 0:
+        said = [f"{of_zeros(zero).capitalize()} {SUPPORTS}", *said]
+    if rounding > ROUNDED:
+        return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_rivals(searched)])
+    said += [_of_shape(gap, khat, q, off, searched.others > 0), *_of_moments(off), *_of_tails(gap, khat, off)]
+    if not q.is_full and gap < FAR:
+        but = f", but along {q.num_directions} directions," if q.num_directions else ""
+        said.append(INDEPENDENT.replace(" under q", f" under q{but}"))
+    return " ".join([*said, *_of_labels(searched), *_of_rivals(searched)])
 
 
-CLOSE, FAR = 0.05, 0.3
-"""Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
-GOOD, FAIR = 0.1, 0.3
-"""Standard deviations, and logarithms of them, up to which means and sds can be used; and up to which q is near."""
+def is_usable(ended: Ended, zero: float) -> bool:
+    """Says whether a verdict does not begin with "Do not use this fit"."""
+    return ended is not Ended.UNBOUNDED and zero <= RARE
 
 
-def _of_shape(gap: float, khat: float, q: Gaussian | Mixture, off: Moments | None, is_one_of_many: bool) -> str:
-    """How far q is from the posterior, and what may be used of it."""
-    judged = f"(at least {max(gap, 0.0):.2f} nats from it, k-hat {khat:.2f})"
+def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_many: bool) -> str:
+    """Says how far q is from the posterior, and whether means and sds may be used."""
+    judged = of_distance(gap, khat)
     where = "its part of the posterior" if is_one_of_many else "the posterior"
     if _worst(off) <= GOOD and gap < FAR:
         use = "means and sds can be used" + (" for that part alone" if is_one_of_many else "")
@@ -168,23 +164,23 @@ def _of_shape(gap: float, khat: float, q: Gaussian | Mixture, off: Moments | Non
     if not q.is_full:
         remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
         return f"Independent normals do not describe {where} {judged}: sds are too small. {remedy}"
-    return f"{where.capitalize()} has not the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
+    return f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
 
 
 def _worst(off: Moments | None) -> float:
-    """The most that a mean or the logarithm of an sd may be off, as far as that is known."""
+    """Returns the largest error of a mean or the logarithm of an sd, two standard errors included; inf if unknown."""
     if off is not None and off.is_reliable:
         return max(off.mean.most, off.log_sd.most)
     return np.inf
 
 
 def _seen(off: Moments | None) -> float:
-    """What is seen of it."""
+    """Returns the largest error that is seen."""
     return 0.0 if off is None else max(abs(off.mean.value), abs(off.log_sd.value))
 
 
 def _of_use(off: Moments | None) -> str:
-    """Which of means and sds can be used."""
+    """Says which of means and sds can be used."""
     if off is None or not off.is_reliable:
         return "means and sds may be off by some tenths"
     good = [name for name, part in (("means", off.mean), ("sds", off.log_sd)) if part.most <= GOOD]
@@ -194,7 +190,7 @@ def _of_use(off: Moments | None) -> str:
 
 
 def _of_moments(off: Moments | None) -> list[str]:
-    """How far means and sds are off, and how that was found."""
+    """Says how far means and sds are off, and how that was found."""
     if off is None:
         return ["How far means and sds are off was not judged."]
     at = lambda part: f" ({part.at})" if part.most > GOOD else ""
@@ -210,7 +206,7 @@ def _of_moments(off: Moments | None) -> list[str]:
 
 
 def _too(log_ratio: float) -> str:
-    """Of the logarithm of sds of q by those of the posterior.
+    """Says the ratio of sds of q to those of the posterior, given its logarithm.
 
     >>> _too(-0.2), _too(0.2), _too(0.001)
     ('18 % too small', '22 % too large', '1 % too large')
@@ -219,36 +215,26 @@ def _too(log_ratio: float) -> str:
     return f"{percent:.0f} % too {'small' if log_ratio < 0 else 'large'}"
 
 
-LIGHT = 0.7
-"""k-hat above which importance ratios say that tails are missed (Vehtari et al. 2024)."""
-
-
 def _of_tails(gap: float, khat: float, off: Moments | None) -> list[str]:
-    """Whether tail probabilities can be relied on: ratios have no tail, and no sd is too small for there is more."""
+    """Says whether tail probabilities can be relied on: the ratios have no heavy tail, and no sd is too small."""
     if gap >= FAR:
         return []
-    if khat > LIGHT or (off is not None and off.log_sd.value < -GOOD):
-        return ["The tails of the posterior are heavier than those of q: do not rely on tail probabilities."]
+    if khat > RELIABLE or (off is not None and off.log_sd.value < -GOOD):
+        return [HEAVY]
     return ["Tails are no heavier than those of q, as far as its draws reach."]
 
 
-def _of_modes(searched: Others) -> list[str]:
-    """Other modes, and labels that may be exchanged."""
-    return [*_of_labels(searched), *_of_rivals(searched)]
-
-
 def _of_labels(searched: Others) -> list[str]:
-    said = []
-    for names in searched.labels:
-        them = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        said.append(
-            f"Labels can be exchanged: the density is the same with the entries of {them} in another order. q "
-            "describes one labelling, and so do its means and sds."
-        )
-    return said
+    """Says which labels may be exchanged."""
+    return [
+        f"Labels can be exchanged: the density is the same with the entries of {listed(names)} in another order. q "
+        "describes one labelling, and so do its means and sds."
+        for names in searched.labels
+    ]
 
 
 def _of_rivals(searched: Others) -> list[str]:
+    """Says which other modes there are."""
     if not searched.num_starts:
         return ["Other modes were not looked for."]
     starts = f"searches from {searched.num_starts} starts"
@@ -264,3 +250,30 @@ def _of_rivals(searched: Others) -> list[str]:
         f"The starts found {found} of similar weight, {holds} by the bounds, which q does not describe: with "
         f"{'it' if is_one else 'them'} {moved}. See fit.modes."
     ]
+
+
+# --- mixtures ---------------------------------------------------------------------------------------------------------
+def with_mixture(is_kept: bool, parts: int, more: float, error: float, words: str) -> str:
+    """Returns a verdict with a sentence on the bound of a mixture of normals beside it.
+
+    >>> with_mixture(True, 8, 0.2, 0.01, "Converged.")
+    'Converged. A mixture of 8 normals was kept: its bound is 0.20 ± 0.01 nats above that of one normal.'
+    >>> with_mixture(False, 8, 0.0, 0.02, "Converged.")
+    'Converged. A mixture of 8 normals was tried and not kept: its bound is not higher (by 0.00 ± 0.02 nats).'
+    """
+    gained, mixture = f"{more:.2f} ± {error:.2f} nats", f"{words} A mixture of {parts} normals was"
+    if is_kept:
+        return f"{mixture} kept: its bound is {gained} above that of one normal."
+    return f"{mixture} tried and not kept: its bound is not higher (by {gained})."
+
+
+NO_GRADIENTS_LEFT = "A mixture of normals was not tried, for its gradients are beyond max_gradients."
+
+
+def mixture_spent(ended: Ended, rise: float, limit: int) -> str:
+    """Says what more gradients would gain, where a mixture ended for want of them; empty where it did not."""
+    if ended is not Ended.SPENT:
+        return ""
+    stopped = f"The mixture stopped at the limit of {limit:,} gradients"
+    rose = f"where its bound still rose by {rise:.2f} nats in a thousand"
+    return f"{stopped}, {rose if np.isfinite(rise) else 'with too few to settle'}."

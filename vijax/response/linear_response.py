@@ -1,4 +1,4 @@
-"""Covariances that mean field leaves out, from how its answer moves when the question is tilted."""
+"""Linear response: posterior covariances from how a mean-field fit moves when the log joint is tilted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def linear_response(
     key: PRNGKeyArray | None = None,
     num_draws: int = 32,
 ) -> Covariances:
-    """Posterior covariances from a mean-field fit (Giordano, Broderick and Jordan 2018, "Covariances, robustness, and
-    variational Bayes", eq. 14).
+    """Returns posterior covariances from a mean-field fit (Giordano, Broderick and Jordan 2018, "Covariances,
+    robustness, and variational Bayes", eq. 14).
 
     The covariance of g and h is the derivative of E[g] when h is added to the log joint. Mean field gets the mean of
     most tilted posteriors right, though not their variances, and so its derivative too: on a normal target it is the

@@ -46,7 +46,7 @@ Bound = Callable[[PyTree], Float[Array, ""]]
 
 
 def of_conjugate(fit: Fit, data: Any, of: Callable | None) -> Covariances:
-    """See `vijax.linear_response`."""
+    """Returns the covariances of a conjugate model (see `vijax.linear_response`)."""
     spec, q = fit.alg.spec, fit.posterior
     _check(spec, q)
     groups, hyper = all_groups(data, spec.model), fit.state.hyper
@@ -64,7 +64,7 @@ def of_conjugate(fit: Fit, data: Any, of: Callable | None) -> Covariances:
 
 
 def _change_of_message(bound: Bound) -> Callable[[Product], Float[Array, "P P"]]:
-    """M, a column at a time in batches."""
+    """Returns a function from q to M, computed in batches of columns."""
 
     def change(q: Product) -> Float[Array, "P P"]:
         flat, unravel = ravel_pytree(q.expected_stats())
@@ -82,7 +82,7 @@ def _fisher(q: Product) -> Float[Array, "P P"]:
 
 
 def _pushed(q: Product, mean: Callable) -> Float[Array, "M P"]:
-    """K = (d E_q[g] / d lambda) F^-1, the derivative of the expectations in mu."""
+    """Returns K = (d E_q[g] / d lambda) F^-1, the derivative of the expectations in mu."""
     flat, unravel = ravel_pytree(q)
     slopes = jax.jacrev(lambda v: ravel_pytree(mean(unravel(v)))[0])(flat)
     return jax.vmap(lambda row: ravel_pytree(q.fisher_solve(q.as_stats(unravel(row))))[0])(slopes)
@@ -90,13 +90,13 @@ def _pushed(q: Product, mean: Callable) -> Float[Array, "M P"]:
 
 # --- bounds as functions of the globals' statistics ---------------------------------------------------------------
 def _engine_bound(spec: Spec, hyper: Any, batch: Minibatch) -> Bound:
-    """What the engine differentiates: locals optimised, and held."""
+    """Returns the bound that the engine differentiates: locals optimised, and held."""
     model, key = spec.model, jax.random.key(0)
     return lambda stats: model.local_elbo(hyper, stats, batch, key, spec.estep).total + _coupling(spec, hyper, stats)
 
 
 def _closed_bound(spec: Spec, hyper: Any, batch: Minibatch) -> Bound:
-    """The same, as a function of the statistics alone: of an energy with its locals put in."""
+    """Returns the bound as a function of the statistics alone: of an energy with its optimal locals put in."""
     energy: Energy | None = spec.model.queries.get("energy")
     if energy is None:
         return _engine_bound(spec, hyper, batch)
@@ -113,7 +113,7 @@ def _coupling(spec: Spec, hyper: Any, stats: PyTree) -> Any:
 
 
 def _group_bound(energy: Energy, stats: PyTree, group: PyTree, hyper: Any) -> Float[Array, ""]:
-    """E_0 + A(l) of an energy E_0 + <l, t(z)>."""
+    """Returns E_0 + A(l) of an energy E_0 + <l, t(z)>."""
     templates = energy.locals(group)
     if not templates:
         return energy.fn(stats, group, hyper)
@@ -146,8 +146,8 @@ def _check_settled(q: Product, target: Product) -> None:
 
 
 def _check_change(q: Product, message: Callable, fisher: np.ndarray, change: np.ndarray) -> None:
-    """M against differences of the engine's messages, in a random direction of length `STEP` in the metric of q: so
-    near, natural parameters stay in their domain."""
+    """Compares M with differences of the engine's messages, in a random direction of length `STEP` in the metric of q:
+    so near, natural parameters stay in their domain."""
     flat = lambda x: np.asarray(ravel_pytree(x)[0], np.float64)
     length = lambda v: float(np.sqrt(max(v @ fisher @ v, 0.0)))
     w, v = np.linalg.eigh(fisher)

@@ -17,9 +17,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.automatic.diagonal import unit_noise
-from vijax.automatic.newton import SETTLED, NotATop, climbed, solver
-from vijax.automatic.on_draws import OnDraws
+from vijax.automatic.dadvi import SETTLED, NotAMaximumError, OnDraws, newton, solver, unit_noise
 from vijax.automatic.target import Target
 from vijax.checks import require
 from vijax.contract.model import Model
@@ -38,7 +36,7 @@ FAR = 1.0
 def of_draws(
     fit: Fit, model: Model, data: Any, of: Callable | None, key: PRNGKeyArray | None, num_draws: int
 ) -> Covariances:
-    """See `vijax.linear_response`."""
+    """Returns the covariances of a log density (see `vijax.linear_response`)."""
     q: Any = fit.posterior[Z]
     remedy = "A full covariance is q's own: fit.sample, or fit.posterior['free'].cov."
     require(isinstance(q, Normal), "fit", "one with the guide vijax.guides.mean_field()", type(q).__name__, remedy)
@@ -46,7 +44,7 @@ def of_draws(
     noise = _noise(fit, q, key, num_draws)
     objective = OnDraws(Target.of(model, data), noise)
     start = _free(q, frame_of(fit.state.hyper))
-    top = climbed(objective, start)
+    top = newton(objective, start)
     remedy = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."
     got = f"one from which a step still promises {top.promised:.2g} nats on fixed draws"
     require(top.promised < SETTLED, "fit", "one at a maximum of its bound", got, remedy)
@@ -57,20 +55,20 @@ def of_draws(
     try:
         solve = solver(objective, top.point)
         solved = np.stack([solve(row) for row in pushed])
-    except NotATop as error:
+    except NotAMaximumError as error:
         require(False, "fit", "one at a maximum of its bound", f"one at which it is none: {error}", remedy)
     return covariances(means, pushed @ solved.T)
 
 
 def _check_frame(frame: Frame | None) -> None:
-    """Raises ValueError where q has directions of dependence: what is corrected are independent normals."""
+    """Raises ValueError where q has directions of dependence: only independent normals are corrected."""
     directed = frame is not None and frame.stretch is not None and bool(np.any(np.asarray(frame.stretch) != 1))
     remedy = "Fit with vijax.dadvi(model, data, key=key); or draw from this one, which has covariances: fit.sample."
     require(not directed, "fit", "one of independent normals", "one with directions of dependence", remedy)
 
 
 def _free(q: Normal, frame: Frame | None) -> Float[np.ndarray, " 2D"]:
-    """Means and log standard deviations of the free coordinates."""
+    """Returns means and log standard deviations of the free coordinates."""
     mean, log_sd = np.asarray(q.mean(), np.float64), 0.5 * np.log(np.asarray(q.variance(), np.float64))
     if frame is None:
         return np.concatenate([mean, log_sd])
@@ -79,7 +77,7 @@ def _free(q: Normal, frame: Frame | None) -> Float[np.ndarray, " 2D"]:
 
 
 def _noise(fit: Fit, q: Normal, key: PRNGKeyArray | None, num_draws: int) -> Float[np.ndarray, "draws D"]:
-    """Of the fit where it was on fixed draws, else fresh."""
+    """Returns the noise of the fit where it was on fixed draws, else fresh noise."""
     own = getattr(fit.report, "noise", np.zeros((0, 0)))
     if len(own):
         return own
@@ -92,7 +90,8 @@ def _noise(fit: Fit, q: Normal, key: PRNGKeyArray | None, num_draws: int) -> Flo
 def _expectations(
     model: Model, of: Callable, point: np.ndarray, noise: np.ndarray
 ) -> tuple[PyTree, Float[np.ndarray, "M 2D"]]:
-    """Means of the quantities over the draws, and their derivatives in the means and log standard deviations."""
+    """Returns means of the quantities over the draws, and their derivatives in the means and log standard
+    deviations."""
 
     def mean(eta: Array, noise: Array) -> PyTree:
         center, log_sd = jnp.split(eta, 2)

@@ -6,6 +6,8 @@ import math
 
 from vijax.checks import require
 
+RELIABLE = 0.7
+"""k-hat up to which importance weights are reliable (Vehtari et al. 2024)."""
 _NOT_OF_MEANS = (
     "It does not say that means are wrong: fits with such a k-hat often have means and standard deviations that are "
     "right to a few hundredths of a posterior standard deviation."
@@ -35,7 +37,7 @@ def in_words(khat: float) -> str:
 def _verdict(khat: float) -> str:
     if khat < 0.5:
         return "good. Importance weights are reliable, and so is what they correct."
-    if khat <= 0.7:
+    if khat <= RELIABLE:
         return "usable. Importance weights are reliable enough, but what they correct converges slowly."
     if khat <= 1:
         return f"importance weights are unreliable: do not correct by them. {_NOT_OF_MEANS}"

@@ -1,9 +1,9 @@
-"""Labels that may be exchanged: orders of the entries of variables that leave the density as it is.
+"""Label switching: finds orders of the entries of variables that leave the density as it is.
 
 A mixture is the same under any order of its components. Its posterior has then as many copies of each mode as there are
 orders, and the mean of an entry over all of them is that of every other: q describes one labelling. Two entries are
 exchanged in all variables that have an axis of that length, or in some of them, and the density is compared at random
-points: where it differs at one the entries are none that may be exchanged.
+points. Where it differs at one of them the entries may not be exchanged.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from vijax.constrain import correlation_cholesky, ordered, positive_definite, si
 from vijax.contract.variables import Free, Variables
 
 MOST, MOST_SETS, MOST_ORDERS = 12, 64, 120
-"""Entries of an axis that are taken for labels; sets of variables that are tried, the largest ones first; and orders
-under which copies of a mode are looked for."""
+"""Longest axis whose entries are taken for labels; number of sets of variables that are tried, the largest ones first;
+and of orders under which copies of a mode are looked for."""
 POINTS = 4
-"""At which the density is compared."""
+"""Number of points at which the density is compared."""
 SAME = 100.0
-"""Times the rounding of its values by which they may differ."""
+"""Values that differ by less than so many times their rounding are the same."""
 ELSEWHERE = 1.0
-"""Standard deviations that an exchange must move some coordinate of a mode, to be one of labels."""
+"""Standard deviations by which an exchange must move some coordinate of a mode, to be one of labels."""
 
 
 class Axes(NamedTuple):
-    """Along which axes entries of a variable are exchanged."""
+    """Axes of a variable along which entries are exchanged."""
 
     leaf: int
     axes: tuple[int, ...]
@@ -44,8 +44,8 @@ class Exchange(NamedTuple):
     Attributes:
       names: of the variables.
       along: their axes.
-      size: how many entries there are.
-      pairs: those that may be exchanged.
+      size: number of entries.
+      pairs: of entries that may be exchanged.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class Exchange(NamedTuple):
     pairs: tuple[tuple[int, int], ...]
 
     def copies(self, variables: Variables, x: Float[np.ndarray, "points D"]) -> list[Float[np.ndarray, "points D"]]:
-        """Points under all other orders that exchanges lead to; of many orders some."""
+        """Returns points under all other orders that exchanges lead to; at most `MOST_ORDERS`."""
         orders = [tuple(range(self.size))]
         for order in orders:
             for i, j in self.pairs:
@@ -70,11 +70,11 @@ class Exchange(NamedTuple):
 def exchanges(
     target: Target, mode: Float[np.ndarray, " D"], sds: Float[np.ndarray, " D"], seed: int = 0
 ) -> list[Exchange]:
-    """Labels that may be exchanged.
+    """Finds the labels that may be exchanged.
 
     Args:
       target: the density.
-      mode: of it; entries whose exchange leaves it where it is, to `ELSEWHERE`, are no labels.
+      mode: a mode of it; entries whose exchange moves it less than `ELSEWHERE` are no labels.
       sds: of q.
       seed: of the points.
     """
@@ -104,7 +104,8 @@ def exchanges(
 
 
 def _sets(variables: Variables, size: int) -> Iterator[tuple[Axes, ...]]:
-    """Of variables, and of their axes of this length: the largest ones first, with all such axes or the first alone."""
+    """Yields sets of variables with axes of this length: the largest ones first, with all such axes or the first
+    alone."""
     able = [(i, axes) for i, leaf in enumerate(variables.leaves) if (axes := _axes(leaf, size))]
     sets = (some for n in range(len(able), 0, -1) for some in itertools.combinations(able, n))
     for some in itertools.islice(sets, MOST_SETS):
@@ -114,7 +115,7 @@ def _sets(variables: Variables, size: int) -> Iterator[tuple[Axes, ...]]:
 
 
 def _axes(leaf: Free, size: int) -> tuple[int, ...]:
-    """Along which its entries can be exchanged; -1 of a share, which has two: itself and the rest."""
+    """Returns axes along which entries can be exchanged; -1 of a share, whose two entries are itself and the rest."""
     inside = {simplex: 0, ordered: 1, positive_definite: 2, correlation_cholesky: 2}.get(type(leaf.support), 0)
     axes = tuple(axis for axis, n in enumerate(leaf.shape[: len(leaf.shape) - inside]) if n == size)
     return axes or (-1,) * (size == 2 and leaf.support == unit_interval())
@@ -123,7 +124,7 @@ def _axes(leaf: Free, size: int) -> tuple[int, ...]:
 def _reordered(
     variables: Variables, along: tuple[Axes, ...], order: np.ndarray, x: Float[np.ndarray, "points D"]
 ) -> Float[np.ndarray, "points D"]:
-    """Coordinates of points whose entries are in another order."""
+    """Returns the coordinates of points with their entries in another order."""
     x = x.copy()
     for (i, axes), (begin, end) in zip(along, _places(variables, along), strict=True):
         leaf = variables.leaves[i]
@@ -141,12 +142,13 @@ def _reordered(
 
 
 def _places(variables: Variables, along: tuple[Axes, ...]) -> list[tuple[int, int]]:
+    """Returns where the coordinates of these variables begin and end."""
     ends = np.cumsum([0, *(math.prod(leaf.free_shape) for leaf in variables.leaves)])
     return [(int(ends[i]), int(ends[i + 1])) for i, _ in along]
 
 
 def _coordinates(variables: Variables, along: tuple[Axes, ...]) -> np.ndarray:
-    """Of these variables."""
+    """Returns which coordinates are of these variables."""
     chosen = np.zeros(variables.dim, bool)
     for begin, end in _places(variables, along):
         chosen[begin:end] = True

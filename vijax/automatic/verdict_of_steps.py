@@ -1,5 +1,5 @@
-"""What is said of a fit of free variables by steps (`vijax.automatic.judged`), and where the start of such a fit
-lies."""
+"""Sentences on whether to trust a fit of free variables by steps, by draws of q (`vijax.automatic.judged`). Nothing is
+computed here."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from typing import Any
 
 import numpy as np
 
-from vijax.automatic.verdict import CLOSE, FAR, LIGHT, RARE
+from vijax.automatic.verdict import CLOSE, FAR, HEAVY, INDEPENDENT, RARE, listed, of_distance, of_zeros
 from vijax.contract.variables import Variables
 from vijax.families import Normal
 from vijax.families.vector.blocks import Blocks
+from vijax.trust.khat_words import RELIABLE
 
 ARRIVED, AWAY, SURE = 0.5, 1.0, 5.0
-"""Standard deviations of q by which means may begin to move where a fit has arrived; and beyond which it is of no use;
-both beyond so many standard errors, for the largest of many is looked at."""
+"""Standard deviations of q: where a fit has arrived means begin to move by less than the first; a fit whose means begin
+to move by more than the second is of no use. Both are beyond `SURE` standard errors, for the largest of many counts."""
 STRETCHED, SURE_OF_SDS = 0.15, 3.0
-"""By how much the logarithms of sds may, beyond so many standard errors."""
+"""The same of the logarithms of sds where a fit has arrived, and its standard errors."""
 LOST = 2.0
-"""Nats a variable beyond which q is far from the posterior: as many as a mean costs that is off by two sds, or an sd
-that is a tenth, or two and a half times, of what it should be."""
+"""Nats a variable beyond which q is far from the posterior: the cost of a mean that is off by two sds, or of an sd that
+is a tenth of the right one, or two and a half times as large."""
 MOVED, CLIMBING, NOISE = 0.1, 2.0, 3.0
-"""Nats by which the bound may change from the quarter of the steps before the last to the last; and beyond which the
-fit is of no use, of up to four variables, in proportion for more; both beyond so many standard errors."""
+"""Nats by which the bound changes from the quarter of the steps before the last to the last: more than the first is
+told; more than the second, of up to four variables, in proportion for more, makes the fit useless. Both are beyond
+`NOISE` standard errors."""
 ROUNDED, BLIND = 0.1, 0.5
-"""Nats of rounding that are told; and beyond which the ratios are those of rounding."""
+"""Nats of rounding: more than the first is told; with more than the second the ratios are nothing but rounding."""
 OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or restarts=."
 
 
 def of(said: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
-    """The verdict: a few sentences.
+    """Returns the verdict: a few sentences.
 
     Args:
       said: the `vijax.automatic.judged.Judgement`.
       outcome: how the fit ended.
       q: of the free coordinates.
       variables: their names.
-      has_others: whether there are conjugate globals beside them.
+      has_others: whether there are conjugate globals beside the free variables.
     """
     seen = sentences(said, q, variables, has_others)
     if said.usable:
@@ -45,17 +47,17 @@ def of(said: Any, outcome: str, q: Any, variables: Variables, has_others: bool) 
 
 
 def sentences(said: Any, q: Any, variables: Variables, has_others: bool) -> list[str]:
-    """What draws of q and the trace say; where it is not to be used, that alone."""
+    """Returns sentences by draws of q and the trace; of a fit of no use, that alone."""
     if not said.usable:
         return [f"Do not use this fit: {unusable(said, variables)}"]
-    given = ["Judged were the free variables, given q of the others."] if has_others else []
+    given = ["The free variables were judged, given q of the others."] if has_others else []
     return [*_of_numbers(said), *_of_shape(said, q, variables), *_of_steps(said), *given]
 
 
 def unusable(said: Any, variables: Variables) -> str:
-    """Why a fit is of no use; empty where it may be of some."""
+    """Says why a fit is of no use; empty where it may be of some."""
     if said.zero > RARE:
-        return f"{_of_zeros(said.zero)} {FINITE}"
+        return f"{of_zeros(said.zero)} {FINITE}"
     if said.rounding > BLIND:
         return ""
     dim, is_far = len(said.shift), said.gap >= FAR
@@ -63,7 +65,7 @@ def unusable(said: Any, variables: Variables) -> str:
     lost = said.gap > LOST * dim
     climbing = is_far and _is_sure(said, CLIMBING * max(1.0, dim / 4))
     moves = _moving(said, variables, ARRIVED, STRETCHED)
-    on_its_way = is_far and said.khat > LIGHT and moves
+    on_its_way = is_far and said.khat > RELIABLE and moves
     if not (moving or lost or climbing or on_its_way):
         return ""
     told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws, {moves}." if moves else "", *_moved(said)]
@@ -75,15 +77,12 @@ NOT_THERE = "More steps, or smaller ones, may bring it there; vijax.auto fits th
 
 
 def _numbers(said: Any) -> str:
-    return f"(at least {max(said.gap, 0.0):.2f} nats from it, k-hat {said.khat:.2f}, bound {said.elbo})"
-
-
-def _of_zeros(share: float) -> str:
-    return f"the density is zero, or no number, at {share:.1%} of the draws of q, and so the bound is minus infinity."
+    return of_distance(said.gap, said.khat, str(said.elbo))
 
 
 def _moving(said: Any, variables: Variables, mean: float, sd: float) -> str:
-    """Of which variables means move by more than so many sds, and sds by more than that, both beyond noise."""
+    """Says which variables' means would move by more than so many sds, and which sds by more than that, beyond
+    noise."""
     of_means = np.abs(said.shift) - SURE * said.shift_error > mean
     of_sds = np.abs(said.stretch) - SURE_OF_SDS * said.stretch_error > sd
     told = []
@@ -99,22 +98,23 @@ def _moving(said: Any, variables: Variables, mean: float, sd: float) -> str:
 
 def _names(variables: Variables, chosen: Any) -> str:
     names = variables.names_at(chosen)
-    return " and ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
+    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
 
 
 MOST_NAMED = 4
+"""Variables that are named; of more their number is said."""
 
 
 def _of_numbers(said: Any) -> list[str]:
-    """What is not finite, or not known to the last digits."""
-    told = [f"At some places {_of_zeros(said.zero)}"] if said.zero > 0 else []
+    """Says where the density is zero, and how far it is rounded."""
+    told = [f"At some places {of_zeros(said.zero)}"] if said.zero > 0 else []
     if said.rounding > ROUNDED:
         told.append(f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in float64.")
     return told
 
 
 def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
-    """How far q is from the posterior, by the importance ratios."""
+    """Says how far q is from the posterior, by the importance ratios."""
     if said.rounding > BLIND:
         return ["How near q is to the posterior cannot be seen beside that."]
     judged = _numbers(said)
@@ -131,9 +131,9 @@ def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
     near = "close to" if said.gap < CLOSE else "near"
     told = [f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no other mode."]
     if said.gap >= CLOSE and isinstance(q, Normal | Blocks):
-        told.append("Under q variables or blocks of them are independent: sds are too small where they are correlated.")
-    if said.khat > LIGHT:
-        told.append("The tails of the posterior are heavier than those of q: do not rely on tail probabilities.")
+        told.append(INDEPENDENT.replace("Variables", "Variables or blocks of them"))
+    if said.khat > RELIABLE:
+        told.append(HEAVY)
     return told
 
 
@@ -142,25 +142,25 @@ OTHER = (
     "sds, and perhaps means, are wrong. Write the density in other coordinates, take a richer guide (vijax.guides), "
     "vijax.auto, or a sampler.",
 )
-INDEPENDENT = (
+MEAN_FIELD = (
     "Independent normals do",
     "sds are wrong, and means may be. vijax.linear_response corrects the sds of a density; a sampler would tell.",
 )
 MISFITS = {
-    "Normal": INDEPENDENT,
+    "Normal": MEAN_FIELD,
     "MultivariateNormal": ("One normal does", OTHER[1]),
     "TriangularNormal": ("One normal does", OTHER[1]),
 }
-"""What is said where q is far, by its family."""
+"""Subject and remedy of the sentence that q is far from the posterior, by its family."""
 
 
 def _is_sure(said: Any, least: float) -> bool:
-    """Whether the bound is known to have moved by more than so many nats, and beyond noise."""
+    """Says whether the bound moved by more than so many nats, beyond noise."""
     return said.drift is not None and abs(said.drift.value) > max(least, NOISE * said.drift.standard_error)
 
 
 def _of_steps(said: Any) -> list[str]:
-    """Whether the last steps still moved, and what to do."""
+    """Says whether the last steps still moved, and what to do."""
     if said.drift is None:
         return ["Whether the last steps still moved is not known: there were too few."]
     remedy = "Take more steps." if said.drift.value > 0 else "Take smaller steps."
@@ -169,7 +169,7 @@ def _of_steps(said: Any) -> list[str]:
 
 
 def _moved(said: Any) -> list[str]:
-    """Whether the last steps still moved."""
+    """Says whether the last steps still moved."""
     if not _is_sure(said, MOVED):
         return []
     way = "rose" if said.drift.value > 0 else "fell"

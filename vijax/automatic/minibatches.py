@@ -6,7 +6,7 @@ for the error of that sample. There natural-gradient steps want no tuning. Those
 
     lambda  =  (c lambda_before + mean of the pass's messages) / (c + 1):
 
-every batch counts alike, and what they differ by cancels, but for the little that q moves within a pass.
+every batch counts alike, and the differences between batches cancel, but for the little that q moves within a pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.automatic.gaussian import Ended, Gaussian
+from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.report import Ended
 from vijax.contract.model import Model
 from vijax.families import MultivariateNormal
 from vijax.fitting.fit import Progress, fit
@@ -34,26 +35,29 @@ from vijax.xla import keys
 LARGE = 50_000
 """Groups from which on minibatches are taken unasked."""
 BATCH = 500
+"""Groups of a minibatch."""
 FEWEST, PER_VARIABLE = 2_000, 20
 """Groups of the sample: at least so many, and so many a variable."""
 MOST_PASSES = 60
+"""Largest number of passes over all groups."""
 FEWEST_AT_ONCE, MOST_AT_ONCE = 16, 64
-"""Steps between looks."""
+"""Steps between two checks of whether a pass has ended, at least and at most."""
 LEAST, FIRST = 2, 12
-"""For how many passes the posterior before a pass counts, and how many passes long."""
+"""The posterior before a pass counts for `LEAST` passes (c above) during the first `FIRST` passes, then for one more a
+pass."""
 LEFT = 0.02
-"""Nats that may be left where a fit ends, of up to ten variables; in proportion for more."""
+"""A fit has converged where less is left, in nats, of up to ten variables; in proportion for more."""
 
 
 class Sample(NamedTuple):
-    """Some groups, and how many times more there are of all."""
+    """Some groups, and the ratio of the number of all groups to theirs."""
 
     data: PyTree
     scale: float
 
 
 def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
-    """Random groups to begin with."""
+    """Returns random groups to begin with."""
     total = int(np.shape(jax.tree.leaves(data)[0])[0])
     size = min(total, max(FEWEST, PER_VARIABLE * dim))
     rows = np.sort(np.random.default_rng([seed, 3]).permutation(total)[:size])
@@ -61,7 +65,7 @@ def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
 
 
 def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
-    """From a fit to a sample to one to all groups, in passes over them, until a pass changes q by next to nothing."""
+    """Fits all groups from a fit to a sample on, in passes, until a pass changes q by next to nothing."""
     dim = model.log_density.variables.dim
     framed = with_guide(model, guides.full_rank(), is_framed=True)
     groups = int(np.shape(jax.tree.leaves(data)[0])[0])
@@ -90,8 +94,8 @@ def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: P
 
 
 def even_batches(groups: int, most: int) -> tuple[int, int, int]:
-    """The size of batches (`vijax.fit` makes them even), their number, and a divisor of it, in steps of which a run can
-    be watched at the ends of passes.
+    """Returns the size of batches (`vijax.fit` makes them even), their number, and a divisor of it: in chunks of so
+    many steps a run can be watched at the ends of passes.
 
     >>> even_batches(1605, 100), even_batches(1_000_000, 500)
     ((95, 17, 17), (500, 2000, 50))
@@ -108,8 +112,8 @@ def even_batches(groups: int, most: int) -> tuple[int, int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class by_passes:
-    """rho_t = 1 / (c B + 1 + t mod B): see above. c is `LEAST` for `FIRST` passes, in which the error of the start
-    falls by 1 + 1 / c each, and then grows by one a pass, which averages what noise is left.
+    """The step size rho_t = 1 / (c B + 1 + t mod B), see above. c is `LEAST` for `FIRST` passes, in which the error of
+    the start falls by 1 + 1 / c each, and then grows by one a pass, which averages the noise that is left.
 
     Args:
       steps: B, in a pass.
@@ -121,13 +125,13 @@ class by_passes:
     steps: int
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        """rho_t."""
+        """Returns rho_t."""
         passes, place = jnp.divmod(t, self.steps)
         return 1.0 / (counts_for(passes) * self.steps + place + 1)
 
 
 def counts_for(passes: Any) -> Any:
-    """c, for how many passes the posterior before a pass counts."""
+    """Returns c, the number of passes for which the posterior before a pass counts."""
     return LEAST + jnp.maximum(passes - FIRST, 0)
 
 
