@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.algorithm import Algorithm, Info, State
-from vijax.compiler import kept
+from vijax.compiler import kept, quick_jit
 from vijax.stopping import Watch
 
 WINDOW = 10
@@ -92,10 +92,16 @@ def best(state: Many) -> int:
 
 def best_state(state: State | Many) -> State:
     """The best run's state, or a lone run's own."""
-    return jax.tree.map(lambda x: x[best(state)], state.states) if isinstance(state, Many) else state
+    return _run(state.states, best(state)) if isinstance(state, Many) else state
 
 
 def of_run(i: int, state: Many, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
     """State and trace of one run, as if it had been alone."""
     alone = {name: x if name == "step" else x[:, i] for name, x in trace.items()}
-    return jax.tree.map(lambda x: x[i], state.states), alone
+    return _run(state.states, i), alone
+
+
+@quick_jit
+def _run(states: State, i: int) -> State:
+    """One of several states."""
+    return jax.tree.map(lambda x: x[i], states)

@@ -30,6 +30,7 @@ from vijax.restarts import Many, in_runs
 from vijax.spec import Spec
 from vijax.start import copied, start
 from vijax.status import ForgottenWarning
+from vijax.tree import on_device
 from vijax.visit import looks_ahead
 from vijax.warm import Visited
 
@@ -80,7 +81,7 @@ def _first(state: Any, of: Callable[[State], Any] = lambda run: run) -> Any:
 
 def _marked(state: Any, mark: np.ndarray) -> Any:
     runs = np.shape(_runs(state).step)
-    return in_runs(state, lambda states: states._replace(data=jnp.array(np.broadcast_to(mark, (*runs, *mark.shape)))))
+    return in_runs(state, lambda states: states._replace(data=on_device(np.broadcast_to(mark, (*runs, *mark.shape)))))
 
 
 def _unjudged(state: Any) -> Any:

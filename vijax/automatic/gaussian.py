@@ -23,6 +23,7 @@ from vijax.automatic.runaway import ASKED, grows_along
 from vijax.automatic.target import Target
 from vijax.estimator.least_squares import regression
 from vijax.models.density import Frame
+from vijax.tree import on_device
 
 NATS, SDS = 2e-3, 0.015
 """What the noise of draws may make of a step where a fit ends: nats, and standard deviations of the mean."""
@@ -113,7 +114,7 @@ class Gaussian(NamedTuple):
         dtype = jnp.result_type(float)
         more = {name: getattr(self, name) for name in ("directions", "stretch") if getattr(self, name) is not None}
         own = {"shift": self.mean, "scale": self.scale, **more}
-        return Frame(**{name: jnp.asarray(part, dtype) for name, part in own.items()})
+        return Frame(**{name: on_device(np.asarray(part, dtype)) for name, part in own.items()})
 
     def entropy(self) -> float:
         """In nats."""

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 from vijax.compiler import kept, step_jit
 from vijax.loader import all_groups
 from vijax.models.density import Density
+from vijax.tree import on_device
 from vijax.variables import Variables
 
 AT_ONCE = 8
@@ -50,9 +51,9 @@ class Target:
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
-        self.groups = jax.tree.map(jnp.asarray, data)
+        self.groups = jax.tree.map(on_device, data)
         self._model, self._given = model, given
-        self._data = jnp.asarray(scale), self.groups, given
+        self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
 
     @classmethod
     def of(cls, model: Density, data: Any) -> Target:
@@ -98,7 +99,7 @@ class Target:
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
-        values = np.asarray(program(jnp.asarray(x, jnp.result_type(float)), self._given), np.float64)
+        values = np.asarray(program(np.asarray(x, jnp.result_type(float)), self._given), np.float64)
         return np.where(values < np.inf, values, -np.inf)
 
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
@@ -120,7 +121,7 @@ class Target:
         for start in range(0, len(x[0]), AT_ONCE):
             some = [a[start : start + AT_ONCE] for a in x]
             padded = [np.concatenate([a, np.repeat(a[:1], AT_ONCE - len(a), 0)]) for a in some]
-            parts.append(program(*(jnp.asarray(a, jnp.result_type(float)) for a in padded), self._data))
+            parts.append(program(*(np.asarray(a, jnp.result_type(float)) for a in padded), self._data))
         return [
             np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x[0])]
             for i in range(len(parts[0]))

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from vijax.checks import require, require_integers
 from vijax.families import MultivariateNormal, Normal
+from vijax.families.construction import constructor, on_host
 from vijax.families.low_rank_normal import LowRankNormal
 from vijax.families.triangular_normal import TriangularNormal
 from vijax.guides.base import Guide
@@ -19,9 +20,11 @@ from vijax.guides.base import Guide
 class mean_field(Guide):
     """Independent normal coordinates: 2 D numbers. Variances come out too small where coordinates are correlated."""
 
+    @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> Normal:
         """See `Guide`."""
-        precision = jnp.full_like(mean, 1 / sd**2)
+        xp, mean, _ = on_host(mean, sd)
+        precision = xp.full_like(mean, 1 / sd**2)
         return Normal(precision * mean, -0.5 * precision)
 
 
@@ -31,9 +34,11 @@ class full_rank(Guide):
 
     is_correlated: ClassVar[bool] = True
 
+    @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> MultivariateNormal:
         """See `Guide`."""
-        precision = jnp.eye(mean.shape[0], dtype=mean.dtype) / sd**2
+        xp, mean, _ = on_host(mean, sd)
+        precision = xp.diag(xp.full_like(mean, 1 / sd**2))
         return MultivariateNormal(precision @ mean, -0.5 * precision)
 
     def for_optimisers(self) -> Guide:

@@ -27,6 +27,7 @@ from vijax.generative import given_by_user
 from vijax.guides import Guide, Z, full_rank
 from vijax.intake import array, cast, found_kinds
 from vijax.model import Estimates, Hyper, LocalElbo, Model, num_arguments
+from vijax.tree import on_device
 from vijax.variables import Free, Variables
 
 Values = Mapping[str, Any]
@@ -268,7 +269,7 @@ def _bound_to(density: Density) -> Density:
         density,
         hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
         constraints={"frame": constrain.real()} if density.is_framed else None,
-        prior=lambda hyper: at(jnp.zeros(dim, dtype), 1.0),
+        prior=lambda hyper: at(on_device(np.zeros(dim, dtype)), 1.0),
         local_elbo=local_elbo,
         init=init,
         global_elbo=global_elbo,

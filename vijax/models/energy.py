@@ -50,6 +50,7 @@ from vijax.models.examples import check_finite, check_groups, kinds_of, shapes, 
 from vijax.models.free_part import FreePart, split
 from vijax.models.impossible import PENALTY, Affine, penalised
 from vijax.models.joint import keep_joint
+from vijax.tree import on_device
 
 EnergyFn = Callable[..., Float[Array, ""]]
 Stats = Mapping[str, Any]
@@ -273,7 +274,7 @@ def energy_model(
 
     kinds = kinds_of(example, read)
     data, others = (cast(kinds, x) for x in (jax.tree.map(as_array, example), values_like(example)))
-    data = jax.tree.map(jnp.asarray, data)
+    data = jax.tree.map(on_device, data)
     check_families(prior(hyper), local(data))
     check_free(() if free is None else free.variables.names, guide, prior(hyper), local(data))
     check_plates(plates, local(data), joint)

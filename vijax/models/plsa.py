@@ -68,7 +68,7 @@ def plsa(
     require_integers(num_topics=num_topics, num_documents=num_documents, vocab_size=vocab_size)
     require_positive(alpha=alpha, eta=eta)
     require(form in ("joint", "conditional"), "form", '"joint" or "conditional"', repr(form))
-    dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(jnp.full(shape, concentration))
+    dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(np.full(shape, concentration))
     prior = {"topics": dirichlet(eta, num_topics, vocab_size)}
     if form == "joint":
         prior["weights"] = dirichlet(alpha, num_topics)
