@@ -88,7 +88,10 @@ def test_a_ready_model_is_made_without_an_operation_by_itself(name):
     """Each would be a program of its own. (Templates of locals are filled.)"""
     before = compiled()
     READY[name]()
-    assert set(names_since(before)) & (set(dir(jax.numpy)) | set(dir(jax.lax))) <= {"broadcast_in_dim", "convert_element_type"}
+    assert set(names_since(before)) & (set(dir(jax.numpy)) | set(dir(jax.lax))) <= {
+        "broadcast_in_dim",
+        "convert_element_type",
+    }
 
 
 def test_a_start_that_computes_in_numpy_is_run_as_it_is():
