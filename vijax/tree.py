@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 T = TypeVar("T", bound=type)
@@ -129,9 +130,18 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
     return apply(lambda x, y: (1 - weight) * x + weight * y, a, b)
 
 
+def on_device(x: Any) -> Any:
+    """`jnp.asarray(x)`, which of an array of NumPy compiles a program for each shape (jax 0.10.2 and later).
+
+    >>> on_device(np.ones(2))
+    Array([1., 1.], dtype=float32)
+    """
+    return jax.device_put(x) if isinstance(x, np.ndarray | np.generic | int | float) else jnp.asarray(x)
+
+
 def as_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
     """Named values, or trees of them, as JAX arrays."""
-    return {name: jax.tree.map(jnp.asarray, value) for name, value in values.items()}
+    return {name: jax.tree.map(on_device, value) for name, value in values.items()}
 
 
 def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:

@@ -142,6 +142,18 @@ def test_a_process_tells_rings_apart_as_scikit_learn_does():
     assert log_loss(probabilities) < log_loss(peer.predict_proba(x[100:])) + 0.05
 
 
+def test_a_process_of_a_fixed_kernel_has_the_probabilities_of_scikit_learn():
+    """Two classes, one of which lies between two parts of the other; theirs are by Laplace's approximation."""
+    x = np.linspace(-3, 3, 40)[:, None]
+    y = np.where(np.abs(x[:, 0]) < 1.5, "in", "out")
+    gp = vs.GaussianProcessClassifier(length_scale=1.0, scale=2.0, optimizer=None, max_iter=50, tol=1e-2).fit(x, y)
+    peer = TheirClassifier(4.0 * RBF(1.0), optimizer=None).fit(x, y)
+    assert gp.converged_
+    assert gp.predict([[0.0], [2.8], [-2.8]]).tolist() == ["in", "out", "out"]
+    at = x + 0.05
+    np.testing.assert_allclose(gp.predict_proba(at), peer.predict_proba(at), atol=0.03)
+
+
 def test_folds_share_programs_though_models_hold_their_data():
     y, counts = Z > 1.0, []
     for size in (115, 114, 113):

@@ -9,9 +9,10 @@ import weakref
 
 import jax
 import numpy as np
+import pytest
 
 import vijax as vi
-from tests.programs import compiled
+from tests.programs import compiled, names_since
 from vijax.fitting.restarts import many
 from vijax.xla import compiler
 
@@ -69,6 +70,28 @@ def test_restarts_of_an_algorithm_that_is_held_are_compiled_once():
     before = compiled()
     fit(alg, restarts=3)
     assert compiled() == before
+
+
+READY = {
+    "ard_regression": lambda: vi.models.ard_regression(7),
+    "dp_mixture": lambda: vi.models.dp_mixture(vi.models.emission.full_gaussian(7, 3)),
+    "factor_analysis": lambda: vi.models.factor_analysis(7, 3),
+    "factorial_hmm": lambda: vi.models.factorial_hmm(3, 2, 7),
+    "mixture": lambda: vi.models.mixture(vi.models.emission.tied_gaussian(7, 3)),
+    "plsa": lambda: vi.models.plsa(3, 7, 11),
+    "state_space": lambda: vi.models.linear_gaussian_state_space(7, 3),
+}
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_ready_model_is_made_without_an_operation_by_itself(name):
+    """Each would be a program of its own. (Templates of locals are filled.)"""
+    before = compiled()
+    READY[name]()
+    assert set(names_since(before)) & (set(dir(jax.numpy)) | set(dir(jax.lax))) <= {
+        "broadcast_in_dim",
+        "convert_element_type",
+    }
 
 
 def test_a_start_that_computes_in_numpy_is_run_as_it_is():

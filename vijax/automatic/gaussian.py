@@ -14,6 +14,7 @@ from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.inference.estimator.least_squares import regression
 from vijax.models.energies.density import Frame
+from vijax.tree import on_device
 
 
 class Gaussian(NamedTuple):
@@ -79,7 +80,7 @@ class Gaussian(NamedTuple):
         dtype = jnp.result_type(float)
         more = {name: getattr(self, name) for name in ("directions", "stretch") if getattr(self, name) is not None}
         own = {"shift": self.mean, "scale": self.scale, **more}
-        return Frame(**{name: jnp.asarray(part, dtype) for name, part in own.items()})
+        return Frame(**{name: on_device(np.asarray(part, dtype)) for name, part in own.items()})
 
     def entropy(self) -> float:
         """Returns the entropy in nats."""

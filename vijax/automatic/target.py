@@ -15,6 +15,7 @@ from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.variables import Variables
 from vijax.fitting.loader import all_groups
+from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit
 
 AT_ONCE = 8
@@ -56,9 +57,9 @@ class Target:
         self.dim, self.variables = model.variables.dim, model.variables
         self.num_gradients = 0
         self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
-        self.groups = jax.tree.map(jnp.asarray, data)
+        self.groups = jax.tree.map(on_device, data)
         self._model, self._given = model, given
-        self._data = jnp.asarray(scale), self.groups, given
+        self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
 
     @classmethod
     def of(cls, model: Model, data: Any) -> Target:
@@ -104,7 +105,7 @@ class Target:
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
-        values = np.asarray(program(jnp.asarray(x, jnp.result_type(float)), self._given), np.float64)
+        values = np.asarray(program(np.asarray(x, jnp.result_type(float)), self._given), np.float64)
         return np.where(values < np.inf, values, -np.inf)
 
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
@@ -126,7 +127,7 @@ class Target:
         for start in range(0, len(x[0]), AT_ONCE):
             some = [a[start : start + AT_ONCE] for a in x]
             padded = [np.concatenate([a, np.repeat(a[:1], AT_ONCE - len(a), 0)]) for a in some]
-            parts.append(program(*(jnp.asarray(a, jnp.result_type(float)) for a in padded), self._data))
+            parts.append(program(*(np.asarray(a, jnp.result_type(float)) for a in padded), self._data))
         return [
             np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x[0])]
             for i in range(len(parts[0]))

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.checks import require, require_integers
+from vijax.tree import on_device
 
 Values = Mapping[str, Any]
 Draw = Callable[[Any, Values, Values, PyTree, PRNGKeyArray], PyTree]
@@ -128,8 +129,8 @@ def rows_like(check: Callable[[Any], None], example: Any, needs_data: str = "") 
         if is_size(like):
             require(not needs_data, "like", f"data, {needs_data}", like)
             require_integers(like=int(like))
-            row = jnp.asarray(example, jnp.result_type(float))
-            return jnp.broadcast_to(row, (int(like), *row.shape))
+            row = np.asarray(example, jnp.result_type(float))
+            return on_device(np.broadcast_to(row, (int(like), *row.shape)))
         check(like)
         return jnp.asarray(like, jnp.result_type(float))
 
@@ -178,7 +179,7 @@ def given_by_user(
         remedy = "It takes inputs and sizes from them, and replaces what is random."
         require(not is_size(like), "like", "data, as the model is fitted to", like, remedy)
         check(like)
-        return jax.tree.map(jnp.asarray, like)
+        return jax.tree.map(on_device, like)
 
     def data(hyper: Any, values: Values, local: Values, layout: PyTree, key: PRNGKeyArray) -> PyTree:
         if is_whole:

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vijax.tree import on_device
+
 Make = TypeVar("Make", bound=Callable)
 
 
@@ -32,6 +34,6 @@ def constructor(make: Make) -> Make:
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
         with np.errstate(all="ignore"):
-            return jax.tree.map(jnp.asarray, make(*args, **kwargs))
+            return jax.tree.map(on_device, make(*args, **kwargs))
 
     return made  # type: ignore[return-value]

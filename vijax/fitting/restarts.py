@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.inference.compose import Algorithm, Info, State
 from vijax.inference.stopping import Watch
-from vijax.xla.compiler import kept
+from vijax.xla.compiler import kept, quick_jit
 
 WINDOW = 10
 """The objective, an estimate where batches are parts of the data, is averaged over the last so many steps."""
@@ -92,10 +92,16 @@ def best(state: Many) -> int:
 
 def best_state(state: State | Many) -> State:
     """The best run's state, or a lone run's own."""
-    return jax.tree.map(lambda x: x[best(state)], state.states) if isinstance(state, Many) else state
+    return _run(state.states, best(state)) if isinstance(state, Many) else state
 
 
 def of_run(i: int, state: Many, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
     """State and trace of one run, as if it had been alone."""
     alone = {name: x if name == "step" else x[:, i] for name, x in trace.items()}
-    return jax.tree.map(lambda x: x[i], state.states), alone
+    return _run(state.states, i), alone
+
+
+@quick_jit
+def _run(states: State, i: int) -> State:
+    """One of several states."""
+    return jax.tree.map(lambda x: x[i], states)

@@ -31,6 +31,7 @@ from vijax.inference.compose import Algorithm, State
 from vijax.inference.spec import Spec
 from vijax.inference.wrappers.sized import takes_all
 from vijax.inference.wrappers.wrapper import Wrapper
+from vijax.tree import on_device
 from vijax.xla.compiler import kept, quick_jit
 
 ROUNDING = 1e-4
@@ -94,7 +95,7 @@ def _first(state: Any, of: Callable[[State], Any] = lambda run: run) -> Any:
 
 def _marked(state: Any, mark: np.ndarray) -> Any:
     runs = np.shape(_runs(state).step)
-    return in_runs(state, lambda states: states._replace(data=jnp.array(np.broadcast_to(mark, (*runs, *mark.shape)))))
+    return in_runs(state, lambda states: states._replace(data=on_device(np.broadcast_to(mark, (*runs, *mark.shape)))))
 
 
 def _unjudged(state: Any) -> Any:

@@ -34,6 +34,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy import special
 
+from vijax.tree import on_device
+
 ROOM, FIRST = 64, 16
 """Averages that are kept; and how many there are at the first look."""
 FEWEST_STEPS, MOST_STEPS = 10, 200
@@ -198,4 +200,4 @@ def recorded(checked: Any, objective: Float[np.ndarray, " steps *runs"], done: i
     """
     steps = done - len(objective) + 1 + np.arange(len(objective))
     due, old = objective[steps % CHECK_EVERY == 0], np.asarray(checked)
-    return jnp.asarray(np.concatenate([old.T, due])[-3:].T.astype(old.dtype)) if len(due) else checked
+    return on_device(np.concatenate([old.T, due])[-3:].T.astype(old.dtype)) if len(due) else checked

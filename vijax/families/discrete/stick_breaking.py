@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vijax.checks import require
-from vijax.families.base import as_float
+from vijax.families.base import as_float, positive_and_finite
+from vijax.families.construction import on_host
 from vijax.families.point import Point
 from vijax.families.scalar.beta import Beta, BetaStats
 
@@ -82,7 +83,7 @@ def dirichlet_process(concentration: Any, num_sticks: int) -> Beta:
       ValueError: the concentration is not positive and finite, or `num_sticks` < 1.
     """
     require(num_sticks >= 1, "num_sticks", "a positive integer", num_sticks)
-    alpha: Array = as_float(concentration)
-    require((alpha > 0) & jnp.isfinite(alpha), "concentration", "positive finite numbers", alpha)
+    xp, alpha = on_host(as_float(concentration))
+    require(positive_and_finite(alpha), "concentration", "positive finite numbers", alpha)
     shape = (*alpha.shape, num_sticks)
-    return Beta.from_alpha_beta(jnp.ones(shape, alpha.dtype), jnp.broadcast_to(alpha[..., None], shape))
+    return Beta.from_alpha_beta(xp.ones(shape, alpha.dtype), xp.broadcast_to(alpha[..., None], shape))

@@ -89,7 +89,7 @@ class MultivariateNormal(Family):
             1e5 (of the correlations; the units of the coordinates do not matter).
         """
         mean, cov = _checked(mean, cov, "cov")
-        precision = inverse_of(cov)
+        _, precision = on_host(inverse_of(cov))
         require_held("cov", lost_spread, cov, precision, remedy=RESCALE)
         return cls._of(mean, precision)
 

@@ -85,7 +85,8 @@ class NormalWishart(MeansAndPrecision):
         batch = jnp.broadcast_shapes(m.shape[:-1], kappa.shape, degrees.shape)
         m, kappa = xp.broadcast_to(m, batch + m.shape[-1:]), xp.broadcast_to(kappa, batch)
         wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
-        _, rate, half_degrees = on_host(wishart.rate, wishart.half_degrees)
+        _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
+        rate = -symmetric(minus_rate)
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
         raw = raw + (rate - _rate(raw, linear, kappa))  # what the rounding of `linear` changed
         require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), -raw, linear, kappa, remedy=CENTRE)

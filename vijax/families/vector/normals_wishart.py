@@ -82,7 +82,8 @@ class NormalsWishart(MeansAndPrecision):
         batch = jnp.broadcast_shapes(m.shape[:-2], kappa.shape[:-1], degrees.shape)
         m, kappa = xp.broadcast_to(m, batch + m.shape[-2:]), xp.broadcast_to(kappa, batch + m.shape[-2:-1])
         wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
-        _, rate, half_degrees = on_host(wishart.rate, wishart.half_degrees)
+        _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
+        rate = -symmetric(minus_rate)
         linear = kappa[..., None] * m
         raw = rate + 0.5 * xp.einsum("...ji,...jk->...ik", linear, m)
         require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), raw, linear, kappa, remedy=CENTRE)

@@ -92,7 +92,7 @@ class Wishart(Family):
             inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
         """
         degrees, scale = checked_degrees(degrees, scale, "scale")
-        double_rate = inverse_of(scale)
+        _, double_rate = on_host(inverse_of(scale))
         require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)
         return cls(-0.5 * double_rate, 0.5 * degrees)
 

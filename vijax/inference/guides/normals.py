@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from vijax.arguments import Size, checked
 from vijax.checks import require
 from vijax.families import MultivariateNormal, Normal
+from vijax.families.construction import constructor, on_host
 from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.families.vector.triangular_normal import TriangularNormal
 from vijax.inference.guides.base import Guide
@@ -20,9 +21,11 @@ from vijax.inference.guides.base import Guide
 class mean_field(Guide):
     """Independent normal coordinates: 2 D numbers. Variances come out too small where coordinates are correlated."""
 
+    @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> Normal:
         """See `Guide`."""
-        precision = jnp.full_like(mean, 1 / sd**2)
+        xp, mean, _ = on_host(mean, sd)
+        precision = xp.full_like(mean, 1 / sd**2)
         return Normal(precision * mean, -0.5 * precision)
 
 
@@ -32,9 +35,11 @@ class full_rank(Guide):
 
     is_correlated: ClassVar[bool] = True
 
+    @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> MultivariateNormal:
         """See `Guide`."""
-        precision = jnp.eye(mean.shape[0], dtype=mean.dtype) / sd**2
+        xp, mean, _ = on_host(mean, sd)
+        precision = xp.diag(xp.full_like(mean, 1 / sd**2))
         return MultivariateNormal(precision @ mean, -0.5 * precision)
 
     def for_optimisers(self) -> Guide:

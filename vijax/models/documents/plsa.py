@@ -68,7 +68,7 @@ def plsa(
     [[0.  0.  0.  0. ]
      [0.5 0.5 0.5 0.5]]
     """
-    dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(jnp.full(shape, concentration))
+    dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(np.full(shape, concentration))
     prior = {"topics": dirichlet(eta, num_topics, vocab_size)}
     if form == "joint":
         prior["weights"] = dirichlet(alpha, num_topics)

@@ -30,6 +30,7 @@ from vijax.contract.variables import Free, FreeVariables, Variables
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
 from vijax.models.energies.predictive_density import predictive_density
+from vijax.tree import on_device
 from vijax.xla import by_value
 from vijax.xla.compiler import kept, quick_jit
 
@@ -312,7 +313,7 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
     has_groups = density.reads_data and not density.is_whole
     return Model(
         hyper={"frame": _no_frame(density.guide, dim, density.num_directions)} if density.is_framed else {},
-        prior=lambda hyper: at(jnp.zeros(dim, dtype), 1.0),
+        prior=lambda hyper: at(on_device(np.zeros(dim, dtype)), 1.0),
         local_elbo=local_elbo,
         init=init,
         constraints={"frame": constrain.real()} if density.is_framed else None,

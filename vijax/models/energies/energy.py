@@ -50,6 +50,7 @@ from vijax.models.energies.examples import check_finite, check_groups, kinds_of,
 from vijax.models.energies.free_part import FreePart, split
 from vijax.models.energies.impossible import PENALTY, Affine, penalised
 from vijax.models.energies.joint import keep_joint
+from vijax.tree import on_device
 from vijax.xla.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 
 EnergyFn = Callable[..., Float[Array, ""]]
@@ -272,7 +273,7 @@ def energy_model(
 
     kinds = kinds_of(example, read)
     data, others = (cast(kinds, x) for x in (jax.tree.map(as_array, example), values_like(example)))
-    data = jax.tree.map(jnp.asarray, data)
+    data = jax.tree.map(on_device, data)
     check_families(prior(hyper), local(data))
     check_free(() if free is None else free.variables.names, guide, prior(hyper), local(data))
     check_plates(plates, local(data), joint)

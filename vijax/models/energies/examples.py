@@ -17,6 +17,7 @@ from jaxtyping import PyTree
 from vijax.checks import require
 from vijax.contract.intake import Kind, found_kinds
 from vijax.families.base import as_array
+from vijax.tree import on_device
 
 POSITIVE = (1, 2, 3, 4)
 """The places, of those that `values_like` returns, at which every float is positive where the example's are not
@@ -34,7 +35,7 @@ def values_like(example: PyTree) -> PyTree:
     (8, 3)
     """
     rng = np.random.default_rng(1)
-    return jax.tree.map(lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(jnp.asarray, example))
+    return jax.tree.map(lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(on_device, example))
 
 
 def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:

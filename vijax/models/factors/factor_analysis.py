@@ -100,13 +100,13 @@ def factor_analysis(
     return energy_model(
         globals={
             "loadings": MultivariateNormal.from_mean_precision(
-                jnp.zeros((dim, width)), jnp.broadcast_to(loading_precision * jnp.eye(width), (dim, width, width))
+                np.zeros((dim, width)), np.broadcast_to(loading_precision * np.eye(width), (dim, width, width))
             ),
-            "noise": Gamma.from_shape_rate(jnp.full(batch, shape), jnp.full(batch, rate)),
+            "noise": Gamma.from_shape_rate(np.full(batch, shape), np.full(batch, rate)),
         },
-        locals={"x": MultivariateNormal.from_mean_cov(jnp.zeros(num_factors), jnp.eye(num_factors))},
+        locals={"x": MultivariateNormal.from_mean_cov(np.zeros(num_factors), np.eye(num_factors))},
         energy=energy,
-        example=jnp.linspace(-1.0, 1.0, dim),
+        example=np.linspace(-1.0, 1.0, dim),
         init=start,
         check_data=lambda data: _check(data, dim),
         prior_as_point=prior_as_point,

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, checked
@@ -76,7 +77,6 @@ def dp_mixture(
     alone = emission.shared_by is None or not tied
     require(alone, "emission", "components that share nothing, for tied truncation", "tied_gaussian", remedy)
     require(tied or size > 1, "emission", "at least two components for finite truncation", size)
-    prior_stats = emission.prior.expected_stats()
 
     def globals_(hyper: Hyper) -> dict[str, Any]:
         sticks = stick_breaking.dirichlet_process(hyper["concentration"], size if tied else size - 1)
@@ -89,12 +89,12 @@ def dp_mixture(
             stick = stick_breaking.dirichlet_process(hyper["concentration"], 1).expected_stats()
             rest = stick_breaking.log_weight_of_the_rest(weights[-1:], stick)
             weights = jnp.concatenate([weights[:-1], rest])
-            fit = jnp.concatenate([fit, emission.log_likelihood(prior_stats, y)[:1]])
+            fit = jnp.concatenate([fit, emission.log_likelihood(emission.prior.expected_stats(), y)[:1]])
         return stats["z"].one_hot @ (weights + fit)
 
     return energy_model(
         globals=globals_,
-        locals={"z": Categorical(jnp.zeros(size + tied))},
+        locals={"z": Categorical.from_logits(np.zeros(size + tied))},
         energy=energy,
         example=emission.example,
         hyper={"concentration": as_float(concentration)},

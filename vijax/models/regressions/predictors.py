@@ -33,6 +33,7 @@ from vijax.inference.expectation import Expectation
 from vijax.inference.likelihood import Likelihood, Moments
 from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
 from vijax.models.regressions.predictor_draws import Z, of_predictors
+from vijax.tree import on_device
 
 LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
 """(hyper, statistics of the globals beside the predictors) -> p(y | z)."""
@@ -200,7 +201,7 @@ def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
     read = lambda y: likelihood.log_prob(y, jnp.zeros(()))
     kinds: list[Kind] = found_kinds(jax.tree.unflatten(structure, one), read)
     check(kinds, y, "y")
-    return jax.tree.map(jnp.asarray, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
+    return jax.tree.map(on_device, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
 
 
 def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:

@@ -17,7 +17,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
@@ -62,7 +61,7 @@ def ard_regression(
     >>> print(jnp.abs(fit.posterior["coefficients"].location).round(1))
     [2. 0. 0.]
     """
-    constant = shape * math.log(rate) - float(gammaln(shape)) - 0.5 * dim * math.log(2 * math.pi)
+    constant = shape * math.log(rate) - math.lgamma(shape) - 0.5 * dim * math.log(2 * math.pi)
 
     def energy(stats: Any, group: tuple[Float[Array, " D"], Float[Array, ""]]) -> Float[Array, ""]:
         (x, y), s = group, stats["coefficients"]
@@ -74,13 +73,13 @@ def ard_regression(
         weights = jnp.sum(a.log) - a.value @ jnp.diagonal(s.precision_times_outer)
         return 0.5 * weights + shape * s.log_precision - rate * s.precision + constant
 
-    relevance = Gamma.from_shape_rate(jnp.full(dim, relevance_shape), jnp.full(dim, relevance_rate))
-    start = MultivariateNormalGamma.from_parameters(jnp.zeros(dim), jnp.eye(dim), 2.0, 1.0)
+    relevance = Gamma.from_shape_rate(np.full(dim, relevance_shape), np.full(dim, relevance_rate))
+    start = MultivariateNormalGamma.from_parameters(np.zeros(dim), np.eye(dim), 2.0, 1.0)
     return energy_model(
         globals={"coefficients": conditional(start), "relevance": relevance},
         energy=energy,
         prior_energy=prior_energy,
-        example=(jnp.ones(dim), 1.0),
+        example=(np.ones(dim), 1.0),
         order=("coefficients", "relevance"),
         check_data=lambda data: check_pair(data, dim),
         generative=Generative(

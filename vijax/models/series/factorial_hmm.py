@@ -78,19 +78,19 @@ def factorial_hmm(
     >>> print(jnp.sort(jnp.abs(w[:, 1] - w[:, 0])).round(1))  # how far apart the states of each chain are
     [2. 5.]
     """
-    rows = transition_concentration + stickiness * jnp.eye(num_states)
+    rows = transition_concentration + stickiness * np.eye(num_states)
     width = num_chains * num_states
     made = energy_model(
         globals={
-            "initial": Dirichlet.from_concentration(jnp.full((num_chains, num_states), initial_concentration)),
-            "transition": Dirichlet.from_concentration(jnp.broadcast_to(rows, (num_chains, *rows.shape))),
+            "initial": Dirichlet.from_concentration(np.full((num_chains, num_states), initial_concentration)),
+            "transition": Dirichlet.from_concentration(np.broadcast_to(rows, (num_chains, *rows.shape))),
             "contributions": MultivariateNormalGamma.from_parameters(
-                jnp.zeros((dim, width)), strength * jnp.eye(width), shape, rate
+                np.zeros((dim, width)), strength * np.eye(width), shape, rate
             ),
         },
         locals=functools.partial(_paths, num_chains, num_states),
         energy=energy,
-        example=(jnp.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), jnp.array([True, True])),
+        example=(np.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), np.array([True, True])),
         init=random_contributions,
         check_data=lambda data: _check(data, dim),
         generative=factorial(dim, num_chains, lambda data: _check(data, dim)),

@@ -27,6 +27,7 @@ from vijax.models.emission import Emission, check_emission
 from vijax.models.energies.energy import energy_model
 from vijax.models.series.sequence_draws import hidden_markov
 from vijax.models.series.sequences import check_pair, check_values
+from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
 
@@ -82,7 +83,7 @@ def hmm(
     def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
         y, mask = group
         dtype = jnp.result_type(float)
-        zeros = (jnp.asarray(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size)))
+        zeros = (on_device(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size)))
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
     return energy_model(

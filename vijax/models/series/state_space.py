@@ -40,6 +40,7 @@ from vijax.families import (
 from vijax.models.energies.energy import energy_model, zero_stats
 from vijax.models.series.sequence_draws import linear_gaussian
 from vijax.models.series.sequences import check_pair, check_values
+from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
 
@@ -88,13 +89,13 @@ def linear_gaussian_state_space(
     """
     return energy_model(
         globals={
-            "initial": NormalGamma.from_parameters(jnp.zeros(num_states), strength, shape, rate),
+            "initial": NormalGamma.from_parameters(np.zeros(num_states), strength, shape, rate),
             "dynamics": _coefficients(num_states, num_states, strength, shape, rate),
             "observation": _coefficients(dim, num_states + 1, strength, shape, rate),
         },
         locals=functools.partial(_path, num_states),
         energy=energy,
-        example=(jnp.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), jnp.array([True, True])),
+        example=(np.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim), np.array([True, True])),
         init=start_by_windows(num_states),
         check_data=lambda data: _check(data, dim),
         score=lambda hyper, q, data, key: score(q, data, dim),
@@ -217,13 +218,13 @@ def _path(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
     """The template of q(x): standard normals."""
     y, mask = group
     dtype, steps = jnp.result_type(float), len(y)
-    square = jnp.broadcast_to(-0.5 * jnp.eye(num_states, dtype=dtype), (steps, num_states, num_states))
+    square = jnp.broadcast_to(on_device(-0.5 * np.eye(num_states, dtype=dtype)), (steps, num_states, num_states))
     linear, cross = jnp.zeros((steps, num_states), dtype), jnp.zeros((steps - 1, num_states, num_states), dtype)
     return {"x": LinearGaussianChain(linear, square, cross, jnp.asarray(mask, bool))}
 
 
 def _coefficients(size: int, width: int, strength: float, shape: float, rate: float) -> MultivariateNormalGamma:
-    return MultivariateNormalGamma.from_parameters(jnp.zeros((size, width)), strength * jnp.eye(width), shape, rate)
+    return MultivariateNormalGamma.from_parameters(np.zeros((size, width)), strength * np.eye(width), shape, rate)
 
 
 def _check(data: PyTree, dim: int) -> None:
