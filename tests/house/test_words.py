@@ -1,5 +1,6 @@
 """What a user reads cites papers by author and year, in plain words."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -8,6 +9,87 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLACES = ("README.md", "CONTRIBUTING.md", "docs", "benchmarks", "configs", "notebooks", "vijax", "tests")
 ODD = re.compile(r"\b([Ss]eeds?\s+(?:#\s*)?00[0-4]\b|[Nn]ought|[Ff]oretell|DESIGN section|EQUATIONS)")
+
+PUZZLES = re.compile(r"(What|Of|Whether|How|Where)\b")
+STILL_TO_DO = [
+    "adapters",
+    "app/catalogue",
+    "app/cli.py",
+    "app/comparing",
+    "app/explorer",
+    "app/kinds",
+    "app/looks",
+    "app/page",
+    "app/progress.py",
+    "app/rows",
+    "app/runs",
+    "app/settings",
+    "automatic",
+    "constrain",
+    "contract",
+    "data",
+    "evaluate",
+    "extras.py",
+    "fitting/checkpoint.py",
+    "fitting/fingerprint.py",
+    "fitting/fit.py",
+    "fitting/interrupt.py",
+    "fitting/judge.py",
+    "fitting/loader.py",
+    "fitting/restarts.py",
+    "fitting/result.py",
+    "fitting/resumed.py",
+    "fitting/status.py",
+    "fitting/told.py",
+    "inference/axis.py",
+    "inference/bound.py",
+    "inference/choices.py",
+    "inference/compose.py",
+    "inference/estep",
+    "inference/estimand.py",
+    "inference/estimator",
+    "inference/expectation",
+    "inference/guides",
+    "inference/lazy.py",
+    "inference/learning.py",
+    "inference/likelihood",
+    "inference/move.py",
+    "inference/parts.py",
+    "inference/safeguard.py",
+    "inference/sites",
+    "inference/spec.py",
+    "inference/state.py",
+    "inference/stopping.py",
+    "inference/update",
+    "inference/visit.py",
+    "inference/warm.py",
+    "models/documents",
+    "models/emission",
+    "models/energies",
+    "models/factors",
+    "models/networks",
+    "models/regressions",
+    "models/series",
+    "predict",
+    "reference",
+    "response",
+    "result.py",
+    "sklearn/classifiers.py",
+    "sklearn/factors.py",
+    "sklearn/gaussian_mixture.py",
+    "sklearn/gaussian_process.py",
+    "sklearn/hidden_markov.py",
+    "sklearn/linear.py",
+    "sklearn/mixtures.py",
+    "sklearn/parts",
+    "sklearn/predictors.py",
+    "sklearn/regressors.py",
+    "sklearn/topics.py",
+    "topics",
+    "tree.py",
+    "trust",
+    "xla",
+]
 
 
 def files(place):
@@ -34,3 +116,27 @@ def test_the_readme_lists_what_is_cited_most():
     ):
         assert author in references
         assert number in references
+
+
+def puzzling(path):
+    """Docstrings of a file that begin with a word that says neither what a thing is nor what it does."""
+    nodes = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if hasattr(node, "body"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    texts = (ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented))
+    return [f"{path}: {text[:60]!r}" for text in texts if PUZZLES.match(text)]
+
+
+def test_docstrings_begin_with_what_a_thing_is():
+    skipped = [ROOT / "vijax" / place for place in STILL_TO_DO]
+    done = [
+        path for path in files("vijax") if path.suffix == ".py" and not any(path.is_relative_to(x) for x in skipped)
+    ]
+    assert done
+    assert not [found for path in done for found in puzzling(path)]
+
+
+@pytest.mark.parametrize("place", STILL_TO_DO)
+def test_rooms_still_to_do_have_such_docstrings(place):
+    root = ROOT / "vijax" / place
+    paths = [root] if root.is_file() else root.rglob("*.py")
+    assert [found for path in paths for found in puzzling(path)]

@@ -1,4 +1,5 @@
-"""How families are made of concrete numbers: in NumPy, for a program for each operation costs more than all of them."""
+"""Construction of families from concrete numbers in NumPy: a compiled program for each operation would cost more than
+all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Make = TypeVar("Make", bound=Callable)
 
 
 def on_host(*values: Any) -> tuple[Any, ...]:
-    """NumPy, and the values in it; `jax.numpy`, and the values as they are, where one of them is traced.
+    """NumPy and the values in it; `jax.numpy` and the values as they are, where one of them is traced.
 
     >>> xp, x = on_host(jnp.ones(3))
     >>> xp.sum(x)
@@ -26,8 +27,8 @@ def on_host(*values: Any) -> tuple[Any, ...]:
 
 
 def constructor(make: Make) -> Make:
-    """The decorator of a function that makes a family: what it computed `on_host` becomes arrays of JAX, and as in JAX
-    nothing is said of overflow."""
+    """Decorator of a function that makes a family: turns what it computed `on_host` into arrays of JAX and, as JAX
+    does, gives no warning of overflow."""
 
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:

@@ -2,8 +2,8 @@
 
 A is the Kalman filter in information form, its gradient the smoother; the recursions are in
 `vijax.families.chain.gaussian_chains`. Everything is O(T D^3), and nothing has the size of the joint covariance.
-Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which exist: the first ones. What the
-others hold counts nowhere.
+Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which exist: the first ones. The content
+of the others has no effect.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class LinearGaussianChain(Family):
 
     @property
     def cov(self) -> Float[Array, "*batch T D D"]:
-        """The marginal covariance of each step, whatever the means are."""
+        """The marginal covariance of each step, which does not depend on the means."""
         return self._each(lambda mask, *p: chains.chain_marginals(chains.filtered(p), p[2])[1])
 
     # --- the law ----------------------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ class LinearGaussianChain(Family):
         return self.stats(x), v_product
 
     def _potentials(self) -> chains.Potentials:
-        """Those of the steps that exist, and of padded ones such as add nothing to A."""
+        """The potentials, those of padded steps replaced by ones that add nothing to A."""
         potentials = self.linear, self.negative_half_precision, self.coupling
         return potentials if self.mask is None else chains.masked(potentials, self.mask)
 
     def _each(self, f: Any) -> Any:
-        """f(mask, potentials of one chain) of every chain."""
+        """f(mask, potentials of one chain) for every chain."""
         return over_batch(f, len(self.batch_shape))(self.mask, *self._potentials())

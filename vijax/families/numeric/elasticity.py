@@ -1,4 +1,4 @@
-"""How a gamma draw moves with its shape at a fixed quantile: the elasticity G(a, x) = a d log x / d a.
+"""The elasticity of a gamma draw: how it moves with its shape at a fixed quantile, G(a, x) = a d log x / d a.
 
 With F(x; a) the distribution function, implicit reparameterisation gives d log x / d a = -(dF/da) / (x p(x; a));
 Hoffman and Blei 2015, eq. (7), calls the same derivative of the inverse distribution function J. Written in a and the

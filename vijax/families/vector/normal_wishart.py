@@ -76,7 +76,8 @@ class NormalWishart(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """From m (*batch, D), kappa (*batch,), and the Wishart's degrees (*batch,) and scale (*batch, D, D).
+        """Normal-Wisharts from m (*batch, D), kappa (*batch,), and the Wishart's degrees (*batch,) and scale (*batch,
+        D, D).
 
         Raises:
           ValueError: a location that is not finite or does not fit, a strength that is not positive and finite, degrees
@@ -93,13 +94,13 @@ class NormalWishart(Family):
         wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
         _, rate, half_degrees = on_host(wishart.rate, wishart.half_degrees)
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
-        raw = raw + (rate - _rate(raw, linear, kappa))  # what the rounding of `linear` changed
+        raw = raw + (rate - _rate(raw, linear, kappa))  # the effect of rounding `linear`
         require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), -raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     @property
     def strength(self) -> Float[Array, "*batch"]:
-        """kappa: how many observations the mean is worth."""
+        """kappa: the number of observations that the prior knowledge of the mean is worth."""
         return -2.0 * self.negative_half_strength
 
     @property
@@ -147,15 +148,15 @@ class NormalWishart(Family):
         return MeanPrecision(self.location, self.precision_law().mean())
 
     def mean_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of mu: Student's, of f = degrees - D + 1 degrees of freedom."""
+        """The marginal laws of the numbers of mu: Student's t with f = degrees - D + 1 degrees of freedom."""
         freedom = self.degrees - self.dim + 1.0
         spread = jnp.diagonal(inverse(jnp.linalg.cholesky(self.scale)), axis1=-2, axis2=-1)
         scale = jnp.sqrt(spread / (self.strength * freedom)[..., None])
         return StudentLaw(jnp.broadcast_to(freedom[..., None], scale.shape), self.location, scale)
 
     def variance(self) -> MeanPrecision:
-        """Of mean and precision. Intervals of the mean are those of `mean_law()`; of a precision matrix only the
-        diagonal has a law in closed form."""
+        """Variances of mean and precision. Intervals of the mean are those of `mean_law()`; for a precision matrix only
+        the diagonal has a law in closed form."""
         return MeanPrecision(self.mean_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MeanPrecision:

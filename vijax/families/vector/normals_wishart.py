@@ -8,8 +8,8 @@ of them, independent given L.
 The conjugate prior of Gaussian components of one covariance ("tied"): an observation y of component j adds y to the
 j-th location, -1/2 to its strength, and (-y y' / 2, 1/2) to the shared two. With D = 1 it is one gamma for J means: a
 component whose covariance is a multiple of the identity ("spherical"), its coordinates the means. With J = 1 it is the
-normal-Wishart (`normal_wishart.py`), whose closed forms these are, summed over the means; what is said there of float32
-holds of sum_j kappa_j m_j m_j' / 2 here.
+normal-Wishart (`normal_wishart.py`), whose closed forms these are, summed over the means; its remarks on float32 hold
+for sum_j kappa_j m_j m_j' / 2 here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NormalsWishart(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """From m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees (*batch,) and scale
+        """Laws from m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees (*batch,) and scale
         (*batch, D, D).
 
         Raises:
@@ -96,7 +96,7 @@ class NormalsWishart(Family):
 
     @property
     def strength(self) -> Float[Array, "*batch J"]:
-        """kappa_j: how many observations each mean is worth."""
+        """kappa_j: the number of observations that the prior knowledge of each mean is worth."""
         return -2.0 * self.negative_half_strength
 
     @property
@@ -158,11 +158,11 @@ class NormalsWishart(Family):
         return MeanPrecision(self.location, self.precision_law().mean())
 
     def mean_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of mu, as of the normal-Wishart."""
+        """The marginal laws of the numbers of mu, as for the normal-Wishart."""
         return self.each().mean_law()
 
     def variance(self) -> MeanPrecision:
-        """Of means and precision; intervals of the means are those of `mean_law()`."""
+        """Variances of means and precision; intervals of the means are those of `mean_law()`."""
         return MeanPrecision(self.mean_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MeanPrecision:
@@ -214,7 +214,7 @@ class NormalsWishart(Family):
         return law.kl(other.precision_law()) + 0.5 * jnp.sum(of_each, -1)
 
     def fisher_solve(self, cotangent: NormalsWishartStats) -> Self:
-        """F^-1 g: of each mean as in the normal-Wishart, and the Wishart's solution for its own two."""
+        """F^-1 g: for each mean as in the normal-Wishart, and the Wishart's solution for its own two."""
         law, m, kappa = self.precision_law(), self.location, self.strength
         linear, matrix = cotangent.precision_times_mean, symmetric(cotangent.precision)
         gap = linear - _products(matrix, m)
@@ -233,8 +233,8 @@ class NormalsWishart(Family):
         return self._stats_of_draw(*self._draw(key, shape))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[NormalsWishartStats, Callable[[NormalsWishartStats], Self]]:
-        """t of a draw, and V: eta -> F^-1 J^T eta, block by block as in the normal-Wishart; what the means say of L is
-        summed over them."""
+        """t of a draw, and V: eta -> F^-1 J^T eta, block by block as in the normal-Wishart; terms of the means in L are
+        summed."""
         draw, scaled = lax.optimization_barrier(self._draw(key, ()))
         law, m, kappa = self.precision_law(), self.location, self.strength
 
