@@ -30,7 +30,7 @@ def left_to_right(
     that exp(estimate) is unbiased for p(w) with any number of particles, and the estimate itself too low by about half
     its variance.
 
-    Takes N^2 / 2 redraws of a topic per particle of a document of N tokens.
+    It takes N^2 / 2 redraws of a topic per particle of a document of N tokens.
 
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.

@@ -21,9 +21,11 @@ from vijax.checks import require, require_numbers
 
 
 class Interval(NamedTuple):
-    """Attributes:
-    low: the lower end; half of the probability outside lies below it.
-    high: the upper end; the other half lies above it.
+    """The ends of a central interval.
+
+    Attributes:
+      low: the lower end; half of the probability outside lies below it.
+      high: the upper end; the other half lies above it.
     """
 
     low: Any

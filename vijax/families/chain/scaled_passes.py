@@ -30,9 +30,11 @@ from jaxtyping import Array, Bool, Float
 
 
 class Smoothed(NamedTuple):
-    """Attributes:
-    value: A.
-    initial, transition, unary: the expected statistics.
+    """Results of the smoothing passes.
+
+    Attributes:
+      value: A.
+      initial, transition, unary: the expected statistics.
     """
 
     value: Float[Array, ""]

@@ -128,9 +128,11 @@ def _log_gammas(key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] 
 
 
 class Distinct(NamedTuple):
-    """Attributes:
-    ids: the distinct ids, increasing, filled up with `universe`.
-    places: the index in `ids` of each given entry; 0 for entries that are no id.
+    """The distinct ids among some, and their places.
+
+    Attributes:
+      ids: the distinct ids, increasing, filled up with `universe`.
+      places: the index in `ids` of each given entry; 0 for entries that are no id.
     """
 
     ids: Int[Array, " capacity"]

@@ -11,7 +11,7 @@ from vijax.contract.objective import check_objective, renyi
 
 @dataclasses.dataclass(frozen=True)
 class Amortised(EStep):
-    """See `amortised`."""
+    """The amortised E-step; see `amortised`."""
 
     num_samples: int = 1
     closed_kl: bool = True
@@ -27,21 +27,21 @@ class Amortised(EStep):
 def amortised(
     num_samples: int = 1, closed_kl: bool = True, refinements: int = 0, objective: renyi | None = None
 ) -> Amortised:
-    """Locals by a network, and the bound by reparameterised draws of them.
+    """Locals given by a network, and the bound by reparameterised draws of them.
 
     Args:
       num_samples: draws of each group's locals, L of the paper.
       closed_kl: KL(q || p) in closed form (the paper's second estimator, eq. 7), else log p(x, z) - log q(z) at the
-        draws (its first, eq. 6), which has more noise.
+        draws (its first estimator, eq. 6), which has more noise.
       refinements: ascent steps on each group's own mean and log standard deviation, from where the network puts them
         (semi-amortised inference, Kim et al. 2018; the network learns from where they end, without derivatives of the
         steps).
-      objective: of the draws of each group together (`vijax.objective`): `importance_weighted()` is the bound of Burda,
-        Grosse and Salakhutdinov 2016, `renyi(alpha)` that of Li and Turner 2016. None is the evidence lower bound.
-        `closed_kl` means nothing beside it.
+      objective: an objective of the draws of each group together (`vijax.objective`): `importance_weighted()` is the
+        bound of Burda, Grosse and Salakhutdinov 2016, `renyi(alpha)` the one of Li and Turner 2016. None is the
+        evidence lower bound. `closed_kl` has no effect beside it.
 
     Raises:
-      ValueError: no draw, or what is no objective.
+      ValueError: no draw, or an `objective` that is none.
 
     >>> amortised(num_samples=5)
     Amortised(num_samples=5, closed_kl=True, refinements=0, objective=None)

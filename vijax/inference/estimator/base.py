@@ -1,7 +1,7 @@
 """The message: an estimate of grad_mu E_q[l], as a natural-parameter direction.
 
 An `Estimator` is one way of estimating it for one global. It says where the global stands (its mean statistics, a
-draw), and what the gradient of the bound there says of the message. The bound is evaluated once a draw for all globals
+draw), and turns the gradient of the bound there into a message. The bound is evaluated once a draw for all globals
 together (`vijax.estimator.joint`); no estimator knows any model's algebra.
 """
 
@@ -21,13 +21,13 @@ from vijax.inference.axis import Axis
 
 
 class Reads(NamedTuple):
-    """Of which entries of a global a batch reads (`vijax.Model.reads`).
+    """The entries of a global that a batch reads (`vijax.Model.reads`).
 
     Attributes:
-      rows: which.
+      rows: indices of the entries.
       weights: 1, or 0 in padding.
       scale: N / S.
-      axis: over which a batch is split: each device has entries of its own.
+      axis: the device axis over which a batch is split: each device has entries of its own.
     """
 
     rows: Int[Array, " entries"]
@@ -37,12 +37,14 @@ class Reads(NamedTuple):
 
 
 class Estimator(abc.ABC):
-    """Attributes:
-    num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
-      takes the largest for all of them.
-    quasi: whether its draws are quasi-random: evenly spread among those of a step (`vijax.families.numeric.quasi`).
-    differentiates: whether the gradient of the bound is read; otherwise the bound need have none.
-    draws: whether the bound is evaluated at draws, and so is noisy.
+    """An estimator of the message of one global.
+
+    Attributes:
+      num_samples: draws of the globals that a step takes. Where the globals of a model ask for different numbers, it
+        takes the largest for all of them.
+      quasi: True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.quasi`).
+      differentiates: True where the gradient of the bound is read; otherwise the bound need have none.
+      draws: True where the bound is evaluated at draws, and so is noisy.
     """
 
     num_samples: int = 1
@@ -54,23 +56,24 @@ class Estimator(abc.ABC):
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
-        """Statistics at which the bound is evaluated, and (gradient there) -> what this draw says of the message.
+        """Statistics at which the bound is evaluated, and (gradient there) -> the contribution of this draw to the
+        message.
 
         Args:
-          key: of the draw.
+          key: random key of the draw.
           q: the global's posterior.
-          prior: towards which the step pulls.
+          prior: the prior, towards which the step pulls.
           rho: size of the step, at most 1.
         """
 
     def place_at(
         self, noise: Float[Array, " noise"], q: Family, prior: Family
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
-        """As `place`, of the draw that this noise makes; of estimators that take quasi-random draws."""
+        """As `place`, at the draw that this noise makes; for estimators that take quasi-random draws."""
         raise NotImplementedError(f"{type(self).__name__} takes no quasi-random draws.")
 
     def read(self, q: Any, prior: Any, reads: Reads) -> tuple[PyTree, Callable[[Any], PyTree]]:
-        """As `place`, for a global of which the batch reads some entries.
+        """As `place`, for a global of which the batch reads only some entries.
 
         Raises:
           ValueError: an estimator that cannot.
@@ -80,6 +83,7 @@ class Estimator(abc.ABC):
         raise AssertionError
 
     def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """The message, from what the draws say (stacked along a leading axis) and the bound at each: their mean."""
+        """The message: the mean of the draws' contributions (stacked along a leading axis), given also the bound at
+        each draw."""
         del values
         return q.with_naturals([jnp.mean(x, 0) for x in tree.parameters(said)])

@@ -22,11 +22,13 @@ NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """Attributes:
-    natural: the messages, natural-parameter directions in the structure of q: a `Product`.
-    value: the scaled local bound where it was evaluated, averaged over draws.
-    aux: what the bound returned beside its value, likewise.
-    theta_grad: its gradient in theta, likewise.
+    """The messages of the globals, with the bound that they come from.
+
+    Attributes:
+      natural: the messages, natural-parameter directions in the structure of q: a `Product`.
+      value: the scaled local bound where it was evaluated, averaged over draws.
+      aux: the bound's second result, likewise averaged.
+      theta_grad: the gradient of `value` in theta, likewise averaged.
     """
 
     natural: Any
@@ -47,19 +49,19 @@ def estimate(
     reads: Mapping[str, Reads] = NOTHING,
     axis: Axis = ALONE,
 ) -> Message:
-    """The messages of some globals, all of them standing where their estimators say.
+    """The messages of some globals, with all globals placed by their estimators.
 
     Args:
-      estimators: of every global, by name.
-      names: of the globals whose messages are wanted.
-      key: of the draws.
+      estimators: the estimator of every global, by name.
+      names: the globals whose messages are wanted.
+      key: random key of the draws.
       q: posterior.
-      prior: towards which the step pulls.
+      prior: the prior, towards which the step pulls.
       rho: size of the step that the messages are for, at most 1.
       bound: (stats, theta) -> (value, aux).
       theta: points learnt beside the globals.
-      reads: of globals of which the batch reads some entries.
-      axis: over which the batch is split: value and gradients are summed over it before anything is made of them.
+      reads: for globals of which the batch reads only some entries.
+      axis: the device axis over which the batch is split: value and gradients are summed over it first.
     """
     moving = [name for name in names if estimators[name].differentiates]
 
@@ -71,7 +73,7 @@ def estimate(
         at = lambda part, theta: bound({**stats, **part}, theta)
         part = {name: stats[name] for name in moving}
         (value, aux), slopes = jax.value_and_grad(at, argnums=(0, 1), has_aux=True)(part, theta)
-        own = {name: slopes[0][name] for name in slopes[0] if name in reads}  # of entries that no other device has
+        own = {name: slopes[0][name] for name in slopes[0] if name in reads}  # entries that no other device has
         value, (grad, slope) = axis.total((value, ({n: g for n, g in slopes[0].items() if n not in own}, slopes[1])))
         grad = {**grad, **own}
         return {name: placed[name][1](grad.get(name)) for name in names}, Message(None, value, aux, slope)
@@ -98,7 +100,7 @@ def value(
     reads: Mapping[str, Reads] = NOTHING,
     axis: Axis = ALONE,
 ) -> Float[Array, ""]:
-    """The bound alone, where `estimate` with the same key evaluates it: at the same draws' noise."""
+    """The bound alone, at the same draws at which `estimate` with the same key evaluates it."""
 
     count = num_draws(estimators)
 
@@ -122,7 +124,7 @@ def place(
     *,
     point: Point,
 ) -> dict[str, tuple[PyTree, Callable[[Any], PyTree]]]:
-    """Where each global stands in one draw, independent of the others."""
+    """The place of each global in one draw, independent of the others."""
     keys = dict(zip(q, jax.random.split(key, len(q)), strict=True))
     shifts = dict(zip(q, jax.random.split(point.key, len(q)), strict=True))
 
@@ -139,12 +141,12 @@ def place(
 
 
 class Point(NamedTuple):
-    """Which of the draws of a step one is: quasi-random ones belong together.
+    """The index of a draw among the draws of a step: quasi-random ones belong together.
 
     Attributes:
-      key: common to all of them.
-      number: of this one, from zero.
-      total: how many there are.
+      key: random key common to all draws.
+      number: index of this draw, from zero.
+      total: number of draws.
     """
 
     key: PRNGKeyArray
@@ -153,10 +155,10 @@ class Point(NamedTuple):
 
 
 def num_draws(estimators: Mapping[str, Estimator]) -> int:
-    """The largest number that any asks for."""
+    """The largest number of draws that any estimator asks for."""
     return max((rule.num_samples for rule in estimators.values()), default=1)
 
 
 def _averaged(draws: Message) -> Message:
-    """Means over the leading axis of draws; what the model said keeps its own types."""
+    """Means over the leading axis of draws; values that the model reports keep their own types."""
     return jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), draws)
