@@ -51,8 +51,8 @@ def gaussian_by_lbfgs(
 
     Args:
       log_joint: z -> log p(y, z); float64 is best.
-      mean: start of m. noise, weights: as in `gaussian_bound`. Too few draws are overfitted: (m, L) has K (K + 3) / 2
-        coordinates.
+      mean: start of m.
+      noise, weights: as in `gaussian_bound`. Too few draws are overfitted: (m, L) has K (K + 3) / 2 coordinates.
       factor: start of L; the identity if None.
       max_iters: most iterations of L-BFGS.
 

@@ -1,4 +1,4 @@
-"""What topic models have in common as estimators: fitting in passes, documents' shares, bounds and perplexity."""
+"""Topic models as estimators: fitting in passes, documents' shares, bounds and perplexity."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ AT_A_TIME = 1024
 
 
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
-    """An abstract transformer of counts into topic shares. A subclass has `_algorithm`, and says in `fit` how its data
-    are cut into batches."""
+    """An abstract transformer of counts into topic shares. A subclass has `_algorithm`, and in `fit` cuts its data into
+    batches."""
 
     fit_: Any
 
@@ -47,15 +47,15 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
         return shares if normalize else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The sum over documents of a lower bound on their log probability under the fitted topics. (The bound's term
-        of the topics themselves is not in it: it says nothing of X.)"""
+        """The sum over documents of a lower bound on their log probability under the fitted topics. (It lacks the
+        bound's term of the topics themselves, which does not depend on X.)"""
         del y
         check_is_fitted(self)
         X = self._checked(X, "score", reset=False)
         return self._bound(X)
 
     def perplexity(self, X: Any) -> float:
-        """exp(-score per word): lower is better, and the size of the vocabulary is as good as knowing nothing."""
+        """exp(-score per word): lower is better; a model that knows nothing has the size of the vocabulary."""
         check_is_fitted(self)
         X = self._checked(X, "perplexity", reset=False)
         return self._perplexity(X)
@@ -70,7 +70,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
             return float(self._per_document(X, bounds_of).sum(dtype=np.float64))
 
     def _per_document(self, X: Any, read: Any) -> np.ndarray:
-        """What `read` reads of each document, in their order."""
+        """The results of `read` for each document, in their order."""
         spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
         posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
         size = -(-X.shape[0] // AT_A_TIME)
@@ -82,7 +82,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
         return in_order(np.concatenate(results), np.concatenate(rows))
 
     def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader, max_iter: int, evaluate_every: int, tol: float):
-        """Runs `max_iter` passes, with a look at the perplexity of the data every so many of them."""
+        """Runs `max_iter` passes, and looks at the perplexity of the data at regular intervals."""
         key, state, before = key_of(self.random_state), None, np.inf  # type: ignore[attr-defined]
         stops = [*range(evaluate_every, max_iter, evaluate_every), max_iter] if evaluate_every > 0 else [max_iter]
         for passes in stops:
@@ -113,10 +113,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEst
 
 
 def seed_of(random_state: Any) -> int:
-    """Of the order in which documents are dealt."""
+    """Seed of the order in which documents are dealt."""
     return keys.seed(key_of(random_state))
 
 
 def check_passes(max_iter: Any, n_components: Any, batch_size: Any) -> None:
-    """Raises ValueError naming the argument."""
+    """Raises ValueError naming an argument that is out of range."""
     require_integers(n_components=n_components, max_iter=max_iter, batch_size=batch_size)

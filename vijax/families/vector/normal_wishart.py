@@ -100,7 +100,7 @@ class NormalWishart(Family):
 
     @property
     def strength(self) -> Float[Array, "*batch"]:
-        """kappa: the number of observations that the prior knowledge of the mean is worth."""
+        """kappa: the number of observations that the mean is worth."""
         return -2.0 * self.negative_half_strength
 
     @property

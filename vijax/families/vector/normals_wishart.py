@@ -96,7 +96,7 @@ class NormalsWishart(Family):
 
     @property
     def strength(self) -> Float[Array, "*batch J"]:
-        """kappa_j: the number of observations that the prior knowledge of each mean is worth."""
+        """kappa_j: the number of observations that each mean is worth."""
         return -2.0 * self.negative_half_strength
 
     @property

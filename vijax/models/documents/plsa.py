@@ -5,7 +5,7 @@ A data set is a list of pairs (d_i, x_i), word x in document d:
     joint (pLSA 1):        p(d, x) = sum_k pi_k xi_kd eta_kx                                  (Pei 2019, eq. 2.91)
     conditional (pLSA 2):  p(x | d) = sum_k pi_dk eta_kx                                      (Pei 2019, eq. 2.92)
 
-with Dirichlet priors on pi, xi, eta. `em` is the EM of the seed; `map` smooths it; `cavi` on the conditional form is
+with Dirichlet priors on pi, xi, eta. `em` is the EM of the paper; `map` smooths it; `cavi` on the conditional form is
 latent Dirichlet allocation with the proportions of all documents among the globals (`vijax.models.lda` has them local).
 A pair seen c times is one group, whose bound is c log sum_k: given the globals its topics are exact, r_k in proportion
 to the terms of the sum.
@@ -44,12 +44,12 @@ def plsa(
 
     Args:
       num_topics: K.
-      num_documents: how many documents there are.
+      num_documents: number of documents.
       vocab_size: V.
       form: "joint" (pLSA 1) or "conditional" (pLSA 2).
-      alpha: concentration of the Dirichlet priors of topics: of the documents' proportions; in the joint form of the
-        weights and of the documents of each topic.
-      eta: of the words of each topic.
+      alpha: concentration of the Dirichlet priors of the documents' proportions; in the joint form, of the weights and
+        of the documents of each topic.
+      eta: concentration of the Dirichlet prior of the words of each topic.
 
     Returns:
       A `Model` with the globals `topics`, words by topic, and `proportions`, topics by document, or for the joint form
@@ -93,7 +93,7 @@ def plsa(
 
 
 def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:
-    """Words of the documents that there are, whose shares are globals."""
+    """Words drawn for the documents of training, whose shares are globals."""
     return of_topics(
         vocab_size,
         local=None,
@@ -104,7 +104,7 @@ def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:
 
 
 def _uneven(key: PRNGKeyArray, prior: Product) -> Product:
-    """The prior, and up to three observations of everything, so that topics differ."""
+    """The prior plus up to three observations of everything, so that topics differ."""
     leaves, structure = jax.tree.flatten(prior)
     keys = jax.random.split(key, len(leaves))
     noise = [3 * jax.random.uniform(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
@@ -136,7 +136,8 @@ def plsa_entries(counts: Any) -> Entries:
 
 
 def check_entries(data: PyTree, num_documents: int, vocab_size: int) -> None:
-    """ValueError unless data are documents, words in their range and positive counts; names the first bad entry."""
+    """Raises ValueError unless data are documents, words in their range and positive counts; names the first bad
+    entry."""
     triple = isinstance(data, tuple) and len(data) == 3
     require(
         triple, "data", "a triple (documents, words, counts)", type(data).__name__, "See vijax.models.plsa_entries."

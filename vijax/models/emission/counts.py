@@ -58,7 +58,7 @@ def poisson(num_components: int, dim: int, shape: Any = 1.0, rate: Any = 1.0) ->
 @by_value
 def categorical(num_components: int, vocab_size: int, eta: Any = 1.0) -> Emission:
     """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is a vector of V
-    counts, its likelihood that of the words in their order (no multinomial coefficient). One-hot rows are plain
+    counts, with the likelihood of the words in their order (no multinomial coefficient). One-hot rows are plain
     categorical data."""
     sizes = sizes_of(num_components, vocab_size)
     prior = Dirichlet.from_concentration(full("eta", eta, sizes))

@@ -66,9 +66,9 @@ def full_gaussian(
       num_components: K.
       dim: D.
       location: prior mean of the means, scalar or (D,).
-      strength: how many observations it is worth.
-      degrees: of the Wishart, above D - 1; D + 2 by default.
-      scale: of the Wishart, (D, D); by default such that the prior mean of the precision is the identity.
+      strength: the number of observations that this is worth.
+      degrees: degrees of freedom of the Wishart, above D - 1; D + 2 by default.
+      scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the identity.
     """
     sizes = sizes_of(num_components, dim)
     degrees = dim + 2.0 if degrees is None else degrees
@@ -85,7 +85,7 @@ def full_gaussian(
 
 
 def normal_draw(key: PRNGKeyArray, mean: Float[Array, " D"], factor: Float[Array, "D D"]) -> Float[Array, " D"]:
-    """Of the normal with this lower factor of its precision."""
+    """A draw from the normal with this lower factor of its precision."""
     noise = jax.random.normal(key, mean.shape, mean.dtype)
     return mean + solve_triangular(factor.T, noise, lower=False)
 

@@ -1,4 +1,5 @@
-"""Free variables in an energy: it reads their values in the place of statistics, and need not be linear in anything.
+"""Free variables in an energy: it reads their values instead of statistics, and need not be linear in them. Together
+they are one more global, a vector of coordinates, whose density is a term of the energy.
 
 All of them are one more global, a vector of coordinates, whose density is a term of the energy.
 """
@@ -28,7 +29,7 @@ class FreePart:
     """The free variables of an energy.
 
     Attributes:
-      variables: what they are.
+      variables: the free variables.
       guide: the family of q.
     """
 
@@ -36,7 +37,7 @@ class FreePart:
     guide: Guide
 
     def family(self, key: PRNGKeyArray | None = None) -> Family:
-        """Where q starts; without a key at zero."""
+        """The start of q; without a key at zero."""
         mean = jnp.zeros(self.variables.dim, jnp.result_type(float))
         guide = self.guide.over(self.variables.places)
         return guide.at(mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START)
@@ -46,23 +47,23 @@ class FreePart:
         return {**_others(stats), **self.variables.values(stats[Z].value)[0]}
 
     def at_random(self, fn: Callable | None) -> Callable | None:
-        """A function of statistics and values, as one of statistics, at random values: for checks that look at the
-        conjugate variables."""
+        """A function of statistics and values as one of statistics, at random values: for checks of the conjugate
+        variables."""
         if fn is None:
             return None
         x = jax.random.uniform(jax.random.key(0), (self.variables.dim,), jnp.result_type(float), -2.0, 2.0)
         return lambda stats, *rest: fn({**stats, **self.variables.values(x)[0]}, *rest)
 
     def reads(self, fn: Callable | None) -> Callable | None:
-        """A function of statistics and values, as one of statistics alone."""
+        """A function of statistics and values as one of statistics alone."""
         return None if fn is None else lambda stats, *rest: fn(self.read(stats), *rest)
 
     def log_prior(self, stats: Mapping[str, Any]) -> Float[Array, ""]:
-        """Of the coordinates: the variables' own priors, and the Jacobian."""
+        """Log prior of the coordinates: the variables' own priors, and the Jacobian."""
         return self.variables.log_prior(stats[Z].value)
 
     def endless(self, model: Model) -> Callable[..., Any]:
-        """See `vijax.Model`: along free variables, all else as it is."""
+        """The bound along free variables with everything else fixed; see `vijax.Model`."""
 
         def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
             from vijax.automatic.endless import report
@@ -81,15 +82,15 @@ class FreePart:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GivenOthers:
-    """The bound of an energy as a function of its free coordinates: q of the conjugate globals stays, that of locals is
+    """The bound of an energy as a function of its free coordinates: q of the conjugate globals is fixed, q of locals is
     found by their E-step.
 
     Attributes:
       model: the energy.
-      variables: whose coordinates they are.
-      hyper: its hyperparameters.
+      variables: the free variables.
+      hyper: hyperparameters of the energy.
       posterior: q of all globals.
-      key: of E-steps that draw.
+      key: random key of E-steps that draw.
     """
 
     model: Model
@@ -99,7 +100,7 @@ class GivenOthers:
     key: PRNGKeyArray
 
     def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
-        """Terms of globals alone."""
+        """Terms of the globals alone."""
         of = self.model.global_elbo
         return jnp.zeros((), x.dtype) if of is None else of(self.hyper, self._stats(x))
 
@@ -118,7 +119,7 @@ def _others(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def split(globals_: Mapping[str, Any], guide: Guide) -> tuple[dict[str, Any], FreePart | None]:
-    """The conjugate globals, and the free ones."""
+    """The conjugate globals, and the free globals."""
     free = {name: x for name, x in globals_.items() if _is_free(x)}
     rest = {name: x for name, x in globals_.items() if name not in free}
     return rest, FreePart(Variables.of(free), guide) if free else None

@@ -45,13 +45,14 @@ def glm(
       y: observations, (N,).
       likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z).
       prior_scale: s, standard deviation of the weights; a hyperparameter that can be learnt.
-      form: "weights" or "kernel"; None chooses by shape. The kernel form wants sites of nonnegative precision, hence a
+      form: "weights" or "kernel"; None chooses by shape. The kernel form needs sites of nonnegative precision, hence a
         log-concave likelihood.
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
       others: priors of further globals; the likelihood is then a function of their statistics (`vijax.models.gp`).
 
     Raises:
-      ValueError: observations that are not one a row or outside the likelihood's support; entries that are not finite;
+      ValueError: observations that are not one for each row or outside the likelihood's support; entries that are not
+        finite;
         an unknown form.
 
     >>> import jax, vijax as vi
@@ -130,7 +131,7 @@ class _Design:
 
 
 def _as_csr(x: Any) -> Any:
-    """Of floats: products, and sums of entries of one place, wrap in small integers."""
+    """A CSR matrix of floats: products, and sums of entries of one place, overflow in small integers."""
     return (x if np.issubdtype(x.dtype, np.floating) else x.astype(np.float64)).tocsr()
 
 
@@ -150,7 +151,7 @@ class _WeightView:
         return FeatureForm(scale * self.form.features)
 
     def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
-        """Rows of features; nothing is left unexplained."""
+        """Rows of features, which explain all of the variance."""
         nothing = jnp.zeros(np.shape(inputs)[0])
         if not self.design.sparse:
             return scale * _dense(inputs), nothing
@@ -170,7 +171,7 @@ class _KernelView:
         return KernelForm(scale**2 * self.gram)
 
     def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
-        """Covariances with the data; nothing is left unexplained."""
+        """Covariances with the data, which explain all of the variance."""
         rows = _Design(inputs).matrix
         squares = rows.multiply(rows) if hasattr(rows, "tocsr") else rows * rows
         variance = as_float(np.asarray(squares.sum(1)).ravel())
@@ -187,7 +188,7 @@ def _times_transpose(a: Any, b: Any) -> Array:
 
 
 def _rows_not_finite(matrix: Any) -> np.ndarray:
-    """Which rows of an array or a CSR matrix hold something that is no number."""
+    """True for rows of an array or a CSR matrix with an entry that is not finite."""
     if not hasattr(matrix, "tocsr"):
         return np.flatnonzero(~np.isfinite(np.asarray(matrix)).all(axis=1))
     return np.unique(np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data)), side="right") - 1)
@@ -215,7 +216,7 @@ def _to_scipy(x: Any) -> Any:
 
 
 def _dense(x: Any) -> Array:
-    """A dense array of new rows, whatever they came as."""
+    """A dense array of new rows, from any form."""
     if _is_bcoo(x):
         return as_float(x.todense())
     return as_float(x.toarray() if hasattr(x, "tocsr") else x)

@@ -1,4 +1,4 @@
-"""Where the coefficients of groups come from: b_j ~ N(mu, L^-1), and the conjugate prior of mu and L."""
+"""The population of the coefficients of groups: b_j ~ N(mu, L^-1), and the conjugate prior of mu and L."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from vijax.xla.by_value import by_value
 
 
 class Population(NamedTuple):
-    """Attributes:
-    prior: of mu and the precision.
-    log_density: (its statistics, those of b) -> log N(b; mu, L^-1), linear in both.
+    """The law of the groups' coefficients.
+
+    Attributes:
+      prior: prior of mu and the precision.
+      log_density: (its statistics, those of b) -> log N(b; mu, L^-1), linear in both.
     """
 
     prior: Family
@@ -41,9 +43,9 @@ def population(
       dim: D, coefficients of a group.
       covariance: "full", mu and L normal-Wishart; or "diagonal", each mu_d and L_dd normal-gamma.
       location: prior mean of mu, scalar or (D,).
-      strength: how many groups it is worth.
-      degrees: of the Wishart, above D - 1; for "diagonal" of each gamma (twice its shape), above 0. By default D + 2,
-        or 3.
+      strength: the number of groups that this is worth.
+      degrees: degrees of freedom of the Wishart, above D - 1; for "diagonal" of each gamma (twice its shape), above 0.
+        By default D + 2, or 3.
       spread: standard deviations of the coefficients about mu, scalar or (D,): the prior mean of L is spread^-2.
 
     Raises:

@@ -109,8 +109,9 @@ def where_there_is(
     Args:
       name: name of the kernel.
       results: shapes of the results, with types where these are not the type of the numbers given.
-      otherwise: the same computation in JAX. *args: its inputs: numbers, ids or words of bits; constants to
-        differentiation. **settings: integers and numbers known at compilation.
+      otherwise: the same computation in JAX.
+      *args: its inputs: numbers, ids or words of bits; constants to differentiation.
+      **settings: integers and numbers known at compilation.
     """
     numbers = [x for x in args if jnp.issubdtype(x.dtype, jnp.floating)]
     dtype = jnp.result_type(*(numbers or args))
