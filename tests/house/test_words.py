@@ -12,54 +12,21 @@ ODD = re.compile(r"\b([Ss]eeds?\s+(?:#\s*)?00[0-4]\b|[Nn]ought|[Ff]oretell|DESIG
 
 PUZZLES = re.compile(r"(What|Of|Whether|How|Where)\b|Attributes:")
 STILL_TO_DO = [
-    "adapters",
-    "app/catalogue",
-    "app/cli.py",
-    "app/comparing",
-    "app/explorer",
-    "app/kinds",
-    "app/looks",
-    "app/page",
-    "app/progress.py",
-    "app/rows",
-    "app/runs",
-    "app/settings",
-    "automatic",
-    "contract",
-    "data",
-    "extras.py",
-    "fitting/checkpoint.py",
-    "fitting/fingerprint.py",
-    "fitting/fit.py",
-    "fitting/interrupt.py",
-    "fitting/judge.py",
-    "fitting/loader.py",
-    "fitting/restarts.py",
+    "*.py",
+    "app/*.py",
+    "app/catalogue/*.py",
+    "app/kinds/*.py",
+    "app/looks/*.py",
+    "app/runs/*.py",
+    "app/settings/*.py",
+    "automatic/*.py",
+    "contract/*.py",
+    "data/**/*.py",
     "fitting/result.py",
-    "fitting/resumed.py",
-    "fitting/status.py",
-    "fitting/told.py",
-    "inference/axis.py",
-    "inference/bound.py",
-    "inference/choices.py",
-    "inference/compose.py",
-    "inference/estimand.py",
-    "inference/lazy.py",
-    "inference/learning.py",
-    "inference/move.py",
-    "inference/parts.py",
-    "inference/safeguard.py",
-    "inference/spec.py",
-    "inference/state.py",
-    "inference/stopping.py",
-    "inference/visit.py",
-    "inference/warm.py",
-    "predict",
-    "response",
-    "result.py",
-    "topics",
-    "tree.py",
-]
+    "inference/*.py",
+    "predict/*.py",
+    "topics/active_topics.py",
+]  # patterns of files in vijax/: take off those that are done
 
 
 def files(place):
@@ -88,25 +55,20 @@ def test_the_readme_lists_what_is_cited_most():
         assert number in references
 
 
-def puzzling(path):
-    """Docstrings of a file that begin with a word that says neither what a thing is nor what it does."""
-    nodes = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if hasattr(node, "body"))
+def first_lines(pattern):
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    texts = (ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented))
-    return [f"{path}: {text[:60]!r}" for text in texts if PUZZLES.match(text)]
+    for path in sorted((ROOT / "vijax").glob(pattern)):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, documented)]
+        yield from ((path, (ast.get_docstring(node) or "").partition("\n")[0]) for node in nodes)
 
 
 def test_docstrings_begin_with_what_a_thing_is():
-    skipped = [ROOT / "vijax" / place for place in STILL_TO_DO]
-    done = [
-        path for path in files("vijax") if path.suffix == ".py" and not any(path.is_relative_to(x) for x in skipped)
-    ]
-    assert done
-    assert not [found for path in done for found in puzzling(path)]
+    skipped = {path for pattern in STILL_TO_DO for path in (ROOT / "vijax").glob(pattern)}
+    lines = [(path, line) for path, line in first_lines("**/*.py") if path not in skipped]
+    assert len(lines) > 1000
+    assert not [f"{path}: {line}" for path, line in lines if PUZZLES.match(line)]
 
 
-@pytest.mark.parametrize("place", STILL_TO_DO)
-def test_rooms_still_to_do_have_such_docstrings(place):
-    root = ROOT / "vijax" / place
-    paths = [root] if root.is_file() else root.rglob("*.py")
-    assert [found for path in paths for found in puzzling(path)]
+@pytest.mark.parametrize("pattern", STILL_TO_DO)
+def test_what_is_still_to_do_has_such_docstrings(pattern):
+    assert any(PUZZLES.match(line) for _, line in first_lines(pattern)), f"{pattern} is done: take it off STILL_TO_DO"

@@ -1,4 +1,4 @@
-"""Draws of a fit as ArviZ keeps them: imported where `Fit.to_arviz` is called."""
+"""Draws of a fit as ArviZ keeps them; imported where `Fit.to_arviz` is called."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def load() -> Any:
 
 
 def _is_refactored(arviz: Any) -> bool:
-    """Whether it is 1.0 or later, which keeps groups in an xarray.DataTree."""
+    """True for ArviZ 1.0 or later, which keeps groups in an xarray.DataTree."""
     return int(arviz.__version__.partition(".")[0]) >= 1
 
 
 def draws_of_density(fit: Fit, model: Density, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
-    """Draws of the variables, with what is known of log p and log q at their free coordinates."""
+    """Draws of the variables, with known log p and log q at their free coordinates."""
     q, hyper = fit.posterior[Z], fit.state.hyper
     z, frame = q.sample(key, (num_draws,)), frame_of(hyper)
     assert model.values is not None
@@ -75,7 +75,7 @@ def draws_of_density(fit: Fit, model: Density, key: PRNGKeyArray, num_draws: int
 
 
 def _summed(log_q: Float[Array, draws * D]) -> Float[Array, " draws"]:
-    """Of independent coordinates the sum."""
+    """The sum over independent coordinates."""
     return log_q if jnp.ndim(log_q) == 1 else jnp.sum(log_q, -1)
 
 

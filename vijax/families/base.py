@@ -78,13 +78,12 @@ class Family(abc.ABC):
     event_ndims: ClassVar[tuple[int, ...]]
     """Number of trailing event axes of each natural parameter, in field order."""
     discrete: ClassVar[bool] = False
-    """Whether x is discrete, so that no pathwise derivative exists."""
+    """True where x is discrete, so that no pathwise derivative exists."""
     exponential: ClassVar[bool] = True
-    """Whether the leaves are natural parameters; one whose leaves are not is moved by an optimiser alone
-    (`stationary`)."""
+    """True where the leaves are natural parameters; otherwise only an optimiser moves the family (`stationary`)."""
 
     closed_entropy: ClassVar[bool] = True
-    """Whether the entropy has a closed form; where it has none it is in the gradients of draws alone
+    """True where the entropy has a closed form; otherwise it is in the gradients of draws alone
     (`vijax.families.vector.by_draws`)."""
 
     # --- what a family must say -------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from vijax.inference.estimator import mean_field
 from vijax.inference.spec import Spec
 from vijax.inference.step_size import backtracking, by_share
 
-_process: int | None = None  # that of the first fit
+_process: int | None = None  # process of the first fit
 
 
 def check_not_forked() -> None:
@@ -42,8 +42,9 @@ def check_key(key: Any) -> None:
 
 
 def usual_words(spec: Spec) -> int | None:
-    """Words that a step wants to see of documents, of an algorithm of many small steps: not all data at once, and
-    steps that decrease. None of the others; 0 of those that draw, which want no more than some documents."""
+    """Number of words that a step should see of documents, for an algorithm of many small steps (not all data at once,
+    and steps that decrease). None for other algorithms; 0 for those that draw, which need no more than some
+    documents."""
     if spec.full_data or spec.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
         return None
     if spec.step_size(np.asarray(1_000_000, np.int32)) >= 1:  # type: ignore[arg-type]
@@ -52,7 +53,7 @@ def usual_words(spec: Spec) -> int | None:
 
 
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
-    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
+    """Raises ValueError on minibatches under steps that stay at size one: these forget every batch but the last."""
     spec = alg.spec
     if (num_parts := spec.num_parts) is not None:
         _check_parts(num_parts, loader)
@@ -79,13 +80,13 @@ def _check_parts(num_parts: int, loader: Loader) -> None:
 
 
 def check_whole(spec: Spec) -> None:
-    """Raises ValueError at an algorithm whose steps are for batches in parts: a fit hands them whole ones."""
+    """Raises ValueError at an algorithm whose steps take batches in parts: a fit gives them whole ones."""
     remedy = "Leave axis out, or call its step inside jax.shard_map in a loop of your own."
     require(spec.axis.name is None, "alg", "an algorithm without axis", f"axis={spec.axis.name!r}", remedy)
 
 
 def check_restarts(restarts: int, state: Any) -> None:
-    """Raises ValueError where their number is not that of the state that a run goes on from."""
+    """Raises ValueError where the number of restarts is not that of the state that a run goes on from."""
     require_integers(restarts=restarts)
     if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
         return
@@ -98,7 +99,7 @@ def check_restarts(restarts: int, state: Any) -> None:
 
 
 def check_hyper(hyper: Any, model: Model, state: Any) -> None:
-    """Raises ValueError on what is no point of the model, or of another shape; and where a state has its own."""
+    """Raises ValueError on an unknown point of the model, or another shape; and where a state has its own."""
     if hyper is None:
         return
     remedy = "They are in state.hyper."

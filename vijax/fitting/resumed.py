@@ -1,8 +1,8 @@
-"""The state that a fit goes on from. What it remembers of other data is begun anew; its posterior stays.
+"""The state that a fit goes on from. Its memory of other data is begun anew; its posterior stays.
 
 A state may remember messages of the parts of the data (`vijax.memoized`), locals of their rows (`Model.keeps_local`,
-warm starts), where the sites of Gaussian predictors are, and how far the objective has converged. All of that is wrong,
-and much of it for good, once the data are others, or are cut otherwise.
+warm starts), the inputs of the sites of Gaussian predictors, and how far the objective has converged. All of this is
+wrong, and much of it for good, once the data are others, or are cut differently.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from vijax.inference.warm import Visited
 from vijax.xla.compiler import kept, quick_jit
 
 ROUNDING = 1e-4
-"""By how much, relative to its size, a kernel may differ from the same kernel out of another program."""
+"""The largest relative difference between a kernel and the same kernel from another program."""
 
 
 HYPER = operator.attrgetter("hyper")
 
 
 def begun(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any) -> Any:
-    """The state of step 0, which says which data it is fitted to."""
+    """The state of step 0, with the fingerprint of its data."""
     state = start(alg, loader, key, hyper)
     return _marked(state, fingerprint(loader, alg.spec, _first(state, HYPER)))
 
@@ -68,12 +68,12 @@ def gone_on(alg: Algorithm, loader: Loader, key: PRNGKeyArray, state: Any) -> An
 
 
 def _runs(state: Any) -> State:
-    """A lone run's state, or those of several, stacked."""
+    """A single run's state, or the stacked states of several."""
     return state.states if isinstance(state, Many) else state
 
 
 def _first(state: Any, of: Callable[[State], Any] = lambda run: run) -> Any:
-    """Something of a lone run's state, or of that of the first of several."""
+    """A part of a single run's state, or of the state of the first of several."""
     mine = of(_runs(state))
     return jax.tree.map(lambda x: np.asarray(x)[0], mine) if isinstance(state, Many) else mine
 
@@ -84,7 +84,8 @@ def _marked(state: Any, mark: np.ndarray) -> Any:
 
 
 def _unjudged(state: Any) -> Any:
-    """Without objectives of other data: how far they have converged, and which of several runs is the best."""
+    """The state without objectives of other data: these say how far it has converged, and which of several runs is the
+    best."""
     state = state._replace(recent=jnp.full_like(state.recent, jnp.nan)) if isinstance(state, Many) else state
     none = lambda runs: runs.watch._replace(window=jnp.zeros_like(runs.watch.window))  # which begins it anew
     return in_runs(state, lambda r: r._replace(checked=jnp.full_like(r.checked, jnp.nan), watch=none(r)))
@@ -92,19 +93,19 @@ def _unjudged(state: Any) -> Any:
 
 # --- messages of parts, locals of rows ----------------------------------------------------------------------------
 def _keeps_locals(spec: Spec, loader: Loader) -> bool:
-    """Whether coordinate ascent carries all locals from step to step."""
+    """True where coordinate ascent carries all locals from step to step."""
     model = spec.model
     return spec.full_data and model.keeps_local and model.init_local is not None and loader.steps_per_epoch == 1
 
 
 def _remembers(spec: Spec, loader: Loader, state: State) -> bool:
-    """Whether there is, or is to be, anything of single parts or rows."""
+    """True where a state remembers, or will remember, anything of single parts or rows."""
     has = state.parts is not None or state.local is not None
     return has or spec.num_parts is not None or spec.warm_starts or _keeps_locals(spec, loader)
 
 
 def _is_of_this(spec: Spec, loader: Loader, state: State) -> bool:
-    """Whether what a state remembers is of the kind that the algorithm does."""
+    """True where the memory of a state is of the kind that the algorithm has."""
     parts = state.parts
     if (parts is None) != (spec.num_parts is None):
         return False
@@ -116,7 +117,7 @@ def _is_of_this(spec: Spec, loader: Loader, state: State) -> bool:
 
 
 def _warn(spec: Spec, state: State, is_same: bool) -> None:
-    """Says what is forgotten, if the algorithm would have gone by it."""
+    """Warns of what is forgotten, if the algorithm would have used it."""
     parts, local = state.parts, state.local
     if spec.num_parts is not None and parts is not None and np.any(np.asarray(parts.groups) > 0):
         lost = f"messages of {len(parts.constant)} parts of the data"
@@ -146,7 +147,7 @@ def _why(spec: Spec, state: State) -> str:
 
 # --- sites of Gaussian predictors ---------------------------------------------------------------------------------
 def _in_context(model: Model, state: Any) -> Any:
-    """With the kernels that belong to this model and to the state's hyperparameters.
+    """The state with the kernels that belong to this model and to the state's hyperparameters.
 
     Raises:
       ValueError: it has another number of sites.
@@ -187,8 +188,8 @@ def _contexts(posterior: Any) -> list[Any]:
 
 
 def _is_near(first: list[Any], second: list[Any]) -> bool:
-    """Matrices by what they make of a vector, times their transposes: the triangle of a kernel that is nearly singular
-    is far less certain than the kernel."""
+    """True where matrices are close in their products with a vector and in those of their transposes: the triangle of a
+    kernel that is nearly singular is far less certain than the kernel."""
 
     def seen(x: Any) -> np.ndarray:
         x = np.asarray(x, float)

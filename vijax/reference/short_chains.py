@@ -25,9 +25,9 @@ LEAPS = 5
 LONGEST, SHORTEST = 0.4, 1e-3
 """Sizes of leapfrog steps that are tried, in standard deviations of q: each half of the one before."""
 WANTED = 0.7
-"""Mean acceptance of the first transition, from which a size will do."""
+"""Mean acceptance of the first transition from which a size is accepted."""
 BY_CHANCE = 0.003
-"""How likely it is that a q without error is said to have one, whatever the number of means and deviations."""
+"""The probability that a q without error is said to have one, for any number of means and deviations."""
 
 
 class Moved(NamedTuple):

@@ -33,7 +33,7 @@ class Covariances(NamedTuple):
         """The block of one quantity, or of two, by their keys in `means`.
 
         Raises:
-          ValueError: a key that there is not.
+          ValueError: an unknown key.
         """
         return self.matrix[np.ix_(self._places(one), self._places(one if other is None else other))]
 
@@ -50,10 +50,10 @@ class Covariances(NamedTuple):
 
 
 def covariances(means: PyTree, matrix: Float[np.ndarray, "M M"]) -> Covariances:
-    """With names, and symmetric to the last digit.
+    """Named covariances, symmetric to the last digit.
 
     Raises:
-      ValueError: what is no covariance.
+      ValueError: a matrix that is no covariance.
 
     >>> found = covariances({"w": np.zeros(2), "b": 1.0}, np.diag([4.0, 9.0, 16.0]))
     >>> found.names, found.sds["b"], found.of("w").tolist()
@@ -68,7 +68,7 @@ def covariances(means: PyTree, matrix: Float[np.ndarray, "M M"]) -> Covariances:
 
 
 def _scaled(matrix: np.ndarray) -> np.ndarray:
-    """As correlations, negative variances kept as they are."""
+    """The matrix as correlations, negative variances kept as they are."""
     scale = np.sqrt(np.abs(np.diag(matrix)))
     scale = np.where(scale > 0, scale, 1.0)
     return matrix / scale / scale[:, None]

@@ -5,10 +5,10 @@ eta + e. With F = d mu / d lambda and M = d m / d mu,
 
     d lambda / d e = I + M F d lambda / d e,    Cov[t] = d mu / d e = F (I - M F)^-1 = (I - F M)^-1 F.
 
-M is the derivative of the message with the locals at their optimum for every mu, not held where they are. Where the
-locals are independent given the globals their optimum is in closed form and can be put into the bound,
-L(s) = sum_n E_n(s, 0) + A(grad_z E_n(s)), a function of s alone: its gradient is the message, and M its Hessian. That M
-is the derivative of the engine's own message, with its locals optimised anew, is checked by differences.
+M is the derivative of the message with the locals at their optimum for every mu, not held fixed. Where the locals are
+independent given the globals their optimum has a closed form and can be put into the bound, L(s) = sum_n E_n(s, 0) +
+A(grad_z E_n(s)), a function of s alone: its gradient is the message, and M its Hessian. Differences check that M is the
+derivative of the engine's own message, with its locals optimised anew.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from vijax.response.covariances import Covariances, covariances
 from vijax.xla.compiler import quick_jit
 
 SETTLED = 1e-3
-"""Nats from q to where one more step would lead, at most."""
+"""Largest divergence in nats from q to the result of one more step."""
 STEP, SLACK = 0.1, 0.05
-"""Of the differences that check M: their length in standard deviations, and what may be left unexplained."""
+"""The length in standard deviations of the differences that check M, and the share that may stay unexplained."""
 MOST = 3000
 """Natural parameters up to which a dense matrix of them is formed."""
 AT_ONCE = 16
@@ -64,7 +64,7 @@ def of_conjugate(fit: Fit, data: Any, of: Callable | None) -> Covariances:
 
 
 def _change_of_message(bound: Bound) -> Callable[[Product], Float[Array, "P P"]]:
-    """M, a column at a time in batches."""
+    """M, column by column in batches."""
 
     def change(q: Product) -> Float[Array, "P P"]:
         flat, unravel = ravel_pytree(q.expected_stats())
@@ -90,13 +90,13 @@ def _pushed(q: Product, mean: Callable) -> Float[Array, "M P"]:
 
 # --- bounds as functions of the globals' statistics ---------------------------------------------------------------
 def _engine_bound(spec: Spec, hyper: Any, batch: Minibatch) -> Bound:
-    """What the engine differentiates: locals optimised, and held."""
+    """The bound that the engine differentiates: locals optimised, and held."""
     model, key = spec.model, jax.random.key(0)
     return lambda stats: model.local_elbo(hyper, stats, batch, key, spec.estep).total + _coupling(spec, hyper, stats)
 
 
 def _closed_bound(spec: Spec, hyper: Any, batch: Minibatch) -> Bound:
-    """The same, as a function of the statistics alone: of an energy with its locals put in."""
+    """The bound as a function of the statistics alone: of an energy with its locals put in."""
     energy: Energy | None = spec.model.energy
     if energy is None:
         return _engine_bound(spec, hyper, batch)
@@ -146,8 +146,8 @@ def _check_settled(q: Product, target: Product) -> None:
 
 
 def _check_change(q: Product, message: Callable, fisher: np.ndarray, change: np.ndarray) -> None:
-    """M against differences of the engine's messages, in a random direction of length `STEP` in the metric of q: so
-    near, natural parameters stay in their domain."""
+    """Checks M against differences of the engine's messages, in a random direction of length `STEP` in the metric of q:
+    so close, natural parameters stay in their domain."""
     flat = lambda x: np.asarray(ravel_pytree(x)[0], np.float64)
     length = lambda v: float(np.sqrt(max(v @ fisher @ v, 0.0)))
     w, v = np.linalg.eigh(fisher)

@@ -62,7 +62,7 @@ def of_draws(
 
 
 def _check_frame(frame: Frame | None) -> None:
-    """Raises ValueError where q has directions of dependence: what is corrected are independent normals."""
+    """Raises ValueError where q has directions of dependence: only independent normals can be corrected."""
     directed = frame is not None and frame.stretch is not None and bool(np.any(np.asarray(frame.stretch) != 1))
     remedy = "Fit with vijax.dadvi(model, data, key=key); or draw from this one, which has covariances: fit.sample."
     require(not directed, "fit", "one of independent normals", "one with directions of dependence", remedy)
@@ -78,7 +78,7 @@ def _free(q: Normal, frame: Frame | None) -> Float[np.ndarray, " 2D"]:
 
 
 def _noise(fit: Fit, q: Normal, key: PRNGKeyArray | None, num_draws: int) -> Float[np.ndarray, "draws D"]:
-    """Of the fit where it was on fixed draws, else fresh."""
+    """The noise of a fit on fixed draws, else fresh noise."""
     own = getattr(fit.report, "noise", np.zeros((0, 0)))
     if len(own):
         return own

@@ -26,7 +26,7 @@ from vijax.sklearn.parts.rows import Fitted, by_row, fit_rows, size_with_padding
 from vijax.xla.by_value import by_value
 
 JITTER = 1e-6
-"""On the diagonal of kernels, beside a scale of about one."""
+"""Jitter on the diagonal of kernels, for a scale of about one."""
 
 
 class Inputs(NamedTuple):

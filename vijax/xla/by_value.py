@@ -22,7 +22,7 @@ Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
 
 MOST = 8
-"""So many objects of each kind are kept: those asked for last."""
+"""Number of objects of each kind that are kept: those asked for last."""
 LARGE = 1 << 16
 """Arrays of more numbers are not compared; objects with such arrays are made anew."""
 
@@ -123,7 +123,7 @@ def of(owner: Any, x: T) -> T:
 
 
 _OWNERS = threading.Lock()
-"""One for all owners, so that these can be copied and pickled; it is held for a look-up."""
+"""One lock for all owners, so that these can be copied and pickled; it is held for a look-up."""
 
 
 def _put(kept: collections.OrderedDict, key: Any, x: Any) -> None:

@@ -26,7 +26,7 @@ QUICK = STEP | {
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 LARGE = 1 << 20
-"""Numbers, times what is done with each, from which on a program that runs once costs more to run than to compile."""
+"""Numbers, times the work on each, from which a program that runs once costs more to run than to compile."""
 
 
 def step_jit(fn: Callable, **more: Any) -> Callable:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt, UInt32
 from vijax.xla.threefry import threefry2x32
 
 PLAIN = "threefry2x32"
-"""What JAX calls the implementation whose numbers these are."""
+"""JAX's name of the implementation that gives the same numbers."""
 
 
 def in_one_piece(key: PRNGKeyArray) -> PRNGKeyArray:

@@ -18,7 +18,7 @@ from vijax import tree
 
 Tree = TypeVar("Tree")
 SMALL = 1 << 17
-"""Numbers in all, from which on a second thread is worth waking."""
+"""Numbers in all from which a second thread is worth waking."""
 
 
 def select(condition: Bool[Array, ""], a: Tree, b: Tree) -> Tree:

@@ -25,7 +25,7 @@ from vijax.families.product import Product
 from vijax.tree import register
 
 FOLD_BELOW = 1e-12
-"""Of S: entries of a stay below 1e12 times those of lambda."""
+"""The least S: entries of a stay below 1e12 times those of lambda."""
 PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scipy import special
 
 _NEAR = 1e-3
-"""Of y times (|a| + g), below which series of four terms are right to rounding."""
+"""The limit of y (|a| + g) below which series of four terms are right to rounding."""
 
 
 def cumulative_hazard(y: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

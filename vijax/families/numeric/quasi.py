@@ -22,7 +22,7 @@ from vijax.checks import require
 MOST = 21_201
 """Coordinates that SciPy's direction numbers serve."""
 _BITS = 23
-"""Digits that are read: as many as leave no uniform number at 0 or 1 in float32."""
+"""Binary digits that are read: no uniform number is then 0 or 1 in float32."""
 
 
 @functools.lru_cache(maxsize=16)

@@ -20,7 +20,7 @@ from vijax.families.numeric.excess import log_excess
 
 SWITCH = 1000.0
 LARGEST = 2.146e9
-"""So that 25 standard deviations beyond the rate are below 2^31."""
+"""The largest rate: 25 standard deviations beyond it are below 2^31."""
 
 
 def poisson_counts(key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple[int, ...]) -> Int[Array, "*shape"]:

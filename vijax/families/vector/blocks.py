@@ -19,7 +19,7 @@ from vijax.families.univariate import NormalLaw
 from vijax.tree import register
 
 Places = tuple[tuple[int, ...], ...]
-"""Which coordinates each block has, in the order of the product."""
+"""The coordinates of each block, in the order of the product."""
 
 
 @register

@@ -28,7 +28,7 @@ from vijax.families.vector.by_draws import ByDraws
 from vijax.families.vector.by_optimiser import Value
 
 POINTS, MANY = 64, 1024
-"""That stand for it in its entropy, and in its moments."""
+"""Numbers of draws that represent a flow in its entropy, and in its moments."""
 
 
 class Sizes(NamedTuple):

@@ -28,7 +28,7 @@ from vijax.families.vector.by_optimiser import Value
 from vijax.families.vector.triangular_normal import TriangularNormal
 
 POINTS = 64
-"""Of each component, that stand for it."""
+"""Number of points that represent a component."""
 
 
 @family

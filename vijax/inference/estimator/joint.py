@@ -16,7 +16,7 @@ from vijax.inference.axis import Axis
 from vijax.inference.estimator.base import Estimator, Reads
 
 Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
-"""(stats, theta) -> the scaled local bound, and what the model said beside it."""
+"""(stats, theta) -> the scaled local bound, and the further values that the model reports."""
 ALONE = Axis()
 NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
 

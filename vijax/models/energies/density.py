@@ -32,7 +32,7 @@ from vijax.xla.compiler import kept, quick_jit
 
 Values = Mapping[str, Any]
 START, START_SD = 2.0, 0.05
-"""How far from zero means of q begin at most where nothing is said, as Stan's do; and its sd, relative to that."""
+"""The default largest distance from zero of the first means of q, as in Stan; and its sd, relative to this."""
 
 
 class Frame(NamedTuple):

@@ -20,7 +20,7 @@ _NAMES = {
     "linear": "DotProduct",
 }
 _OF_A_DISTANCE = ("matern12", "matern32", "matern52")
-"""Of the Euclidean one: by tinygp's default, sums of absolute differences, these are no kernels of several columns."""
+"""They need Euclidean distances: with tinygp's default, absolute differences, they are none of several columns."""
 
 
 def kernel_named(name: str) -> Callable[[Hyper], Kernel]:

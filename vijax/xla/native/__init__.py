@@ -37,7 +37,7 @@ NAMES = (
     "gamma_offsets_float32",
 )
 OF_SEVERAL = ("gamma_offsets_float32",)
-"""Those that `vmap` calls once, with arrays that have one more axis before the others."""
+"""Kernels that `vmap` calls once, with arrays that have one more leading axis."""
 Results = Sequence[tuple[int, ...] | jax.ShapeDtypeStruct]
 
 
