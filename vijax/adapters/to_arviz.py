@@ -30,7 +30,7 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
         draws, stats = draws_of_density(fit, model, key, num_draws, data)
     else:
         got = "data for a model in conjugate form"
-        require(data is None, "data", "None", got, "lp and lq are of densities (vijax.density) alone.")
+        require(data is None, "data", "None", got, "Only densities (vijax.density) have lp and lq.")
         draws, stats = fit.sample(key, num_draws), {}
     groups = {"posterior": _one_chain(_by_path(draws)), "sample_stats": _one_chain(stats)}
     if predictive_of is not None:

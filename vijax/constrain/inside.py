@@ -26,5 +26,5 @@ def next_to(end: float, sign: int, dtype: Any) -> Any:
 def require_finite(**ends: float) -> None:
     """ValueError naming the first end that is no finite number."""
     for name, end in ends.items():
-        remedy = "An end that is infinite is none: take above, below or real."
+        remedy = "For an infinite end use above, below or real."
         require(math.isfinite(end), name, "a finite number", end, remedy)

@@ -108,7 +108,7 @@ def check_hyper(hyper: Any, model: Model, state: Any) -> None:
     require(not strange, "hyper", f"names among {sorted(model.hyper)}", strange)
     for name, value in hyper.items():
         own, given = (jax.tree.map(jnp.shape, x) for x in (model.hyper[name], value))
-        require(own == given, f"hyper[{name!r}]", f"what is of the shapes {own}", given)
+        require(own == given, f"hyper[{name!r}]", f"values of the shapes {own}", given)
 
 
 def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:

@@ -321,7 +321,7 @@ def _check_words(got: int, vocab_size: int) -> None:
     if got < vocab_size:
         warnings.warn(
             f"data: a corpus over {got} words for a model of vocab_size={vocab_size}: {vocab_size - got} of the "
-            f"model's words never occur, and take a share of every topic. If that is not meant: vocab_size={got}.",
+            f"model's words never occur, and take a share of every topic. Or make the model with vocab_size={got}.",
             stacklevel=4,
         )
 

@@ -129,7 +129,7 @@ def _warn(spec: Spec, state: State, is_same: bool) -> None:
         return
     warnings.warn(
         f"state: expected one that goes with this fit, got {lost}, {_why(spec, state)}. They are begun anew, and the "
-        "fit goes on from the posterior. If that is not meant, give the data and settings that the state was fitted "
+        "fit goes on from the posterior. If you do not want this, give the data and settings that the state was fitted "
         "with.",
         ForgottenWarning,
         stacklevel=4,
@@ -138,7 +138,7 @@ def _warn(spec: Spec, state: State, is_same: bool) -> None:
 
 def _why(spec: Spec, state: State) -> str:
     if state.data is None or np.array_equal(state.data, UNKNOWN):
-        return "which does not say of which data (vijax.fit notes it)"
+        return "which does not name its data (vijax.fit records them)"
     if spec.num_parts is not None and state.parts is not None and len(state.parts.constant) != spec.num_parts:
         return f"which are now cut into {spec.num_parts}"
     fixed = " or hyperparameters" if spec.num_parts is not None else ""
@@ -165,7 +165,7 @@ def _in_context(model: Model, state: Any) -> Any:
         return state  # to the last digit, so that a run in two parts is a run in one
     warnings.warn(
         "state: expected one that goes with this fit, got kernels or features of other inputs or hyperparameters than "
-        "those of the model. They are computed anew, and the fit goes on from the sites. If that is not meant, give "
+        "those of the model. They are computed anew, and the fit goes on from the sites. If you do not want this, give "
         "the model that the state was fitted with.",
         ForgottenWarning,
         stacklevel=4,

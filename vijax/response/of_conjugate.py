@@ -160,6 +160,6 @@ def _check_change(q: Product, message: Callable, fisher: np.ndarray, change: np.
     rounding = 4 * float(jnp.finfo(jnp.result_type(float)).eps) * length(np.abs(flat(ends[0])))
     gap = length(found - ours)
     allowed = SLACK * (length(found) + length(ours)) + 0.02 * STEP / np.sqrt(len(noise)) + rounding
-    got = f"one whose message changes otherwise than its bound says, by {gap / STEP:.2g} of a change of q"
+    got = f"one whose message does not change as its bound says: off by {gap / STEP:.2g} of a change of q"
     remedy = "Locals found by iteration, behind jax.lax.stop_gradient, are not served: write it as an energy."
     require(gap <= allowed, "fit", SERVED, got, remedy)

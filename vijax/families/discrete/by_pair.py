@@ -155,7 +155,7 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
     >>> found.ids.tolist(), [place.tolist() for place in found.places]
     ([2, 7, 9], [[1, 0], [[0, 0]]])
     """
-    remedy = "Ids are of a word and a topic: take fewer topics or words, or let documents use all topics."
+    remedy = "An id is a pair of a word and a topic: take fewer topics or words, or let documents use all topics."
     require(0 <= universe <= MOST_IDS, "universe", f"at most {MOST_IDS:,} ids", f"{universe:,}", remedy)
     flat = jnp.concatenate([jnp.ravel(ids) for ids in given]).astype(jnp.int32)
     if not isinstance(flat, jax.core.Tracer):

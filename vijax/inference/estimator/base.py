@@ -78,7 +78,7 @@ class Estimator(abc.ABC):
         Raises:
           ValueError: an estimator that cannot.
         """
-        remedy = "Of what a batch reads by entries the marginals are known: leave estimator out."
+        remedy = "The marginals of the entries that a batch reads are known: leave estimator out."
         require(False, "estimator", f"mean_field() for a {type(q).__name__}", repr(self), remedy)
         raise AssertionError
 

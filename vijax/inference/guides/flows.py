@@ -47,7 +47,7 @@ class flow(Guide):
     def at(self, mean: Float[Array, " D"], sd: float) -> CouplingFlow:
         """See `Guide`; only nearly so, because the networks begin near the identity."""
         remedy = "Use vijax.guides.mixture(components)."
-        require(mean.size > 1, "guide", "another for one coordinate: layers move some by others", "flow()", remedy)
+        require(mean.size > 1, "guide", "another guide for a single coordinate", "flow()", remedy)
         sizes = Sizes(mean.size, self.layers, self.width, self.depth)
         weights = tuple(jnp.asarray(leaf, mean.dtype) for leaf in parts(sizes).weights)
         return CouplingFlow(mean, jnp.full_like(mean, jnp.log(sd)), weights, sizes)

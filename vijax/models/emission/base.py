@@ -78,7 +78,7 @@ def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
         belong = "the number of components and their dimension are arguments of the emission"
         raise TypeError(f"unexpected argument {sorted(others)[0]}: {belong}. Pass emission={example}, say.")
     if not isinstance(emission, Emission):
-        raise TypeError(f"emission: expected what components emit, {example} say, got {emission!r}.")
+        raise TypeError(f"emission: expected an emission, such as {example}, got {emission!r}.")
     return emission
 
 

@@ -118,7 +118,7 @@ def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, ba
     gap = np.where(impossible, 0.0, total - densities)
     if np.all(np.abs(gap) < ok):
         return
-    expected = "log p(data and locals | globals) less the base measures of the locals, as log_density says it"
+    expected = "log p(data and locals | globals) less the base measures of the locals, as log_density gives it"
     place = np.unravel_index(np.nanargmax(np.where(np.isnan(gap), np.inf, np.abs(gap))), gap.shape)
     got = f"one that is larger by {gap[place]:.4g} nats at a draw of the variables (group {place[1]})"
     require(False, "energy", expected, got, _reason(gap, ok, base))
@@ -127,7 +127,7 @@ def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, ba
 def _reason(gap: np.ndarray, ok: np.ndarray, base: dict[str, np.ndarray]) -> str:
     """The reason of the difference, where it is a known one."""
     if np.ptp(gap) < 2 * np.max(ok):
-        return "It is that everywhere: the bound is off by it in each group, and posteriors are right."
+        return "The difference is the same everywhere: the bound is off by it in each group, and posteriors are right."
     for names in _subsets(list(base)):
         if np.all(np.abs(gap - sum(base[name] for name in names)) < 2 * ok):
             measures = "base measure" + ("s" if len(names) > 1 else "")

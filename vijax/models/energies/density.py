@@ -369,7 +369,7 @@ def _check_data(density: Density, data: PyTree) -> None:
     if density.log_lik is None:
         remedy = "log_density(x, data) reads data: a second parameter, without a default."
         none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][0] == 0  # one_group
-        require(none, "data", "None, for this density reads none", "data", remedy)
+        require(none, "data", "None, because this density reads no data", "data", remedy)
     else:
         check_numbers(data)
         check_finite(data)

@@ -290,7 +290,7 @@ def energy_model(
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
     if prior_as_point:
-        require("prior" not in hyper, "prior_as_point", "no point of yours by the name prior", sorted(hyper))
+        require("prior" not in hyper, "prior_as_point", "no point of yours named prior", sorted(hyper))
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, free, any_size)
     begin = _begins(init or starts.prior(), free)
