@@ -28,8 +28,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Densit
     `numpyro.factor` and handlers that scale or mask count as in NumPyro. Funsor sums out discrete sites; each axis of
     their batches must then be a plate, and they are not among the draws of `fit.sample`. Sites of
     `numpyro.deterministic` are among these draws, and so are the variables that a reparameterisation replaced, except
-    in models with discrete sites. `vijax.auto(model, key=key)` fits it: the model holds the data, and always reads them
-    whole.
+    in models with discrete sites. `vijax.auto(model, key=key)` fits it: the model holds the data, always read whole.
 
     Args:
       model: a function that calls `numpyro.sample`, or a handler around one.
@@ -70,8 +69,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Densit
 
 
 def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:
-    """The log density of a model without discrete unknowns. There is no random key: a site left out would be an
-    error."""
+    """The log density of a model without discrete unknowns. There is no random key: a site left out raises an error."""
     log_density = require_extra("numpyro.infer.util", "numpyro").log_density
     return lambda values: _one_number(log_density(model, (), {}, dict(values))[0])
 

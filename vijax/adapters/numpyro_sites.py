@@ -1,5 +1,4 @@
-"""Sites of a NumPyro model as its runs show them, and refusals of sites that a log density of free variables cannot
-have."""
+"""Sites of a NumPyro model as its runs show them, and refusals of sites that no density of free variables can have."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ RUNS = 3
 
 
 def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Density:
-    """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts that are not observed are
-    unknown.
+    """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts not observed are unknown.
 
     The supports of the unknown parts are those of TFP's event space bijectors. (`vijax.adapters.tfp.from_tfp` is
     something else: the family of one distribution.)
@@ -39,8 +38,8 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
       `vijax.auto(model, key=key)`.
 
     Raises:
-      ValueError: `joint` is no joint distribution; `observed` names an unknown part, or all parts; the log density is
-        an array; a part is discrete, or is a joint itself, or its support is none of vijax's or changes with other
+      ValueError: `joint` is no joint; `observed` names an unknown part, or all parts; the log density is an array; a
+        part is discrete, or is a joint itself, or its support is none of vijax's or changes with other
         parts.
       ImportError: TensorFlow Probability is not installed.
 

@@ -1,5 +1,4 @@
-"""Constraints of points, and free coordinates in which points are learnt: any real numbers are the coordinates of a
-point.
+"""Constraints of points, and free coordinates in which points are learnt: any real numbers are coordinates of a point.
 
 Each is a frozen dataclass, equal by value: `point` is the map and `free` its inverse, `log_det` its log determinant,
 `holds` the support, `free_shape` the shape of the coordinates.

@@ -21,8 +21,7 @@ def require_square(argument: str, x: Any) -> int:
 
 
 def size_of(free: Any, diagonal: bool) -> int:
-    """The size D of matrices with as many entries in their lower triangles as the last axis, with their diagonal or
-    without.
+    """The size D of matrices whose lower triangles have as many entries as the last axis, with or without diagonal.
 
     >>> size_of(np.zeros(6), True), size_of(np.zeros(6), False)
     (3, 4)

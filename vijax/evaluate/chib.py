@@ -32,8 +32,7 @@ def chib(
     reached by Gibbs sampling, then coordinate ascent.
 
     It takes up to 4 S N visits to a token for a document of N tokens, where `left_to_right` takes N^2 / 2 per particle.
-    Where z* is a small part of a flat posterior, rare large terms dominate the mean of T, and the estimate tends to be
-    off.
+    Where z* is a small part of a flat posterior, rare large terms dominate the mean of T: the estimate tends to be off.
 
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.
@@ -110,8 +109,7 @@ def _add_transitions(
 
 
 def log_transition(walk: Walk, chains: Chains, target: Int[Array, "rows tokens"]) -> Float[Array, " rows"]:
-    """log T(target <- chains): the log probability of each token's topic in `target` under the sweep, given that the
-    topics before it are already those of `target`."""
+    """log T(target <- chains): each token draws its topic in `target` after the tokens before it have drawn theirs."""
 
     def visit(i, carry):
         chains, log_prob = carry

@@ -54,8 +54,7 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
 
 
 def _documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
-    """The number of documents in which the pairs of leading words of each topic occur; on the diagonal, single
-    words."""
+    """The number of documents in which pairs of leading words of each topic occur; on the diagonal, single words."""
     words, place = np.unique(leading, return_inverse=True)
     occurs = select_words(corpus, words).to_scipy()
     occurs.data = np.ones_like(occurs.data)

@@ -52,8 +52,7 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
 
 
 def _write_all(file: FileIO, data: bytes) -> None:
-    """Writes all bytes. A raw file may take a part only, as when the disk fills up; asked for the rest, it raises the
-    error."""
+    """Writes all bytes. A raw file may take only a part, as when the disk fills up; the next write raises the error."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) or 0 :]

@@ -88,8 +88,7 @@ def _at(z: Int[Array, "*rows tokens"], place: Array) -> Int[Array, "*rows"]:
 
 
 def draws(key: PRNGKeyArray, chains: Chains) -> Choose:
-    """A choice that draws from the conditionals: with it, a sweep is one of Gibbs sampling (backward: its time
-    reversal)."""
+    """A choice by draws from the conditionals: it makes a sweep of Gibbs sampling (backward: its time reversal)."""
     *rows, num_tokens = chains.z.shape
     uniforms = jax.random.uniform(key, (num_tokens, *rows), chains.counts.dtype)
     return lambda place, weights: draw_index(weights, uniforms[place])

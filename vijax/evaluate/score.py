@@ -13,8 +13,7 @@ class Score(NamedTuple):
 
     Attributes:
       mean: total log probability over total tokens.
-      standard_error: standard error of `mean`, over documents as drawn at random (ratio estimator); inf for a single
-        document.
+      standard_error: standard error over documents as drawn at random (ratio estimator); inf for a single document.
       log_probs: log probability of each document that was scored, nats.
       num_tokens: tokens of each of them that were scored.
       rows: the row of each of them in the corpus.

@@ -41,15 +41,13 @@ def family(cls: type[F]) -> type[F]:
 
 
 def static_field() -> Any:
-    """A hashable field of a family that is no natural parameter (a multinomial's total). It stands after the natural
-    parameters."""
+    """A hashable field of a family that is no natural parameter (a multinomial's total); it stands after these."""
     return dataclasses.field(metadata={"static": True})
 
 
 def context_field() -> Any:
-    """A field of a family for arrays that are no natural parameters (a kernel, a mask): arithmetic on natural
-    parameters leaves it alone. It stands after them; None stands for a context that is given later
-    (`Family.with_context`)."""
+    """A field of a family for arrays that are no natural parameters (a kernel, a mask): arithmetic leaves it alone. It
+    stands after them; None stands for a context that is given later (`Family.with_context`)."""
     return dataclasses.field(default=None, metadata={"context": True})
 
 
@@ -97,8 +95,7 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
-        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; the axes `shape` lead the batch
-        axes."""
+        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; `shape` axes lead the batch axes."""
 
     @abc.abstractmethod
     def mean(self) -> Any:
@@ -351,8 +348,7 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
 
 
 def as_array(x: Any) -> Any:
-    """An array as it is; a list or number as a NumPy array, which compiles no program, or as JAX's where something in
-    it is traced."""
+    """An array as it is; anything else as a NumPy array, which compiles no program, or as JAX's if traced."""
     if hasattr(x, "dtype"):
         return x
     return (jnp if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)) else np).asarray(x)

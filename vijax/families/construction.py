@@ -1,5 +1,4 @@
-"""Construction of families from concrete numbers in NumPy: a compiled program for each operation would cost more than
-all of them."""
+"""Families from concrete numbers, made in NumPy: a compiled program for each operation would cost more."""
 
 from __future__ import annotations
 

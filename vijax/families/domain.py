@@ -1,5 +1,4 @@
-"""Checks that a family which a user passed in is a density at all: its raw constructor takes natural parameters and
-checks nothing."""
+"""Checks that a family that was passed in is a density: its raw constructor takes natural parameters unchecked."""
 
 from __future__ import annotations
 

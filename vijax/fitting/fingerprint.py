@@ -1,5 +1,4 @@
-"""A fingerprint of the data of a fit: 128 bits, by which a fit that goes on from a state knows whether its data are the
-same."""
+"""A fingerprint of the data of a fit, 128 bits, by which a fit that goes on from a state recognises its data."""
 
 from __future__ import annotations
 

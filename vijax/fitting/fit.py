@@ -45,8 +45,7 @@ class Progress(NamedTuple):
       step: steps done, since the state was made.
       num_steps: steps of the whole run.
       steps_per_epoch: steps in one pass over the data.
-      state: the present state (of several restarts, the best one's); *donated* to the next chunk, so copy what you
-        keep.
+      state: the present state (of several restarts, the best's); *donated* to the next chunk, so copy what you keep.
       trace: named arrays, one entry for each step since the last call.
       num_groups_seen: groups read by this call of `fit`.
       num_words_seen: words read by it, or None.

@@ -43,8 +43,7 @@ def check_key(key: Any) -> None:
 
 def usual_words(spec: Spec) -> int | None:
     """Number of words that a step should see of documents, for an algorithm of many small steps (not all data at once,
-    and steps that decrease). None for other algorithms; 0 for those that draw, which need no more than some
-    documents."""
+    and steps that decrease). None for other algorithms; 0 for those that draw."""
     if spec.full_data or spec.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
         return None
     if spec.step_size(np.asarray(1_000_000, np.int32)) >= 1:  # type: ignore[arg-type]

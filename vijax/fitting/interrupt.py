@@ -59,8 +59,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
-    """A flag that the first Ctrl-C sets; a second one interrupts at once. In threads other than the main one the flag
-    is never set."""
+    """A flag that the first Ctrl-C sets; a second one interrupts at once. Outside the main thread it is never set."""
     if threading.current_thread() is not threading.main_thread():
         yield threading.Event()
         return

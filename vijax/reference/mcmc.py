@@ -49,8 +49,7 @@ def nuts(
     """Runs the No-U-Turn sampler with blackjax's window adaptation.
 
     Args:
-      model: a model from `vijax.energy_model` (as the ready models that say so are), or a log density
-        (`vijax.density`).
+      model: from `vijax.energy_model` (as the ready models that say so are), or a log density (`vijax.density`).
       data: arrays with one leading axis of groups; for a log density as `vijax.auto` takes them.
       key: of starts and draws.
       num_samples: draws of each chain that are kept.
@@ -101,8 +100,7 @@ def metropolis_hastings(
     chains: int = 4,
     sampled: Sequence[str] = (),
 ) -> Chains:
-    """Runs random-walk Metropolis-Hastings, with normal proposals of standard deviation `scale` in every free
-    coordinate.
+    """Runs random-walk Metropolis-Hastings with normal proposals of standard deviation `scale` in each coordinate.
 
     Args:
       model: see `nuts`.

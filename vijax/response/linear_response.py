@@ -28,7 +28,7 @@ def linear_response(
 
     The covariance of g and h is the derivative of E[g] when h is added to the log joint. Mean field gets the mean of
     most tilted posteriors right, though not their variances, and so this derivative too: on a normal target it is the
-    exact covariance, while the covariance of q is too small. It is as good as the means are: modes that q misses stay
+    exact covariance, while the covariance of q is too small. It is as good as the means: modes that q misses stay
     missed.
 
     Args:

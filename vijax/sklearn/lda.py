@@ -125,8 +125,7 @@ class LatentDirichletAllocation(TopicEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of `total_samples` documents, in parts of `batch_size`; the first call starts the
-        fit."""
+        """Goes on with a minibatch of `total_samples` documents, in parts of `batch_size`; the first call begins."""
         del y
         self._check()
         first = not hasattr(self, "components_")

@@ -1,5 +1,4 @@
-"""Simulation-based calibration: data are simulated at parameters of the prior and fitted; the parameters are ranked
-among the draws."""
+"""Simulation-based calibration: data simulated from the prior are fitted, and the parameters ranked among the draws."""
 
 from __future__ import annotations
 

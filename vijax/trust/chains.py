@@ -103,8 +103,7 @@ def _split_rhat(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray
 
 
 def _autocovariances(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, " lags *shape"]:
-    """Autocovariances at lags 0..draws-1, divided by the number of draws, means over chains; by the Fourier
-    transform."""
+    """Autocovariances at lags 0..draws-1, divided by the number of draws, means over chains; by Fourier transform."""
     length = z.shape[1]
     spectrum = np.fft.rfft(z - z.mean(1, keepdims=True), 2 * length, axis=1)
     return np.fft.irfft(np.mean(np.abs(spectrum) ** 2, 0), 2 * length, axis=0)[:length] / length

@@ -34,8 +34,7 @@ def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 
     """The share of observations that are within central intervals of predictive draws.
 
     Intervals are closed, from the quantiles at p (S + 1): for continuous data they hold exactly their share, however
-    few the draws; for counts they hold more. Observations that were fitted are held too often: leave some out of the
-    fit.
+    few the draws; for counts they hold more. Observations that were fitted are held too often: hold some out.
 
     Args:
       draws: S predictive draws of the observations, (S, *shape).

@@ -22,8 +22,7 @@ class Smoothed(NamedTuple):
     Attributes:
       log_weights: normalised, so that their exponentials sum to one, (S,).
       khat: shape of the tail of the ratios; inf where it cannot be judged, the weights then being the raw ones.
-      ess: 1 / sum of the squared weights, the effective number of S independent draws; only reliable where khat is
-        good.
+      ess: 1 / sum of the squared weights, the effective number of S independent draws; reliable where khat is good.
     """
 
     log_weights: Float[np.ndarray, " S"]

@@ -63,8 +63,7 @@ def by_value(make: Make) -> Make:
 
 
 def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
-    """The object, with the call that made it; traced arguments are not kept, because they do not outlive their
-    trace."""
+    """The object, with the call that made it; not with traced arguments, which do not outlive their trace."""
     result = Function(result) if inspect.isfunction(result) else result
     traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
     if isinstance(result, Remade) and not traced:

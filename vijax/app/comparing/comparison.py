@@ -38,8 +38,7 @@ class Compared(NamedTuple):
     Attributes:
       folder: folder of the run.
       values: its settings that differ between runs, in the order of `Comparison.keys`.
-      score: score on the held-out data; None without one, as for a run that diverged, or whose verdict is not to use
-        it.
+      score: held-out score; None without one, as for a run that diverged, or whose verdict is not to use it.
       behind: advantage of the best run; None for the best run itself and for a run without a score.
       coherence: NPMI of the topics over the training documents; None for models without topics.
       remark: further facts: how it ended, why there is no score.

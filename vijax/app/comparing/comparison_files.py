@@ -42,8 +42,7 @@ def _six(cell: Any) -> Any:
 
 
 def figure(found: Comparison) -> Figure:
-    """Scores with their errors, the distance of each run from the best with two errors of the difference, and
-    coherence."""
+    """Scores with their errors, the distance from the best with two errors of the difference, and coherence."""
     panels = 2 + any(run.coherence for run in found.runs)
     drawn = new_figure(4.2 * panels, 3.6)
     axes = drawn.subplots(1, panels)

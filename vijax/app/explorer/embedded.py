@@ -1,5 +1,4 @@
-"""The data that the page of topics embeds, as one text of JSON: whole numbers wherever possible, since they are
-short."""
+"""The data that the page of topics embeds, as one text of JSON: whole numbers wherever possible, as they are short."""
 
 from __future__ import annotations
 

@@ -40,8 +40,7 @@ def parted(
 def _on_a_grid(
     points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, " 2"], low: float, high: float
 ) -> Float[np.ndarray, "n 2"]:
-    """Each point on its own place of a grid, by the smallest sum of squared moves; unmoved where there are too few
-    places."""
+    """Each point on its own place of a grid, by the smallest sum of squared moves; unmoved where places are too few."""
     from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
 
     numbers = ((high - low) // (2 * half)).astype(int)

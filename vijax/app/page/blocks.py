@@ -92,8 +92,7 @@ class Strips(NamedTuple):
 
 
 class Course(NamedTuple):
-    """One sequence: columns by step, the most probable path of its states, and the probability of each state by
-    step."""
+    """One sequence: columns by step, the most probable path of its states, and probabilities of the states by step."""
 
     title: str
     columns: Sequence[str]

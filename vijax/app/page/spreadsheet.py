@@ -2,8 +2,7 @@
 
 A cell that begins with =, +, -, @, a tab or a line end is a formula to a spreadsheet, and may start programs or send
 data away (OWASP, CSV Injection). Such a cell gets a single quote in front, which marks text for spreadsheets. Numbers
-are left alone. A cell that has quotes in front of such a beginning gets one more, so that `unquoted` restores every
-text.
+are left alone. A cell with quotes in front of such a beginning gets one more, so that `unquoted` restores every text.
 """
 
 from __future__ import annotations

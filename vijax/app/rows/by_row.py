@@ -1,5 +1,4 @@
-"""Results of models row by row: read in blocks of one size, so that each program is compiled once; rows of
-sequences."""
+"""Results of models row by row: read in blocks of one size, so that each program is compiled once; of sequences too."""
 
 from __future__ import annotations
 

@@ -93,8 +93,7 @@ def chain_entropy(
 ) -> Float[Array, ""]:
     """-E[log q(z)], in nats, by one forward pass (Hernando et al., 2005). With w_ij the probability of z_t = i given
     z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). This is a sum of
-    positive terms, where A - <lambda, mu> is a difference of terms of size T; a constant that all states share is kept
-    apart."""
+    positive terms, where A - <lambda, mu> is a difference of terms of size T; a shared constant is kept apart."""
     initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask)
 

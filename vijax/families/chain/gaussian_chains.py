@@ -158,8 +158,7 @@ def chain_moments(chain: Filtered, cross: Float[Array, "S D D"], mask: Bool[Arra
 def chain_sample(
     chain: Filtered, cross: Float[Array, "S D D"], noise: Float[Array, "*shape T D"]
 ) -> Float[Array, "*shape T D"]:
-    """Draws, from the last step back, pathwise differentiable; `noise` is standard normal. Zero noise gives the
-    mean."""
+    """Draws, from the last step back, pathwise differentiable; `noise` is standard normal: zero gives the mean."""
     noise = jnp.moveaxis(noise, -2, 0)
 
     def step(later: Array, inputs: tuple[Filtered, Array, Array]) -> tuple[Array, Array]:

@@ -34,8 +34,7 @@ class DirichletStats(NamedTuple):
 
     @property
     def by_word(self) -> Float[Array, "v k"]:
-        """Statistics component by component, as `TransposedDirichlet` has them: for K Dirichlets over words, word by
-        word."""
+        """Statistics in the layout of `TransposedDirichlet`: for K Dirichlets over words, word by word."""
         return jnp.swapaxes(self.log, -1, -2)
 
 
@@ -60,8 +59,7 @@ class Dirichlet(Family):
 
     @classmethod
     def from_concentration(cls, concentration: Any) -> Self:
-        """Dirichlets of these concentrations; ValueError unless all are positive and finite and there is an event
-        axis."""
+        """Dirichlets of these concentrations; ValueError unless all are positive and finite, with an event axis."""
         c = as_float(concentration)
         require(c.ndim >= 1 and c.shape[-1] >= 1, "concentration", "at least one component on the last axis", c.shape)
         remedy = "Give empty components a small positive pseudo-count."

@@ -98,8 +98,7 @@ class Multinomial(Family):
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch K"]:
         """Counts, int32. For a large total they are sums of draws of `PIECE` each, because `jax.random.binomial`
-        decides in float32 by terms of the size of the total (at 1e8 its variances are a fifth off), and counts in
-        floats.
+        decides in float32 by terms of the total's size (at 1e8 its variances are a fifth off), and counts in floats.
 
         Raises:
           ValueError: a total above 2^31 - 1, which int32 does not hold."""

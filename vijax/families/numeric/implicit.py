@@ -28,14 +28,13 @@ Of = Callable[[Array, Any], Array]
 def implicit(x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob: Of) -> Float[Array, "*shape"]:
     """The draws `x`, unchanged, with their pathwise derivative in `parameters`.
 
-    This serves laws that can be drawn, by rejection say, but have no quantile function to differentiate. It works
-    elementwise: entries of `x` are draws of laws of one dimension. It can be differentiated to any order if `cdf` and
-    `log_prob` can.
+    For laws that can be drawn, by rejection say, but have no quantile function to differentiate. Elementwise: entries
+    of `x` are draws of laws of one dimension. Differentiable to any order if `cdf` and `log_prob` are.
 
     Args:
       x: draws of the law at `parameters`. A derivative of their own is dropped.
-      parameters: parameters of the law, a pytree of floats. Only these get a derivative: the functions may close over
-        constants, but not over values that are differentiated.
+      parameters: parameters of the law, a pytree of floats. Only these get a derivative: what the functions close over
+        is constant.
       cdf: (x, parameters) -> F(x), of the shape of `x`, differentiable in the parameters. Only its derivative in these
         matters:
         a term that does not depend on the parameters may be missing.

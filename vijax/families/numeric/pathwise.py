@@ -49,7 +49,7 @@ def sample_log_gamma(key: PRNGKeyArray, concentration: Float[Array, "*shape"], s
 
 
 def sample_offset(key: PRNGKeyArray, concentration: Float[Array, "*shape"], shape: tuple[int, ...] = ()) -> Array:
-    """L = log x - log(concentration + 2/3) of draws x ~ Gamma(concentration, 1), with the same derivative rule: see
+    """L = log x - log(concentration + 2/3) of draws x ~ Gamma(concentration, 1), differentiable: see
     `elasticity.py`."""
     a = as_float(concentration)
     seed = jax.random.bits(key, (2,), jnp.uint32)
@@ -175,8 +175,7 @@ def _normal_and_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple
 
 
 def _uniform31(word: UInt32[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """A uniform number in (0, 1] from the upper 31 bits; a signed conversion is several times faster than an unsigned
-    one."""
+    """A uniform number in (0, 1] from the upper 31 bits; signed conversion is several times faster than unsigned."""
     return (lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
 
 

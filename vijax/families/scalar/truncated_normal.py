@@ -224,8 +224,7 @@ def _hazard(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 @jax.custom_jvp
 def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's steps in the tail. There
-    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, from where every step comes
-    nearer.
+    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, where steps come nearer.
 
     There -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, whence every step
     comes nearer.

@@ -51,8 +51,7 @@ class InverseWishart(Family):
     @classmethod
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
-        """Inverse Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch
-        axes.
+        """Inverse Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over batches.
 
         Raises:
           ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.

@@ -76,8 +76,7 @@ class NormalWishart(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """Normal-Wisharts from m (*batch, D), kappa (*batch,), and the Wishart's degrees (*batch,) and scale (*batch,
-        D, D).
+        """Normal-Wisharts from m (*batch, D), kappa (*batch,), and a Wishart's degrees (*batch,), scale (*batch, D, D).
 
         Raises:
           ValueError: a location that is not finite or does not fit, a strength that is not positive and finite, degrees

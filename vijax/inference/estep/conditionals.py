@@ -203,8 +203,7 @@ def _rest_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
 def _drawn_sweep(
     problem: Conditionals, factors: Factors, draws: Stats, key: PRNGKeyArray
 ) -> tuple[Factors, Stats, Float[Array, ""]]:
-    """Draws every block once, given the current state of the others; also returns the gap between the draws and their
-    factors."""
+    """Draws every block once, given the current state of the others; also returns the gap of draws and factors."""
     factors, draws, gaps = dict(factors), dict(draws), []
     for i, block in enumerate(problem.blocks):
         key_block = jax.random.fold_in(key, i)

@@ -67,8 +67,7 @@ class ProximalGradient(LogisticNormalEStep):
 
     def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> _Iterate:
         """The start of each document. Where there is none, or it is no density under the present prior, it is the
-        prior's mean with a precision that grows by a tenth of a token's for each token: the prior itself where there
-        are no words."""
+        prior's mean, with a tenth of a token's precision more for each token: the prior itself without words."""
         tokens = jnp.sum(problem.counts, 1)
         added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)
         factor = jnp.linalg.cholesky(problem.precision)

@@ -29,8 +29,7 @@ def structured(
     num_sweeps: int = 10, num_samples: int = 1, through_globals: bool = False, objective: renyi | None = None
 ) -> Structured:
     """Locals by a fixed number of sweeps of mean-field coordinate ascent on a conjugate surrogate, with the encoder's
-    potentials in the place of the likelihood (Johnson et al. 2016, section 4); the likelihood itself is taken at draws
-    of the latent.
+    potentials in the place of the likelihood (Johnson et al. 2016, section 4); the likelihood is taken at draws.
 
     Args:
       num_sweeps: sweeps of coordinate ascent. All of them are differentiated. Locals that are not coupled need one, and

@@ -56,8 +56,7 @@ class Estimator(abc.ABC):
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
-        """Statistics at which the bound is evaluated, and (gradient there) -> the contribution of this draw to the
-        message.
+        """Statistics at which the bound is evaluated, and (gradient there) -> what this draw contributes.
 
         Args:
           key: random key of the draw.
@@ -83,7 +82,6 @@ class Estimator(abc.ABC):
         raise AssertionError
 
     def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """The message: the mean of the draws' contributions (stacked along a leading axis), given also the bound at
-        each draw."""
+        """The message: the mean of the draws' contributions (stacked along a leading axis), given the bound at each."""
         del values
         return q.with_naturals([jnp.mean(x, 0) for x in tree.parameters(said)])

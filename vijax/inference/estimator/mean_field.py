@@ -59,8 +59,7 @@ def _counted(reads: Reads, messages: PyTree) -> PyTree:
 
 @dataclasses.dataclass(frozen=True)
 class at_point(Estimator):
-    """grad_s l at the point that is sought. Every estimator reduces to this for a global of which only a point is
-    sought."""
+    """grad_s l at the point that is sought: every estimator reduces to this where only a point is sought."""
 
     draws: ClassVar[bool] = False
 

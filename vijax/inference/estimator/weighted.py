@@ -53,8 +53,7 @@ class weighted(Estimator):
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
-        """See `Estimator`: the draw, the derivative of its log ratio through it, and the change that a step adds by
-        itself."""
+        """See `Estimator`: the draw, the derivative of its log ratio through it, and what a step adds itself."""
         stats, v = q.pathwise_sample(key)
         own, exact = q.slope(stats, prior), tree.subtract(q.stationary(), prior)
         through = lambda slope: v(tree.subtract(q.as_stats(slope), own))

@@ -78,8 +78,7 @@ def gaussian_draws(
 
 
 def _matched(noise: Float[Array, "sites count K"]) -> Float[Array, "sites count K"]:
-    """The noise, changed so that its average e e' is the identity; for fewer draws than dimensions, orthogonal
-    noise."""
+    """The noise, changed so that its average e e' is the identity; with fewer draws than dimensions, orthogonal."""
     count, size = noise.shape[1:]
     if count < size:
         return size**0.5 * transpose(jnp.linalg.qr(transpose(noise))[0])

@@ -1,5 +1,4 @@
-"""Likelihoods p(y | z) of one observation given one scalar predictor, with the facts about their shape that quadrature
-needs."""
+"""Likelihoods p(y | z) of one observation given one scalar predictor, with facts about their shape for quadrature."""
 
 from __future__ import annotations
 

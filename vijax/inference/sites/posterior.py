@@ -97,9 +97,8 @@ class SitePosterior(Family):
     def kl(self, other: Self) -> Float[Array, ""]:
         """KL(self || other), both on the same prior; the sites of `other` are usually the prior's, all zero.
 
-        In float32, smooth kernels and precisions up to 1e4 over the prior variance: the error is within 2e-4 of the
-        divergence (and 1e-8) where the other is the prior; where it is not, within 2e-2, and within 2e-3 for precisions
-        up to 1e2 over the prior variance."""
+        In float32, smooth kernels and precisions up to 1e4 over the prior variance: right to 2e-4 (and 1e-8) where the
+        other is the prior; else to 2e-2, and to 2e-3 up to 1e2 over the prior variance."""
         return self._kl_to_zero_sites() + self._from_zero_sites(other)
 
     def kl_to_prior(self, prior: Self) -> Float[Array, ""]:

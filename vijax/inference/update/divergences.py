@@ -76,8 +76,7 @@ def mirror_step(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
 
 
 def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
-    """The lambda with grad A(lambda) = mu, and True where one was found, by Newton's method on A(lambda) - <lambda,
-    mu>.
+    """The lambda with grad A(lambda) = mu, and True where one was found: Newton's method on A(lambda) - <lambda, mu>.
 
     Args:
       q: the starting point.

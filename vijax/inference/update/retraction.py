@@ -24,8 +24,7 @@ def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]
 
     That step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
     direction in which the offending coordinate was going: towards fewer observations. A step size above 1, which is a
-    beta, counts as 1: beyond that no combination is convex. Values that are not finite pass, to be skipped and
-    reported.
+    beta, counts as 1: beyond that no combination is convex. Non-finite values pass, to be skipped and reported.
     """
     fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
     ok = tree.apply(_inside_or_not_finite, proposal.in_domain(), proposal)

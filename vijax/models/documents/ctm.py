@@ -60,7 +60,7 @@ def ctm(
       eta: concentration of the topic-word prior, scalar or shape (V,).
       logits: prior of (mu, Sigma^-1); a weak one if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
-      num_samples: draws of each q(z) over which the bound and the message are averaged: in pairs, hence an even number.
+      num_samples: draws of each q(z) over which bound and message are averaged: in pairs, hence an even number.
       seed: seed of all draws on full data, which stay the same from step to step: each document's E-step goes on from
         its last one, and would otherwise follow the noise of new draws. Minibatches take new ones from the key of the
         step (with

@@ -80,8 +80,7 @@ def _read(documents: Any) -> Any:
 
 
 def total_like(like: Any, num_documents: int, is_joint: bool, check: Callable[[Any], None]) -> Places:
-    """Totals of pLSA from entries (documents, words, counts) or the words of each document; in the joint form the total
-    of all documents."""
+    """Totals of pLSA from entries (documents, words, counts) or from the words of each document; jointly, one total."""
     expected = "words in all, or entries" if is_joint else f"the lengths of the {num_documents} documents, or entries"
     if is_joint and isinstance(like, int | np.integer):
         lengths = [int(like)]

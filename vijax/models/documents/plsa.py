@@ -136,8 +136,7 @@ def plsa_entries(counts: Any) -> Entries:
 
 
 def check_entries(data: PyTree, num_documents: int, vocab_size: int) -> None:
-    """Raises ValueError unless data are documents, words in their range and positive counts; names the first bad
-    entry."""
+    """Raises ValueError unless data are documents, words in range and positive counts; names the first bad entry."""
     triple = isinstance(data, tuple) and len(data) == 3
     require(
         triple, "data", "a triple (documents, words, counts)", type(data).__name__, "See vijax.models.plsa_entries."

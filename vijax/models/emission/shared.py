@@ -101,8 +101,7 @@ def tied_gaussian(
         return s.precision_times_mean @ y - 0.5 * own
 
     def predictive(q: NormalsWishart, y: Array) -> Float[Array, " K"]:
-        """Log predictive densities from the marginal laws, one for each component: the gain of all of them together is
-        no sum."""
+        """Log predictive densities from the marginal laws, one for each component: a gain of all together is no sum."""
         return log_predictive(log_likelihood_of_full, q.each(), y)
 
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision))

@@ -75,8 +75,7 @@ class Density(Model):
       log_lik: (values, group) -> scalar; None where there is only a prior.
       is_whole: True where all data are one group.
       guide: the family of q.
-      is_framed: True where q is a density of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free
-        coordinates.
+      is_framed: q is a density of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates.
       num_directions: number of directions of the frame, beside standard deviations.
       derived: values -> further values by name, for draws; None where there are none.
       start: largest distance from zero of the first means of q, in free coordinates.

@@ -140,8 +140,7 @@ class Energy:
         return {name: penalised(q, naturals[name], counts[name]) for name, q in templates.items()}
 
     def check_groups(self, data: PyTree, hyper: Hyper) -> None:
-        """Raises ValueError unless data are groups like the example; only shapes are read, so that they may be
-        traced."""
+        """Raises ValueError unless data are groups like the example; only shapes are read: data may be traced."""
         at = lambda group: self.fn({**zeros(self.shown.stats), **zero_stats(self.locals(group))}, group, hyper)
         check_groups(self.shown.example, data, at, self.locals, self.any_size)
 
@@ -234,8 +233,7 @@ def energy_model(
       `Fit.predictive`: the inputs of the given group are kept, its observations replaced.
       sample_locals: (values of the globals by name, group, key) -> values of the locals by name, drawn given them;
         needed beside `sample` where the model has locals.
-      generative: both for all groups at once (`vijax.contract.generative.Generative`), instead of `sample` and
-      `sample_locals`.
+      generative: both of these for all groups at once (`vijax.contract.generative.Generative`).
 
     Returns:
       A `Model`, for every algorithm.

@@ -24,8 +24,7 @@ Blocks = tuple[tuple[str, ...], ...]
 
 
 def check_families(prior: Product, local: Mapping[str, Any]) -> None:
-    """Raises ValueError for a name that is global and local, a local that is no family, or a family that is
-    improper."""
+    """Raises ValueError for a name that is global and local, a local that is no family, or an improper family."""
     both = sorted(set(prior) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
     for name, q in local.items():
@@ -40,8 +39,7 @@ def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
 
 
 def check_free(names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]) -> None:
-    """Raises ValueError for a guide without free variables, or a name that would stand for two things beside free
-    variables."""
+    """Raises ValueError for a guide without free variables, or a name that would stand for two things."""
     if not names:
         remedy = "Declare them by vijax.free, or leave guide out."
         require(guide is None, "guide", "none for an energy without free globals", repr(guide), remedy)

@@ -1,5 +1,4 @@
-"""Tests whether an energy is multilinear in the statistics of its variables, and finds the pairs of variables that it
-couples.
+"""Tests whether an energy is multilinear in the statistics of its variables, and finds the pairs that it couples.
 
 Both use second differences at random statistics. For independent perturbations a, b of two fields of statistics,
 

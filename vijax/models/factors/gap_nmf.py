@@ -54,8 +54,7 @@ def gap_nmf(
     estep: MeanField | None = None,
     init: Literal["columns", "flat"] | Init = "columns",
 ) -> Model:
-    """GaP-KL-NMF: finds the spectra, and their number, that made a matrix of counts (a magnitude spectrogram in whole
-    quanta).
+    """GaP-KL-NMF: finds the spectra that made a matrix of counts (a magnitude spectrogram in whole quanta).
 
     Args:
       num_rows: F, frequencies.

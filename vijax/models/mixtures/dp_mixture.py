@@ -48,8 +48,7 @@ def dp_mixture(
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
-      concentration: concentration of the process, positive; it expects about concentration * log(1 + N / concentration)
-        components. A
+      concentration: of the process, positive; it expects about concentration * log(1 + N / concentration) components. A
         hyperparameter of the model: `learn=("concentration",)` learns it.
       truncation: "finite" (the last stick takes all) or "tied" (posterior equal to the prior beyond T).
       init: `vijax.init.kmeans_plus_plus()` by default.
@@ -109,7 +108,7 @@ def dp_mixture(
 
 
 def _generative(emission: Emission, tied: bool) -> Generative | None:
-    """Draws as in a finite mixture; with a tied truncation each row of the tail has a component of its own from the
+    """Draws as in a finite mixture; with a tied truncation each row of the tail has its own component from the
     prior."""
     weights = lambda hyper, values: stick_breaking.weights(values["sticks"])
     how, draw = generative(emission, weights), emission.sample

@@ -76,7 +76,7 @@ def gp(
       statistics of these globals by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
 
     Raises:
-      ValueError: observations that are not one for each input or lie outside the likelihood's support; a kernel whose
+      ValueError: not one observation for each input, or one outside the likelihood's support; a kernel whose
         matrix
         is of the wrong shape, not positive definite, or larger than memory; an unknown name or form.
 

@@ -51,7 +51,7 @@ def glm(
       others: priors of further globals; the likelihood is then a function of their statistics (`vijax.models.gp`).
 
     Raises:
-      ValueError: observations that are not one for each row or outside the likelihood's support; entries that are not
+      ValueError: not one observation for each row, or one outside the likelihood's support; entries that are not
         finite;
         an unknown form.
 

@@ -88,8 +88,7 @@ def _at_new(q: Any, new: Any, own: Array | None) -> Joint:
 
 
 def _layout(like: Any) -> Any:
-    """The layout of draws: rows of sites from `model.data`; from a pair (inputs, y), or from inputs alone, the
-    inputs."""
+    """The layout of draws: rows of sites from `model.data`; the inputs from a pair (inputs, y), or as given."""
     remedy = "Of the data that it was fitted to: like=model.data."
     require(not is_size(like), "like", "inputs, or a pair (inputs, y)", like, remedy)
     if isinstance(like, dict) and set(like) == SITES:

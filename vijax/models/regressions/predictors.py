@@ -285,8 +285,8 @@ def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
 
 
 def _means_of_others(posterior: Any) -> dict[str, Any]:
-    """The statistics of the other globals for predictions: exact for a density that is linear in them, as with a rate
-    of wrong labels."""
+    """Statistics of the other globals for predictions: exact for a density linear in them, as with a rate of wrong
+    labels."""
     return {name: q.stats(q.mean()) for name, q in _others(posterior).items()}
 
 
@@ -303,8 +303,7 @@ def _dtype(prior: Any) -> Any:
 
 
 def check_observations(y: Any, num_inputs: int, likelihood: Likelihood) -> None:
-    """Raises ValueError where there is not one observation for each input, or one lies outside the likelihood's
-    support."""
+    """Raises ValueError unless each input has one observation, inside the likelihood's support."""
     lengths = {int(np.shape(leaf)[0]) if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(y)}
     require(lengths == {num_inputs}, "y", f"one observation for each of the {num_inputs} inputs", sorted(lengths))
     require(num_inputs > 0, "x", "at least one input", num_inputs)

@@ -1,5 +1,4 @@
-"""Predictions of observations by a Gaussian predictor: the expectation, and an interval that should hold the
-observation."""
+"""Predictions of observations by a Gaussian predictor: the expectation, and an interval that should hold them."""
 
 from __future__ import annotations
 

@@ -53,8 +53,7 @@ def factorial_hmm(
       initial_concentration, transition_concentration: concentrations of the Dirichlet priors of first states and of
         next states.
       stickiness: number added to the concentration of staying in a state.
-      strength: prior precision of the contributions, in units of the noise precision: the number of observations that
-        it is worth.
+      strength: prior precision of the contributions, in units of the noise precision, counted in observations.
       shape, rate: parameters of the gamma prior of the noise precisions. Data of another scale than one need another
         rate.
 

@@ -58,8 +58,8 @@ def linear_gaussian_state_space(
     Args:
       dim: D, columns of the observations.
       num_states: K, dimension of the state.
-      strength: prior precision of the coefficients m, a, c and b, in units of their noise precision: the number of
-        observations that it is worth.
+      strength: prior precision of the coefficients m, a, c and b, in units of their noise precision, counted in
+        observations.
       shape, rate: parameters of the gamma prior of all noise precisions. Data of another scale than one need another
         rate.
 

@@ -74,8 +74,7 @@ class BagLoader:
     def of(
         cls, X: Any, batch_size: int | None = None, seed: int = 0, total: int | None = None, reshuffled: bool = True
     ) -> BagLoader:
-        """The loader of a matrix, in batches of about `batch_size` documents (None: all of them), from a set of
-        `total`."""
+        """The loader of a matrix, in batches of about `batch_size` documents (None: all), from a set of `total`."""
         bags: Any = Bags.of(X)
         documents = bags.num_documents
         steps = max(1, round(documents / (batch_size or documents)))

@@ -1,5 +1,4 @@
-"""E-steps of mixed membership and gamma draws as machine code: the computations of XLA on a CPU, 1.5 to 6 times as
-fast.
+"""E-steps of mixed membership and gamma draws as machine code: XLA's computations on a CPU, 1.5 to 6 times as fast.
 
 A document's E-step is a loop over its words until it converges. XLA runs it on chunks of documents, each until the
 slowest has converged, and its loops over words and topics are not the fastest possible. `kernels.cc` does the same in
@@ -78,8 +77,7 @@ def _registered(library: Path) -> bool:
 
 
 def _check_version(major: int, minor: int) -> None:
-    """Raises RuntimeError where XLA is older than the version compiled for. XLA would notice too, and have no CPU
-    backend then."""
+    """Raises RuntimeError where XLA is older than the version compiled for, and would have no CPU backend then."""
     header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text(encoding="utf-8")
     here = dict(re.findall(r"define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header))
     if int(here["MAJOR"]) != major or int(here["MINOR"]) < minor:
@@ -134,8 +132,7 @@ def call(
     aliases: Any = None,
     **settings: int | float,
 ) -> tuple[Array, ...]:
-    """Calls a kernel, whose name ends in the type of numbers. `aliases` says which arguments may become which
-    results."""
+    """Calls a kernel, whose name ends in the type of numbers; `aliases` says which arguments may become results."""
     known = {key: np.int64(x) if isinstance(x, int) else np.float64(x) for key, x in settings.items()}
     how = "broadcast_all" if name in OF_SEVERAL else "sequential"
     made = jax.ffi.ffi_call(_target(name), results, vmap_method=how, input_output_aliases=aliases)
