@@ -1,4 +1,4 @@
-"""Held-out log predictive density of mixtures, exact given the posterior, in float64 whatever the working precision."""
+"""Held-out log predictive density of mixtures, exact given the posterior, always in float64."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def predictive_check(
     2019).
 
     Args:
-      fit: of any model that draws data (`Fit.predictive`).
+      fit: fit of any model that draws data (`Fit.predictive`).
       statistic: a function made of functions of jax.numpy: `statistic(y)` of one data set in the form of
         `Fit.predictive`, a number or an array of them; or `statistic(y, values)`, which also reads the globals by name,
         such as a sum of squared residuals (a discrepancy). Entries that are missing in the data, and padding, are NaN

@@ -31,7 +31,8 @@ class Product(Family, Mapping[str, Family]):
 
     Args:
       factors: the families by name. Their batch axes may differ.
-      batch_ndim: how many leading batch axes the factors share and scalars keep; a factor's further batch axes are
+      batch_ndim: number of leading batch axes that the factors share and scalars keep; a factor's further batch axes
+        are
         independent copies of it, over which log-normalisers, entropies and the like are summed. With the default 0
         these are scalars.
 

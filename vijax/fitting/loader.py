@@ -110,7 +110,7 @@ class CorpusLoader:
     """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
 
     corpus: Any
-    batch_size: float  # N / S need be no integer where there are to be so many parts
+    batch_size: float  # N / S need not be an integer with this many parts
     seed: int
     is_fixed: bool = False  # the same batches in every pass, in another order
     by_word: int | None = None  # V, where the ids of a batch count its own words

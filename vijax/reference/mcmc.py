@@ -51,7 +51,7 @@ def nuts(
     Args:
       model: from `vijax.energy_model` (as the ready models that say so are), or a log density (`vijax.density`).
       data: arrays with one leading axis of groups; for a log density as `vijax.auto` takes them.
-      key: of starts and draws.
+      key: random key of starts and draws.
       num_samples: draws of each chain that are kept.
       warmup: steps of adaptation before them.
       chains: number of chains, all started near the start of the model's posterior.
@@ -105,7 +105,7 @@ def metropolis_hastings(
     Args:
       model: see `nuts`.
       data: see `nuts`.
-      key: of starts and draws.
+      key: random key of starts and draws.
       num_samples: draws of each chain that are kept.
       scale: standard deviation of the proposals; an acceptance of about a quarter is best.
       burn_in: steps before the first of them.

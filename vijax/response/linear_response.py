@@ -32,7 +32,7 @@ def linear_response(
     missed.
 
     Args:
-      fit: of a log density with independent normals (`vijax.dadvi`, or `vijax.advi` and others with
+      fit: fit of a log density with independent normals (`vijax.dadvi`, or `vijax.advi` and others with
         `vijax.guides.mean_field()`), or of a conjugate model by `vijax.cavi`, run to convergence.
       data: the data of the fit.
       of: the quantities whose covariances are sought. For a density, a function of the values by name; None is the

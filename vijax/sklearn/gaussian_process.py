@@ -60,7 +60,7 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
     Attributes:
       hyperparameters_: learnt hyperparameters of kernel and likelihood, by name.
       lower_bound_: the bound on log p(y).
-      converged_, n_iter_: how it ended.
+      converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit`.
 
     >>> X = np.linspace(-3, 3, 30)[:, None]
@@ -111,7 +111,7 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
       classes_: the classes.
       hyperparameters_: learnt hyperparameters of the kernel of each class (of two classes, only the second).
       lower_bound_: the bound on log p(y), summed over these.
-      converged_, n_iter_: how it ended.
+      converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit` of each class.
 
     >>> X = np.linspace(-3, 3, 40)[:, None]

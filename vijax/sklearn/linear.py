@@ -72,7 +72,7 @@ class BayesianGLM(_Linear, PredictorRegressor):
       intercept_: posterior mean of the intercept.
       hyperparameters_: hyperparameters of prior and likelihood, by name.
       lower_bound_: the bound on log p(y).
-      converged_, n_iter_: how it ended.
+      converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit`.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
@@ -125,7 +125,7 @@ class BayesianLogisticRegression(_Linear, PredictorClassifier):
       intercept_: posterior means, (1 or classes,).
       hyperparameters_: hyperparameters of the prior of each class.
       lower_bound_: the bound on log p(y), summed over these.
-      converged_, n_iter_: how it ended.
+      converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit` of each class.
 
     >>> X = np.random.default_rng(0).normal(size=(100, 2))

@@ -27,7 +27,7 @@ class Topic(NamedTuple):
       number: its row in the posterior.
       share: its share of all the tokens, 0 to 1.
       words: the most probable words.
-      probabilities: of those words, descending.
+      probabilities: probabilities of these words, descending.
       position: on the map of topics, within [-1, 1]^2.
       documents: the most typical ones.
       coherence: NPMI of its leading words (`vijax.evaluate.npmi`); NaN where it was not computed.

@@ -16,7 +16,7 @@ def rhat(draws: Any) -> Float[np.ndarray, "*shape"]:
     """Rank-normalised split R-hat: the larger of the values for the draws and for their distances from the median.
 
     Args:
-      draws: of each chain or restart, (chains, draws, *shape), four draws or more.
+      draws: draws of each chain or restart, (chains, draws, *shape), four draws or more.
 
     Returns:
       R-hat by entry, (*shape): above 1.01 the chains disagree. NaN where all draws are equal, inf where they are equal
@@ -40,7 +40,7 @@ def bulk_ess(draws: Any) -> Float[np.ndarray, "*shape"]:
     """Effective number of independent draws in the bulk of a distribution, after rank normalisation.
 
     Args:
-      draws: of each chain, (chains, draws, *shape), ten draws or more.
+      draws: draws of each chain, (chains, draws, *shape), ten draws or more.
 
     Returns:
       The number by entry, (*shape): it should be at least 100 a chain. NaN where all draws are equal.

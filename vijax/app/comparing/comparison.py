@@ -134,7 +134,7 @@ def differ_in_scale(configs: Sequence[Config]) -> bool:
 
 def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
     """The data of each run. They are the same, except where some runs have standardised them; each is checked against
-    what the run began with."""
+    the data that the run began with."""
     found: dict[bool, Data] = {}
     for folder, config in zip(folders, configs, strict=True):
         scaled = getattr(config.data, SCALED, False)

@@ -173,8 +173,8 @@ def chain_sample(
 
 
 def chain_kl(potentials: Potentials, other_potentials: Potentials) -> Float[Array, ""]:
-    """KL(q || p) of two chains: the sum over t of the mean divergence between the two laws of x_t given x_{t+1}. Those
-    are normals, of precisions L L' and L^ L^' and of means that differ by (G - G^) x_{t+1} + c, so that
+    """KL(q || p) of two chains: the sum over t of the mean divergence between the two laws of x_t given x_{t+1}. These
+    laws are normals, of precisions L L' and L^ L^' and of means that differ by (G - G^) x_{t+1} + c, so that
 
         KL = sum_t [tr S - D - log|S| + tr{R_t Cov_q[x_{t+1}] R_t'}] / 2 + (m - m^)' P^ (m - m^) / 2,
 

@@ -57,8 +57,8 @@ class LinearGaussianChain(Family):
 
     @classmethod
     def from_potentials(cls, linear: Any, negative_half_precision: Any, coupling: Any) -> Self:
-        """From the information form: (*batch, T, D), (*batch, T, D, D) and (*batch, T-1, D, D), the latter the
-        coefficients of x_t x_{t+1}'.
+        """Chains from the information form: (*batch, T, D), (*batch, T, D, D) and (*batch, T-1, D, D), the last holding
+        the coefficients of x_t x_{t+1}'.
 
         Raises:
           ValueError: shapes that do not fit, or a joint precision that is not positive definite.
@@ -79,7 +79,8 @@ class LinearGaussianChain(Family):
     def from_dynamics(
         cls, initial_mean: Any, initial_cov: Any, transition: Any, noise_cov: Any, num_steps: int
     ) -> Self:
-        """x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), of shapes (D,) and (D, D).
+        """Chains with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), shapes (D,) and (D,
+        D).
 
         Raises:
           ValueError: shapes that do not fit, covariances that are not symmetric positive definite, or `num_steps` < 1.
@@ -127,7 +128,7 @@ class LinearGaussianChain(Family):
         return self.expected_stats().value
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and the diagonals of the covariances of each step."""
+        """Normal laws of the means and the diagonals of the covariances of each step."""
         return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch T D"]:

@@ -59,7 +59,7 @@ class MarkovChain(Family):
 
     @classmethod
     def from_potentials(cls, initial: Any, transition: Any, unary: Any) -> Self:
-        """From log potentials of shapes (*batch, K), (*batch, K, K) or (*batch, T-1, K, K), and (*batch, T, K).
+        """Chains from log potentials of shapes (*batch, K), (*batch, K, K) or (*batch, T-1, K, K), and (*batch, T, K).
 
         Raises:
           ValueError: shapes that do not fit, or entries that are not finite.
@@ -78,8 +78,8 @@ class MarkovChain(Family):
 
     @classmethod
     def from_probs(cls, initial: Any, transition: Any, num_steps: int) -> Self:
-        """From probabilities of the first state (*batch, K) and of the next one given each (*batch, K, K), the same at
-        every step; no further potentials. Raises ValueError where they do not sum to one."""
+        """Chains from probabilities of the first state (*batch, K) and of the next one given each (*batch, K, K), the
+        same at every step, without further potentials. Raises ValueError where they do not sum to one."""
         require(num_steps >= 1, "num_steps", "a positive integer", num_steps)
         first, step = Categorical.from_probs(initial).logits, Categorical.from_probs(transition).logits
         return cls.from_potentials(first, step, jnp.zeros((*first.shape[:-1], num_steps, first.shape[-1]), first.dtype))

@@ -154,7 +154,7 @@ class DirichletByWord(Family):
 
     def _shrunk(self, kept: Float[Array, ""]) -> tuple[Array, Array]:
         """a and S after a step."""
-        return jax.lax.while_loop(  # at most once; a loop, for its arrays stay where they are
+        return jax.lax.while_loop(  # at most once; a loop, because it keeps its arrays in place
             lambda x: x[1] < FOLD_BELOW, lambda x: (x[0] * x[1], jnp.ones_like(x[1])), (self.entries, self.scale * kept)
         )
 

@@ -43,7 +43,7 @@ class Categorical(Family):
     @classmethod
     @constructor
     def from_logits(cls, logits: Any) -> Self:
-        """From unnormalised log probabilities. Raises ValueError unless finite, with at least one axis."""
+        """Categoricals from unnormalised log probabilities. Raises ValueError unless finite, with at least one axis."""
         logits = as_float(logits)
         _require_axis("logits", logits)
         require(finite(logits), "logits", "finite numbers", logits, "For zero probabilities use from_probs.")
@@ -52,7 +52,7 @@ class Categorical(Family):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
-        """From probabilities along the last axis; zeros become the smallest normal float.
+        """Categoricals from probabilities along the last axis; zeros become the smallest normal float.
 
         Raises:
           ValueError: a probability is negative, or they do not sum to one within 1e-4.

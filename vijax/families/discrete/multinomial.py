@@ -56,7 +56,7 @@ class Multinomial(Family):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any, total: int) -> Self:
-        """From probabilities along the last axis, as `Categorical.from_probs`, and the number of draws.
+        """Multinomials from probabilities along the last axis, as `Categorical.from_probs`, and the number of draws.
 
         Raises:
           ValueError: a probability is negative, they do not sum to one, or `total` is no integer >= 0.
@@ -66,7 +66,7 @@ class Multinomial(Family):
     @classmethod
     @constructor
     def from_logits(cls, logits: Any, total: int) -> Self:
-        """From unnormalised log probabilities. Raises ValueError unless they are finite and `total` is an
+        """Multinomials from unnormalised log probabilities. Raises ValueError unless they are finite and `total` is an
         integer >= 0."""
         return cls(Categorical.from_logits(logits).logits, _checked(total))
 

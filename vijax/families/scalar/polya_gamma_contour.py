@@ -89,7 +89,7 @@ def log_cosh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _bell(x: Array, natural: Array, b: float, around_pole: bool = False) -> Bell:
-    """The bell as a constant, for the integrals do not depend on the path: derivatives have formulas of their own."""
+    """The bell as a constant, because the integrals do not depend on the path: derivatives have their own formulas."""
     x, natural = jax.lax.stop_gradient((x, natural))
     c = tilt(natural)
     sigma = jnp.sqrt(_saddle(4.0 * x / b))

@@ -126,8 +126,8 @@ class TruncatedNormal(Family):
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), minus infinity where x is negative.
 
-        By the normal's density where most of it is kept (a <= 1), its residual (x - m) / s from lambda_1 + 2 lambda_2 x
-        without cancellation; in the tail by that of the excess over the cut."""
+        It uses the normal's density where most of it is kept (a <= 1), its residual (x - m) / s from lambda_1 + 2
+        lambda_2 x without cancellation; in the tail, the density of the excess over the cut."""
         x, a, s = as_float(x), self._cut(), jnp.sqrt(self.spread)
         inside = (x >= 0) & jnp.isfinite(x)
         x_in = jnp.where(inside, x, 0.0)

@@ -80,7 +80,7 @@ class Blocks(Family):
         return self._like(self.parts.flat())
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and variances."""
+        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), jnp.sqrt(self.variance()))
 
     def variance(self) -> Float[Array, " D"]:

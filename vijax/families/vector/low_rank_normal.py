@@ -32,7 +32,7 @@ class LowRankNormal(ByOptimiser):
     """N(mean, diag(exp(2 log_sd)) + factor factor'), of a vector.
 
     Density, entropy, divergence and slope are right in float32 for factors up to 3e3 times the standard deviations
-    beside them, whatever the units of the coordinates.
+    beside them, in any units of the coordinates.
 
     >>> q = LowRankNormal(jnp.zeros(3), jnp.zeros(3), jnp.array([[1.0], [2.0], [0.0]]))
     >>> print(q.variance(), round(float(q.entropy()), 3))
@@ -50,7 +50,7 @@ class LowRankNormal(ByOptimiser):
         return jnp.exp(2 * self.log_sd) + jnp.sum(self.factor**2, -1)
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and variances."""
+        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), self.std())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:

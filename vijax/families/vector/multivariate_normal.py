@@ -150,7 +150,7 @@ class MultivariateNormal(Family):
         return self._mean(self._cholesky())
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and the diagonal of the covariance."""
+        """Normal laws of the means and the diagonal of the covariance."""
         return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch D"]:

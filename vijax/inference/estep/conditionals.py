@@ -27,7 +27,7 @@ class Conditionals(NamedTuple):
     """The locals of one group.
 
     Attributes:
-      start: where an iteration starts, by name.
+      start: start of an iteration, by name.
       given: (names, statistics of all locals) -> the complete conditionals of those names.
       blocks: names that can be updated at once, in order.
       plates: names whose entries are coupled among themselves.

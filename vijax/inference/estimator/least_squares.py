@@ -115,7 +115,7 @@ def _natural(part: MultivariateNormal, root: Array, mean: Array, said: tuple[Arr
 
 def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp, weights: Any = None) -> tuple[Any, Any]:
     """a (D,) and B of  scores ~ a - B noise, both (draws, D);  B symmetric (D, D), or its diagonal alone. `xp` is
-    `jax.numpy`, or NumPy for float64 whatever the working precision; `weights` of the draws sum to one, None is equal
+    `jax.numpy`, or NumPy for float64 in any working precision; `weights` of the draws sum to one, None is equal
     ones."""
     count, dim = noise.shape
     shares = xp.full(count, 1 / count, noise.dtype) if weights is None else weights

@@ -22,7 +22,7 @@ class Retracted(NamedTuple):
 def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]) -> Retracted:
     """Replaces parameters that left the domain by the step with a zero message, (1 - rho) lambda + rho prior.
 
-    That step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
+    This step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
     direction in which the offending coordinate was going: towards fewer observations. A step size above 1, which is a
     beta, counts as 1: beyond that no combination is convex. Non-finite values pass, to be skipped and reported.
     """

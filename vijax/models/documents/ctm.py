@@ -8,7 +8,7 @@ The local bound of a document at q(z_d) = N(m, V), the topics of its words summe
     l_d = E_q[sum_v c_v log sum_k softmax(z)_k beta_kv] + E_q[log N(z; mu, Sigma)] + H[q],
 
 has its first term by Monte Carlo, and is linear in the statistics of (mu, Sigma^-1): its gradient is the M-step of all
-three, whatever the message (EM, MAP, mean field).
+three, for any message (EM, MAP, mean field).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def spherical_gaussian(
       num_components: K.
       dim: D.
       location: prior mean of the means, scalar or (D,).
-      strength: how many observations it is worth.
+      strength: the number of observations that this is worth.
       shape, rate: parameters of the gamma prior of the precisions, whose mean is shape / rate.
 
     Returns:
@@ -76,7 +76,7 @@ def tied_gaussian(
       num_components: K.
       dim: D.
       location: prior mean of the means, scalar or (D,).
-      strength: how many observations it is worth.
+      strength: the number of observations that this is worth.
       degrees: degrees of freedom of the Wishart prior of the precision matrix, above D - 1; D + 2 by default.
       scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the identity.
 

@@ -173,7 +173,7 @@ def density(
         added; where all have one it may be left out),
       log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
         groups of a minibatch and scaled by N / S; the prior is not. Integers and booleans among the data come as
-        floats, whatever their type was, unless the density uses them as indices or masks (`vijax.contract.intake`).
+        floats, unless the density uses them as indices or masks (`vijax.contract.intake`).
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
       derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
         non-centred hierarchy. `fit.sample` returns them beside the variables.

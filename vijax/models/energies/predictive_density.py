@@ -23,7 +23,7 @@ NUM_DRAWS = 1000
 
 
 def predictive_density(model: Density, hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> HeldOut:
-    """log E_q[p(group | values)] of each group, the mean over `NUM_DRAWS` draws of q in the place of E_q.
+    """log E_q[p(group | values)] of each group, with the mean over `NUM_DRAWS` draws of q instead of E_q.
 
     The logarithm of a mean of draws is below that of the mean, by half the variance of p / E[p] over the number of
     draws: little, unless a group holds as much information on the variables as all the data before it.

@@ -39,7 +39,8 @@ def mixture(
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
-      concentration: of the Dirichlet prior of the weights, scalar or shape (K,). Below 1 unused components empty.
+      concentration: concentration of the Dirichlet prior of the weights, scalar or shape (K,). Below 1 unused
+        components empty.
       init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and `random_responsibilities()` find other
         optima.
       weights: weights of the components where they are known, K probabilities or 1 / K for all; `concentration` then

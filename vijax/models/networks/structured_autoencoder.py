@@ -47,7 +47,7 @@ class StructuredAutoencoder(Model):
     """A structured variational autoencoder; made by `svae`.
 
     Attributes:
-      parts: its parts.
+      parts: networks, likelihood and surrogate model.
     """
 
     parts: Parts

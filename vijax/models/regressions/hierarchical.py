@@ -52,7 +52,7 @@ def hierarchical_linear_regression(
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
       covariance: covariance of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
-      shape, rate: of the gamma prior of the noise precision tau.
+      shape, rate: parameters of the gamma prior of the noise precision tau.
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
 
     Returns:
@@ -150,9 +150,9 @@ def multilevel_logistic_regression(
       A `Model` with the global `population`, and the locals `coefficients` and `weight`, the Polya-gamma variables of a
       group's rows. Data as for `hierarchical_linear_regression`, labels -1 and +1.
 
-      With few rows a group `ssvi_a` overstates the spread of the groups, whatever the E-step: its fixed point has
-      E[L^-1], an average over draws of L, where `svi` has E[L]^-1 (without data: the prior mean of L^-1). One
-      coefficient, 20 groups of 4 rows, exact E-step: E[L]^(-1/2) is 0.94 by `ssvi_a`, 0.84 by `svi`, 0.81 exactly.
+      With few rows a group `ssvi_a` overstates the spread of the groups with any E-step: its fixed point has E[L^-1],
+      an average over draws of L, where `svi` has E[L]^-1 (without data: the prior mean of L^-1). One coefficient, 20
+      groups of 4 rows, exact E-step: E[L]^(-1/2) is 0.94 by `ssvi_a`, 0.84 by `svi`, 0.81 exactly.
 
     Raises:
       ValueError: an argument out of its range.

@@ -77,7 +77,7 @@ class Predictors(Model):
         """The bound on log p(y), differentiable in the posterior and in the hyperparameters.
 
         Args:
-          posterior: of a fit, `fit.posterior`.
+          posterior: posterior of a fit, `fit.posterior`.
           hyper: other hyperparameters than it was fitted with: its sites are then put on their prior. At the optimum
             of the sites the gradient in them is that of the optimised bound.
           expectation: expectation of the likelihood; the model's own if None.
@@ -92,7 +92,7 @@ class Predictors(Model):
         """Mean and variance of the predictors z* of new inputs, (T,) each.
 
         Args:
-          posterior: of a fit, `fit.posterior`.
+          posterior: posterior of a fit, `fit.posterior`.
           inputs: T new inputs.
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
@@ -103,7 +103,7 @@ class Predictors(Model):
         """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
 
         Args:
-          posterior: of a fit, `fit.posterior`.
+          posterior: posterior of a fit, `fit.posterior`.
           inputs: T new inputs.
           y: observations, (T,) or one for all.
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
