@@ -1,7 +1,7 @@
 """TensorFlow Probability: the one module that imports it, and conversions to and from its distributions.
 
 The wheel that works with current JAX is `tfp-nightly`. It shares the namespace `tensorflow_probability` with the stable
-wheel `tensorflow-probability`, which does not import with it and shadows or corrupts it when both are installed:
+wheel `tensorflow-probability`, which does not import with this JAX and shadows or corrupts it when both are installed:
 importing this module then raises an ImportError that says how to mend it.
 """
 

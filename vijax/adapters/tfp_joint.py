@@ -39,8 +39,7 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
 
     Raises:
       ValueError: `joint` is no joint; `observed` names an unknown part, or all parts; the log density is an array; a
-        part is discrete, or is a joint itself, or its support is none of vijax's or changes with other
-        parts.
+        part is discrete, or a joint itself, or its support is none of vijax's or changes with other parts.
       ImportError: TensorFlow Probability is not installed.
 
     A normal mean, of which four numbers are seen (Dillon et al. 2017 describe the library):

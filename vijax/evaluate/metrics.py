@@ -146,8 +146,8 @@ def over_a_pass(curves: Curves) -> np.ndarray:
 
 
 def lowest_shown(values: np.ndarray) -> float:
-    """The lower end of the axis of a curve: its lowest finite value, or on a long curve the lowest above its bottom 4
-    %, so that a wild start does not flatten it, unless nothing else happens.
+    """The lower end of the axis of a curve: its lowest finite value; on a long curve its 4 % quantile, so that a wild
+    start does not flatten it, unless nothing else happens.
 
     >>> lowest_shown(np.array([-9.0, -2.0, -1.0])), lowest_shown(np.array([-9.0] + [-1.0] * 99))
     (-9.0, -9.0)

@@ -109,7 +109,7 @@ def merge_chunks(tree: PyTree, size: int) -> PyTree:
 
 def groups_per_chunk(fn: Callable[..., Any], *args: Any) -> int:
     """The number of evaluations of `fn(*args)`, the bound of one group, whose largest intermediates fill the cache. It
-    is larger where that intermediate is smaller than the arguments, because their gradient is added up once per chunk.
+    is larger where the arguments exceed the cache, because their gradient is added up once per chunk.
 
     >>> if jax.default_backend() == "cpu":
     ...     print(groups_per_chunk(lambda y: jnp.sum(jnp.outer(y, y)), jnp.ones(64)))

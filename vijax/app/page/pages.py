@@ -122,7 +122,7 @@ def _unfinished(run: Run) -> str:
         return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
     if status.startswith(("finished", "converged")):
         return ""
-    why = status.partition(";")[0]  # the next lines are about Python
+    why = status.partition(";")[0]  # the rest is about Python
     more = f". Go on: vijax resume {run.folder}" if status.startswith(("interrupted", "stopped")) else ""
     return f"Not complete: {why}{more}"
 

@@ -31,7 +31,7 @@ def positive_definite(matrix: Array, name: str) -> Array:
 
 
 def is_definite(matrix: Any) -> Any:
-    """True where Cholesky's factor of a symmetric matrix exists; where the matrix is traced, an array of booleans."""
+    """True where Cholesky's factor of a symmetric matrix exists; for a traced one, booleans that are all true then."""
     if isinstance(matrix, jax.core.Tracer):
         return jnp.isfinite(jnp.linalg.cholesky(matrix))
     try:

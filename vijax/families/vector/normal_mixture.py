@@ -137,7 +137,7 @@ class NormalMixture(ByDraws):
         return jax.nn.log_softmax(self.logits).reshape((-1,) + (1,) * (x.ndim - 1)) + of_each
 
     def _quantiles(self, x: Float[Array, " D"], upper: Any) -> Float[Array, " D"]:
-        """F(x), for the `upper` entries less one, in which no digits are lost there."""
+        """F(x); for `upper` entries F(x) - 1, in which no digits are lost there."""
         factors = jax.vmap(lambda q: q.factor)(self.components)
         noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(factors, x - self.center)
         log_scale = jnp.diagonal(self.triangle, axis1=1, axis2=2)

@@ -63,7 +63,7 @@ class FreePart:
         return self.variables.log_prior(stats[Z].value)
 
     def endless(self, model: Model) -> Callable[..., Any]:
-        """The bound along free variables with everything else fixed; see `vijax.Model`."""
+        """The report on a bound that grows without limit along free variables, all else fixed; see `vijax.Model`."""
 
         def endless(hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
             from vijax.automatic.endless import report
