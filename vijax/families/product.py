@@ -31,7 +31,7 @@ class Product(Family, Mapping[str, Family]):
 
     Args:
       factors: the families by name. Their batch axes may differ.
-      batch_ndim: number of leading batch axes that the factors share and scalars keep; a factor's further batch axes
+      batch_ndim: number of leading batch axes that factors share and scalars keep; a factor's further batch axes
         are
         independent copies of it, over which log-normalisers, entropies and the like are summed. With the default 0
         these are scalars.

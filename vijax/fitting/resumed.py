@@ -84,8 +84,7 @@ def _marked(state: Any, mark: np.ndarray) -> Any:
 
 
 def _unjudged(state: Any) -> Any:
-    """The state without objectives of other data, by which convergence is judged and the best of several runs
-    chosen."""
+    """The state without objectives of other data, which decide on convergence and the best of several runs."""
     state = state._replace(recent=jnp.full_like(state.recent, jnp.nan)) if isinstance(state, Many) else state
     none = lambda runs: runs.watch._replace(window=jnp.zeros_like(runs.watch.window))  # which begins it anew
     return in_runs(state, lambda r: r._replace(checked=jnp.full_like(r.checked, jnp.nan), watch=none(r)))

@@ -28,8 +28,7 @@ def linear_response(
 
     The covariance of g and h is the derivative of E[g] when h is added to the log joint. Mean field gets the mean of
     most tilted posteriors right, though not their variances, and so this derivative too: on a normal target it is the
-    exact covariance, while the covariance of q is too small. It is as good as the means: modes that q misses stay
-    missed.
+    exact covariance, while q's is too small. It is as good as the means: modes that q misses stay missed.
 
     Args:
       fit: fit of a log density with independent normals (`vijax.dadvi`, or `vijax.advi` and others with

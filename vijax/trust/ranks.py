@@ -45,10 +45,9 @@ def uniformity(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
 def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     """Kolmogorov-Smirnov p-values of the hypothesis that the ranks are symmetric about L / 2.
 
-    The test takes the largest |F(x) - (1 - F(-x))| of the centred ranks and compares it with its law under symmetry:
-    that of the largest distance of a random walk of n steps (Butler 1969), here of Brownian motion. Yao et al. compare
-    p with 1 - p as if they were two independent samples, which rejects a right centre more than twice as often as it
-    says.
+    The largest |F(x) - (1 - F(-x))| of the centred ranks is compared with its law under symmetry: that of the largest
+    distance of a random walk of n steps (Butler 1969), here of Brownian motion. Yao et al. compare p with 1 - p as if
+    they were two independent samples, which rejects a right centre more than twice as often as it says.
 
     Args:
       ranks: ranks from n simulations, integers 0..L, (n, *shape).

@@ -69,8 +69,7 @@ def _words(key: UInt32[Array, 2], shape: tuple[int, ...]) -> tuple[Array, Array]
 
 
 def _once(x: Array) -> Array:
-    """`x`, computed once and not again inside each reader: for keys made from keys these would be exponentially
-    many."""
+    """`x`, computed once and not again in each reader: for keys made from keys these would be exponentially many."""
     return lax.optimization_barrier(x)
 
 

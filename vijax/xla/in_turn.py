@@ -2,8 +2,7 @@
 
 XLA's CPU runtime keeps a queue of the calls that may run. Where it holds more than eight, a second thread is woken to
 take half of them: useful where calls are long, but for the calls of a small step, a tenth of a microsecond each, it
-doubles the processor time for nothing. Calls that wait on one condition enter the queue all at once. Here they enter
-two at a time.
+doubles the processor time for nothing. Calls that wait on one condition enter it all at once; here two at a time.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ def log_sum(scores: Array) -> Array:
 
 def forward_pass(initial: Array, transition: Array, unary: Array, mask: Array, reduce: Callable = log_sum) -> Forward:
     """The forward recursion with shifts: without them a float32 message would lose, at step t, the digits that A has
-    reached by then. A padded step hands its message on. The loop keeps what depends on the step before; the rest is
-    done for all steps at once."""
+    reached by then. A padded step hands its message on. The loop does only what depends on the step before."""
 
     @jax.checkpoint
     def step(message: Array, inputs: Any) -> tuple[Array, Array]:

@@ -79,8 +79,7 @@ class LinearGaussianChain(Family):
     def from_dynamics(
         cls, initial_mean: Any, initial_cov: Any, transition: Any, noise_cov: Any, num_steps: int
     ) -> Self:
-        """Chains with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), shapes (D,) and (D,
-        D).
+        """Chains with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), for vectors in R^D.
 
         Raises:
           ValueError: shapes that do not fit, covariances that are not symmetric positive definite, or `num_steps` < 1.

@@ -258,8 +258,7 @@ def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Produ
 
 
 def _and_one_more(words: Array, num_words: int) -> Array:
-    """The ids and one more as padding, for the rest, where not all words are here; distinct and increasing as
-    before."""
+    """The ids and one more as padding, for the rest, where words are missing; distinct and increasing as before."""
     return words if len(words) == num_words else jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
 
 

@@ -49,8 +49,7 @@ def sample_log_gamma(key: PRNGKeyArray, concentration: Float[Array, "*shape"], s
 
 
 def sample_offset(key: PRNGKeyArray, concentration: Float[Array, "*shape"], shape: tuple[int, ...] = ()) -> Array:
-    """L = log x - log(concentration + 2/3) of draws x ~ Gamma(concentration, 1), differentiable: see
-    `elasticity.py`."""
+    """L = log x - log(concentration + 2/3) of draws x ~ Gamma(concentration, 1), differentiable (`elasticity.py`)."""
     a = as_float(concentration)
     seed = jax.random.bits(key, (2,), jnp.uint32)
     return _offset(seed, jnp.broadcast_to(a, (*shape, *a.shape)))

@@ -44,8 +44,7 @@ class Normal(Family):
     @classmethod
     @constructor
     def from_mean_variance(cls, mean: Any, variance: Any) -> Self:
-        """Normals of this mean and variance, broadcast together. Raises ValueError unless finite, and the variance
-        positive."""
+        """Normals of this mean and variance, broadcast. Raises ValueError unless finite, and the variance positive."""
         xp, *values = on_host(*as_floats(mean, variance))
         mean, variance = xp.broadcast_arrays(*values)
         require(finite(mean), "mean", "finite numbers", mean)

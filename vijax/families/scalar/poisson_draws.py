@@ -39,8 +39,7 @@ def poisson_counts(key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple
 
 
 def held(rate: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-    """True where int32 holds the counts. Raises ValueError on a rate that is not traced, and whose counts do not
-    fit."""
+    """True where int32 holds the counts. Raises ValueError on a rate, not traced, whose counts do not fit."""
     known = rate <= LARGEST
     remedy = "Divide counts by a unit, such as 1000."
     require(known | ~finite(rate), "rate", f"at most {LARGEST:.4g}, as counts are int32", rate, remedy)

@@ -7,8 +7,8 @@ is large beside s, Woodbury's difference leaves nothing but rounding; the same s
     v' Sigma^-1 v = |e|^2 + |f|^2,    f = C^-1 W' v~,    e = v~ - W f,    v~ = S^-1 v:
 
 e being the residual of least squares of v~ on the columns of W, f having a standard normal prior. All of this comes
-from a QR factorisation of W with I below it, and C itself, of which float32 holds the largest eigenvalues alone, is
-never formed.
+from a QR factorisation of W with I below it; C itself, of which float32 holds only the largest eigenvalues, is never
+formed.
 """
 
 from __future__ import annotations

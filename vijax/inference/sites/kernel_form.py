@@ -4,8 +4,7 @@ precision).
     B = I + S K S,  S = diag(g)^(1/2);   alpha = a - S B^-1 S K a,   m = K alpha,   V = K - K S B^-1 S K
 
 which is the paper's A = K + diag(g)^-1 without the division by g. K itself is never factorised or inverted, so it may
-be singular. Where a site outweighs the prior, alpha is a small difference of large numbers: there it is S B^-1 S^-1 a
-instead.
+be singular. Where a site outweighs the prior, alpha is a small difference of large numbers: there it is S B^-1 S^-1 a.
 """
 
 from __future__ import annotations

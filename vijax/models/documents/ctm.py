@@ -62,9 +62,8 @@ def ctm(
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
       num_samples: draws of each q(z) over which bound and message are averaged: in pairs, hence an even number.
       seed: seed of all draws on full data, which stay the same from step to step: each document's E-step goes on from
-        its last one, and would otherwise follow the noise of new draws. Minibatches take new ones from the key of the
-        step (with
-        `warm_starts` from this seed and the batch's rows).
+        its last one, and would else follow the noise of new draws. Minibatches take new ones from the key of the step
+        (with `warm_starts` from this seed and the batch's rows).
 
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,

@@ -203,8 +203,8 @@ def likelihood_table(stats: Any) -> tuple[Float[Array, "V K"], Float[Array, " V"
 def _chunk_likelihood(
     estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total expected log likelihood of a chunk of documents, differentiable in rows; value and gamma of each
-    document."""
+    """Total expected log likelihood of a chunk of documents, differentiable in rows; each document's value and
+    gamma."""
     docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(rows), jax.lax.stop_gradient(alpha)
     found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, chunk.start_above(alpha))
     local = jax.lax.stop_gradient(found)

@@ -189,8 +189,8 @@ def energy_model(
       example: data of one group, for their shapes and types. Their values do not matter: vijax checks that the energy
         is multilinear, and finds the variables that it couples, at the example and at random values like it. Data must
         be of its shapes; where `locals` have as many entries as a group has steps, groups may be longer or shorter.
-        Booleans are masks. Floats and integers come to the energy as floats, so that squares do not overflow; integers
-        that it uses as indices (`table[y]`) come as int32.
+        Booleans are masks. Floats and integers come to the energy as floats, so that squares do not wrap; integers that
+        it uses as indices (`table[y]`) come as int32.
       impossible: structural zeros: the number of impossible events of a configuration, as a function of the same
       arguments as `energy` and multilinear like it. It has probability zero where that is positive, and `energy` may be
       any

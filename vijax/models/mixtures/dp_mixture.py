@@ -8,9 +8,8 @@ every k > T has s_nk = s_n,T+1 + (k - T - 1) E_p log(1 - v), a geometric series,
 
     log sum_{k>T} exp s_nk = s_n,T+1 - log(1 - exp E_p log(1 - v)).
 
-The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is the gradient of this bound. Tied families
-are
-nested: the optimal bound cannot fall as T grows.
+The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is its gradient. Tied families are nested: the
+optimal bound cannot fall as T grows.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ def dp_mixture(
 
 
 def _generative(emission: Emission, tied: bool) -> Generative | None:
-    """Draws as in a finite mixture; with a tied truncation each row of the tail has its own component from the
-    prior."""
+    """Draws as in a finite mixture; with a tied truncation each row of the tail has a prior component of its own."""
     weights = lambda hyper, values: stick_breaking.weights(values["sticks"])
     how, draw = generative(emission, weights), emission.sample
     if how is None or draw is None or not tied:

@@ -39,8 +39,7 @@ def mixture(
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
-      concentration: concentration of the Dirichlet prior of the weights, scalar or shape (K,). Below 1 unused
-        components empty.
+      concentration: concentration of the Dirichlet prior of the weights, scalar or shape (K,). Below 1 some empty.
       init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and `random_responsibilities()` find other
         optima.
       weights: weights of the components where they are known, K probabilities or 1 / K for all; `concentration` then

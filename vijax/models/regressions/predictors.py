@@ -285,8 +285,7 @@ def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
 
 
 def _means_of_others(posterior: Any) -> dict[str, Any]:
-    """Statistics of the other globals for predictions: exact for a density linear in them, as with a rate of wrong
-    labels."""
+    """Statistics of the other globals for predictions: exact for a density linear in them, as with wrong labels."""
     return {name: q.stats(q.mean()) for name, q in _others(posterior).items()}
 
 

@@ -54,8 +54,7 @@ def factorial_hmm(
         next states.
       stickiness: number added to the concentration of staying in a state.
       strength: prior precision of the contributions, in units of the noise precision, counted in observations.
-      shape, rate: parameters of the gamma prior of the noise precisions. Data of another scale than one need another
-        rate.
+      shape, rate: parameters of the gamma prior of the noise precisions. Data of another scale need another rate.
 
     Returns:
       A `Model` with globals `initial` (batch (M,)), `transition` (batch (M, K)) and `contributions`

@@ -60,8 +60,7 @@ def linear_gaussian_state_space(
       num_states: K, dimension of the state.
       strength: prior precision of the coefficients m, a, c and b, in units of their noise precision, counted in
         observations.
-      shape, rate: parameters of the gamma prior of all noise precisions. Data of another scale than one need another
-        rate.
+      shape, rate: parameters of the gamma prior of all noise precisions. Data of another scale need another rate.
 
     Returns:
       A `Model` with globals `initial` (NormalGamma, batch (K,)), `dynamics` and `observation`
