@@ -133,7 +133,7 @@ def test_other_values_of_points_are_fitted_by_the_same_programs():
     np.testing.assert_allclose(found.posterior["components"].mean(), alone.posterior["components"].mean(), rtol=1e-6)
     with pytest.raises(ValueError, match=r"hyper: expected names among \['prior'\], got \['priors'\]"):
         run(vi.cavi(model), hyper={"priors": other["prior"]})
-    with pytest.raises(ValueError, match=r"hyper\['prior'\]: expected what is of the shapes"):
+    with pytest.raises(ValueError, match=r"hyper\['prior'\]: expected values of the shapes"):
         run(vi.cavi(model), hyper={"prior": 1.0})
 
 

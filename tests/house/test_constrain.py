@@ -209,7 +209,7 @@ def test_coordinates_of_no_point_are_refused(constraint, free, message, method):
 def test_bounds_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match=r"high: expected a number above low=1\.0, got 1\.0"):
         constrain.interval(1.0, 1.0)
-    with pytest.raises(ValueError, match=r"low: expected a finite number, got -inf. An end that is infinite is none"):
+    with pytest.raises(ValueError, match=r"low: expected a finite number, got -inf. For an infinite end use above"):
         constrain.interval(-np.inf, 1.0)
     with pytest.raises(ValueError, match=r"low: expected a finite number, got nan"):
         constrain.above(np.nan)

@@ -41,8 +41,8 @@ TABLE = {
         lambda: vi.models.mixture(num_components=3),
         ["num_components", "arguments of the emission", "full_gaussian(num_components=3, dim=2)"],
     ),
-    "mixture of nothing": (lambda: vi.models.mixture(), ["emission: expected what components emit", "got None"]),
-    "mixture of a number": (lambda: vi.models.mixture(3), ["emission: expected what components emit", "got 3"]),
+    "mixture of nothing": (lambda: vi.models.mixture(), ["emission: expected an emission", "got None"]),
+    "mixture of a number": (lambda: vi.models.mixture(3), ["emission: expected an emission", "got 3"]),
     "hmm size": (lambda: vi.models.hmm(num_states=3), ["num_states", "full_gaussian("]),
     "dp_mixture size": (lambda: vi.models.dp_mixture(dim=3), ["unexpected argument dim", "full_gaussian("]),
     # Labels.

@@ -54,7 +54,10 @@ def test_the_textbook_density_of_a_local_is_one_base_measure_too_much():
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        (lambda b, z: right(b, z) - 1.5, r"larger by -1\.5 nats .* It is that everywhere: the bound is off"),
+        (
+            lambda b, z: right(b, z) - 1.5,
+            r"larger by -1\.5 nats .* The difference is the same everywhere: the bound is off",
+        ),
         (lambda b, z: right(b, z) + 0.1 * z.value, r"Compare it term by term"),
         (lambda b, z: right(b, z) + b.log, r"Compare it term by term"),
     ],

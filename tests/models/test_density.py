@@ -348,7 +348,7 @@ def test_data_for_a_density_that_reads_none_are_refused():
     """Also where they were meant for a parameter with a default."""
     model = vi.density({"m": vi.free()}, lambda x, data=None: -(x["m"] ** 2))
     for run in (lambda: vi.auto(model, np.ones(5), key=KEY), lambda: _step(model, np.zeros(1, int))):
-        with pytest.raises(ValueError, match=r"^data: expected None, .* reads none, .* without a default"):
+        with pytest.raises(ValueError, match=r"^data: expected None, .* reads no data, .* without a default"):
             run()
 
 

@@ -1,4 +1,4 @@
-"""From what runs of another library's model show to free variables, or to an error that names the variable."""
+"""Free variables from runs of another library's model, or an error that names the variable."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ KNOWN = (
 
 
 class Found(NamedTuple):
-    """What one run shows of a variable.
+    """The facts that one run shows of a variable.
 
     Attributes:
-      shape: of its value.
-      dtype: of its value.
-      support: None where vijax has no constraint of that support.
+      shape: shape of its value.
+      dtype: dtype of its value.
+      support: its constraint; None where vijax has none for this support.
       said: the other library's words for its support.
     """
 
@@ -35,11 +35,11 @@ class Found(NamedTuple):
 
 
 def free_variables(argument: str, runs: Sequence[Mapping[str, Found]]) -> dict[str, Free]:
-    """Free variables, where several runs at random values show the same ones.
+    """Free variables, if several runs at random values show the same ones.
 
     Raises:
-      ValueError: there is none, or not the same in all runs; one is discrete, has a support that vijax has not, or one
-        that changes with the others' values.
+      ValueError: there are none, or not the same in all runs; one is discrete, has a support that vijax lacks, or a
+        support that changes with the others' values.
 
     >>> from vijax.constrain import positive
     >>> free_variables("model", [{"scale": Found((2,), float, positive(), "positive")}])["scale"].shape
@@ -87,7 +87,7 @@ def below_of(high: Any) -> Constraint | None:
 
 
 def interval_of(low: Any, high: Any) -> Constraint | None:
-    """low < x < high; an end that is infinite is none; None where entries have different bounds."""
+    """low < x < high; an infinite end counts as none; None where entries have different bounds."""
     least, most = _one(low), _one(high)
     if least is None or most is None:
         return None

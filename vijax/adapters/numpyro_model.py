@@ -26,15 +26,15 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """A model from a NumPyro model with its data.
 
     Continuous sites without `obs` are the variables, in the supports of their distributions. `obs` sites,
-    `numpyro.factor` and handlers that scale or mask count as NumPyro counts them. Discrete sites are summed out, by
-    funsor, each axis of whose batches must be a plate then: they are not among the draws of `fit.sample`. Sites of
-    `numpyro.deterministic` are among these, and so are the variables that a reparameterisation replaced; not in models
-    with discrete sites. `vijax.auto(model, key=key)` fits it: the data are in it, and always read whole.
+    `numpyro.factor` and handlers that scale or mask count as in NumPyro. Funsor sums out discrete sites; each axis of
+    their batches must then be a plate, and they are not among the draws of `fit.sample`. Sites of
+    `numpyro.deterministic` are among these draws, and so are the variables that a reparameterisation replaced, except
+    in models with discrete sites. `vijax.auto(model, key=key)` fits it: the model holds the data, always read whole.
 
     Args:
       model: a function that calls `numpyro.sample`, or a handler around one.
-      *args: of the model, data among them.
-      **kwargs: of the model.
+      *args: arguments of the model, data among them.
+      **kwargs: keyword arguments of the model.
 
     Returns:
       A density of the continuous sites, for `vijax.auto` and every algorithm that fits densities.
@@ -70,7 +70,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
 
 
 def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:
-    """The log density of a model without discrete unknowns. No key is at hand: a site left out would be an error."""
+    """The log density of a model without discrete unknowns. There is no random key: a site left out raises an error."""
     log_density = require_extra("numpyro.infer.util", "numpyro").log_density
     return lambda values: _one_number(log_density(model, (), {}, dict(values))[0])
 

@@ -1,4 +1,4 @@
-"""What runs of a NumPyro model show of its sites, and what of it no log density of free variables can say."""
+"""Sites of a NumPyro model as its runs show them, and refusals of sites that no density of free variables can have."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def latent(sites: Sites) -> dict[str, Mapping[str, Any]]:
 
 
 def continuous(sites: Sites) -> dict[str, Found]:
-    """What they show of the continuous unknowns."""
+    """The facts that a run shows of the continuous unknowns."""
     return {name: _found(site) for name, site in latent(sites).items() if not _is_discrete(site)}
 
 
@@ -46,12 +46,12 @@ def discrete(sites: Sites) -> list[str]:
 
 
 def deterministic(sites: Sites) -> list[str]:
-    """Names of what the model declares as functions of its unknowns."""
+    """Names of the sites that the model declares as functions of its unknowns."""
     return [name for name, site in sites.items() if site["type"] == "deterministic"]
 
 
 def check_kinds(sites: Sites) -> None:
-    """ValueError naming a site that a density of free variables has no place for."""
+    """Raises ValueError naming a site that cannot be in a density of free variables."""
     for name, site in sites.items():
         kind, argument = site["type"], f"model: {site['type']} {name!r}"
         remedy = "Give it a prior: numpyro.sample in place of numpyro.param."
@@ -62,7 +62,7 @@ def check_kinds(sites: Sites) -> None:
 
 
 def check_enumerable(sites: Sites) -> None:
-    """ValueError naming a site because of which the discrete unknowns cannot be summed out."""
+    """Raises ValueError naming a site because of which the discrete unknowns cannot be summed out."""
     for name in discrete(sites):
         fn, argument = sites[name]["fn"], f"model: discrete site {name!r}"
         remedy = "Sum it out by hand, and add the result by numpyro.factor."
@@ -75,7 +75,7 @@ def check_enumerable(sites: Sites) -> None:
 
 
 def _check_plates(name: str, site: Mapping[str, Any]) -> None:
-    """Every axis of a batch is one that plates declare: values of other axes would be summed out together."""
+    """Checks that plates declare every axis of a batch: values of other axes would be summed out together."""
     shape = site["fn"].batch_shape
     declared = {frame.dim for frame in site["cond_indep_stack"]}
     if "_scan_current_index" in site["infer"]:  # numpyro.contrib.control_flow.scan puts the steps first

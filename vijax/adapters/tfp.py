@@ -1,7 +1,7 @@
 """TensorFlow Probability: the one module that imports it, and conversions to and from its distributions.
 
-The wheel that works with current JAX is `tfp-nightly`. It shares the namespace `tensorflow_probability` with the
-stable wheel `tensorflow-probability`, which does not import there and shadows or corrupts it when both are installed:
+The wheel that works with current JAX is `tfp-nightly`. It shares the namespace `tensorflow_probability` with the stable
+wheel `tensorflow-probability`, which does not import with this JAX and shadows or corrupts it when both are installed:
 importing this module then raises an ImportError that says how to mend it.
 """
 
@@ -62,7 +62,7 @@ tfd = tfp.distributions
 
 
 def to_tfp(q: Family) -> Any:
-    """The TFP distribution of a family; of a `Product`, a joint distribution by name.
+    """The TFP distribution of a family; for a `Product`, a joint distribution by name.
 
     Raises:
       ValueError: there is no conversion for this type.
@@ -99,7 +99,7 @@ def _known(column: int) -> str:
 
 
 def _to_joint(q: Product) -> Any:
-    """Batch axes that a product sums over become event axes."""
+    """A joint distribution; batch axes that a product sums over become event axes."""
 
     def part(factor: Family) -> Any:
         summed = len(factor.batch_shape) - q.batch_ndim

@@ -22,7 +22,7 @@ RUNS = 3
 
 
 def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Model:
-    """A model from a joint distribution of TensorFlow Probability's JAX substrate: what is not observed is unknown.
+    """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts not observed are unknown.
 
     The supports of the unknown parts are those of TFP's event space bijectors. (`vijax.adapters.tfp.from_tfp` is
     something else: the family of one distribution.)
@@ -39,8 +39,8 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
       `vijax.auto(model, key=key)`.
 
     Raises:
-      ValueError: `joint` is none; `observed` names what there is not, or everything; the log density is an array; a
-        part is discrete, or is a joint itself, or its support is none of vijax's or changes with other parts.
+      ValueError: `joint` is no joint; `observed` names an unknown part, or all parts; the log density is an array; a
+        part is discrete, or a joint itself, or its support is none of vijax's or changes with other parts.
       ImportError: TensorFlow Probability is not installed.
 
     A normal mean, of which four numbers are seen (Dillon et al. 2017 describe the library):
@@ -76,7 +76,7 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
 
 
 def _parts(joint: Any, structure: Any) -> dict[str, Any]:
-    """What a joint gives for each of its parts, by name."""
+    """The results of a joint's method for each of its parts, by name."""
     if isinstance(structure, Mapping):
         return dict(structure)
     names = getattr(structure, "_fields", None) or [name for name, _ in joint.resolve_graph()]
@@ -84,7 +84,7 @@ def _parts(joint: Any, structure: Any) -> dict[str, Any]:
 
 
 def _typed(name: str, value: Any, dtype: Any) -> Array:
-    """An observed value as its distribution has it; ValueError where that would change it."""
+    """An observed value in its distribution's type; raises ValueError where this would change it."""
     given = np.asarray(value)
     typed = given.astype(dtype)
     same = np.issubdtype(typed.dtype, np.floating) or np.array_equal(typed, given)
@@ -93,7 +93,7 @@ def _typed(name: str, value: Any, dtype: Any) -> Array:
 
 
 def _run(joint: Any, seen: Mapping[str, Array], key: PRNGKeyArray) -> dict[str, Found]:
-    """What a draw shows of the parts that are not observed."""
+    """The facts that a draw shows of the parts that are not observed."""
     from vijax.adapters.tfp import tfd
 
     distributions, values = (_parts(joint, x) for x in joint.sample_distributions(seed=key, **seen))

@@ -30,7 +30,7 @@ def support(bijector: Any) -> Constraint | None:
 
 
 def _image(bijector: Any, of: Set) -> Set:
-    """Where it maps a set; None where that is not known."""
+    """The image of a set under a bijector; None where not known."""
     rule = _RULES.get(type(bijector).__name__)
     return None if rule is None or of is None else rule(bijector, of)
 
@@ -42,7 +42,7 @@ def _chain(chain: Any, of: Set) -> Set:
 
 
 def _onto(made: Callable[[Any], Set], needed: Set = constrain.real()) -> Callable[[Any, Set], Set]:  # noqa: B008
-    """The rule of a bijector that is known on one set only."""
+    """The rule of a bijector for one set only."""
     return lambda bijector, of: made(bijector) if of == needed else None
 
 
@@ -64,7 +64,7 @@ def _moved(of: Set, shift: Any, scale: Any) -> Set:
 
 
 def _inverted(invert: Any, of: Set) -> Set:
-    """Inverses of what is known: logarithms, logits, and `Ordered`, which maps to real numbers."""
+    """Inverses of known bijectors: logarithms, logits, and `Ordered`, which maps to real numbers."""
     inner = invert.bijector
     if type(inner).__name__ == "Ordered":
         return constrain.ordered() if of == constrain.real() else None
@@ -92,4 +92,4 @@ _RULES: dict[str, Callable[[Any, Set], Set]] = {
     "TransformDiagonal": _onto(lambda bijector: FACTOR, FACTOR),
     "CholeskyOuterProduct": _onto(lambda bijector: constrain.positive_definite(), FACTOR),
 }
-"""By the bijector's type."""
+"""The rules, by the bijector's type."""

@@ -1,4 +1,4 @@
-"""Draws of a fit as ArviZ keeps them: imported where `Fit.to_arviz` is called."""
+"""Draws of a fit as ArviZ keeps them; imported where `Fit.to_arviz` is called."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def to_arviz(fit: Fit, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
         draws, stats = draws_of_density(fit, model, key, num_draws, data)
     else:
         got = "data for a model in conjugate form"
-        require(data is None, "data", "None", got, "lp and lq are of densities (vijax.density) alone.")
+        require(data is None, "data", "None", got, "Only densities (vijax.density) have lp and lq.")
         draws, stats = fit.sample(key, num_draws), {}
     groups = {"posterior": _one_chain(_by_path(draws)), "sample_stats": _one_chain(stats)}
     if predictive_of is not None:
@@ -59,12 +59,12 @@ def load() -> Any:
 
 
 def _is_refactored(arviz: Any) -> bool:
-    """Whether it is 1.0 or later, which keeps groups in an xarray.DataTree."""
+    """True for ArviZ 1.0 or later, which keeps groups in an xarray.DataTree."""
     return int(arviz.__version__.partition(".")[0]) >= 1
 
 
 def draws_of_density(fit: Fit, model: Model, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
-    """Draws of the variables, with what is known of log p and log q at their free coordinates."""
+    """Draws of the variables, with known log p and log q at their free coordinates."""
     q, hyper, density = fit.posterior[Z], fit.state.hyper, model.log_density
     z, frame = q.sample(key, (num_draws,)), frame_of(hyper)
     wide = 0.0 if frame is None else float(frame.log_det())
@@ -75,7 +75,7 @@ def draws_of_density(fit: Fit, model: Model, key: PRNGKeyArray, num_draws: int, 
 
 
 def _summed(log_q: Float[Array, draws * D]) -> Float[Array, " draws"]:
-    """Of independent coordinates the sum."""
+    """The sum over independent coordinates."""
     return log_q if jnp.ndim(log_q) == 1 else jnp.sum(log_q, -1)
 
 

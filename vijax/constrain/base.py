@@ -1,4 +1,4 @@
-"""What a constraint is."""
+"""The base class of constraints."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float
 class Constraint(abc.ABC):
     """A set of arrays and a smooth map onto it from free coordinates.
 
-    Wrong shapes raise ValueError, under `jit` too. Points are not looked at: of one outside the set, `free` is NaN or
-    infinite, and `holds` says so.
+    Wrong shapes raise ValueError, under `jit` too. Values are not checked: for a point outside the set `free` is NaN or
+    infinite, and `holds` is false.
     """
 
     @abc.abstractmethod
@@ -23,18 +23,18 @@ class Constraint(abc.ABC):
 
     @abc.abstractmethod
     def point(self, free: Float[Array, "*free"]) -> Float[Array, "*shape"]:
-        """The point that coordinates stand for."""
+        """The point of these coordinates."""
 
     @abc.abstractmethod
     def log_det(self, free: Float[Array, "*free"]) -> Float[Array, ""]:
-        """log |det d point / d free|, the sum over all that the array holds."""
+        """log |det d point / d free|, summed over the whole array."""
 
     @abc.abstractmethod
     def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-        """Which numbers of an array satisfy it."""
+        """True where a number of an array satisfies the constraint."""
 
     def free_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Shape of the free coordinates of an array of that shape.
+        """Shape of the free coordinates of an array of a given shape.
 
         Raises:
           ValueError: no such array can satisfy the constraint.

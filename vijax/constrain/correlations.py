@@ -13,11 +13,11 @@ from vijax.constrain.triangles import diagonal_of, entries_of, fill, require_squ
 
 @dataclasses.dataclass(frozen=True)
 class correlation_cholesky(Constraint):
-    """Lower triangular L with positive diagonal and rows of length one, so that L L' is a correlation matrix, by the
-    ratios L_ij / L_ii below the diagonal, row by row.
+    """Lower triangular L with positive diagonal and rows of length one, so that L L' is a correlation matrix. Its
+    coordinates are the ratios L_ij / L_ii below the diagonal, row by row.
 
-    The map is `CorrelationCholesky` of TensorFlow Probability. The density is that with respect to the entries below
-    the diagonal, as Lewandowski, Kurowicka and Joe (2009) have it (LKJ).
+    The map is `CorrelationCholesky` of TensorFlow Probability. The density is with respect to the entries below the
+    diagonal, as in Lewandowski, Kurowicka and Joe (2009), LKJ.
 
     >>> factor = correlation_cholesky().point(jnp.array([1.0]))
     >>> print((factor @ factor.T).round(3))

@@ -1,4 +1,4 @@
-"""Half-lines: positive numbers, and those above or below a bound."""
+"""Half-lines: positive numbers, and numbers above or below a bound."""
 
 from __future__ import annotations
 

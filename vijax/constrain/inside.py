@@ -11,9 +11,9 @@ from vijax.checks import require
 
 
 def next_to(end: float, sign: int, dtype: Any) -> Any:
-    """The normal number of that precision that is next to `end`, above it for sign 1, below it for -1.
+    """The normal number of the working precision that is next to `end`, above it for sign 1, below it for -1.
 
-    Points are not let nearer, for there rounding would put them outside: in float32 1 + exp(-30) is 1.
+    Points come no nearer, because rounding would put them outside: in float32 1 + exp(-30) is 1.
 
     >>> print(next_to(1.0, 1, np.float32))
     1.0000001
@@ -26,5 +26,5 @@ def next_to(end: float, sign: int, dtype: Any) -> Any:
 def require_finite(**ends: float) -> None:
     """ValueError naming the first end that is no finite number."""
     for name, end in ends.items():
-        remedy = "An end that is infinite is none: take above, below or real."
+        remedy = "For an infinite end use above, below or real."
         require(math.isfinite(end), name, "a finite number", end, remedy)

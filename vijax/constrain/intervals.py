@@ -16,7 +16,7 @@ from vijax.constrain.inside import next_to, require_finite
 
 @dataclasses.dataclass(frozen=True)
 class interval(Constraint):
-    """low < x < high, by the logit of its place between them.
+    """low < x < high, by the logit of the position between the ends.
 
     Points that rounding would put on an end are the next number: in float32 sigmoid(17) is 1.
 
@@ -40,7 +40,7 @@ class interval(Constraint):
         return jnp.log(x - self.low) - jnp.log(self.high - x)
 
     def point(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """Between the ends, measured from the nearer one."""
+        """The point between the ends, measured from the nearer one."""
         width = self.high - self.low
         x = jnp.where(free < 0, self.low + width * jax.nn.sigmoid(free), self.high - width * jax.nn.sigmoid(-free))
         least, most = next_to(self.low, 1, x.dtype), next_to(self.high, -1, x.dtype)

@@ -15,12 +15,12 @@ from vijax.families.vector.matrices import transpose
 
 @dataclasses.dataclass(frozen=True)
 class positive_definite(Constraint):
-    """Symmetric positive definite matrices X = L L' of the last two axes, by the lower triangle of L, row by row, its
-    diagonal as logarithms.
+    """Symmetric positive definite matrices X = L L' of the last two axes, by the lower triangle of L, row by row, with
+    the logarithms of its diagonal.
 
-    The density is that with respect to the entries of X on and below the diagonal, as a Wishart's is. Where the
-    condition number of X is beyond the precision (about 1e7 in float32), X has lost its factor: `free` does not come
-    back, and `holds` may be false. `point` and `log_det` stay finite.
+    The density is with respect to the entries of X on and below the diagonal, as a Wishart's is. Where the condition
+    number of X is beyond the precision (about 1e7 in float32), X has lost its factor: `free` does not return the
+    coordinates, and `holds` may be false. `point` and `log_det` stay finite.
 
     >>> print(positive_definite().point(jnp.zeros(3)))
     [[1. 0.]
@@ -57,5 +57,5 @@ class positive_definite(Constraint):
 def _with_diagonal(
     matrix: Float[Array, "*batch D D"], diagonal: Float[Array, "*batch D"]
 ) -> Float[Array, "*batch D D"]:
-    """What is below the diagonal, and another diagonal."""
+    """A triangle with its diagonal replaced."""
     return jnp.tril(matrix, -1) + diagonal[..., None] * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)

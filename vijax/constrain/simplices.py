@@ -14,7 +14,7 @@ from vijax.constrain.vector_shape import require_vector
 
 @dataclasses.dataclass(frozen=True)
 class simplex(Constraint):
-    """Positive numbers that sum to one over the last axis, by their logarithms less that of the last.
+    """Positive numbers that sum to one over the last axis, by the log ratio of each to the last.
 
     >>> weights = simplex().point(jnp.log(jnp.array([2.0, 1.0])))
     >>> print(weights, simplex().holds(weights))
@@ -42,6 +42,6 @@ class simplex(Constraint):
 
 
 def _with_last(free: Float[Array, "*batch K-1"]) -> Float[Array, "*batch K"]:
-    """Logits, that of the last class being zero."""
+    """Logits with a zero appended for the last class."""
     require_vector("free", jnp.shape(free), 1)
     return jnp.concatenate([free, jnp.zeros_like(free[..., :1])], -1)

@@ -21,7 +21,7 @@ def require_square(argument: str, x: Any) -> int:
 
 
 def size_of(free: Any, diagonal: bool) -> int:
-    """D of matrices whose lower triangles have as many entries as the last axis, with their diagonal or without.
+    """The size D of matrices whose lower triangles have as many entries as the last axis, with or without diagonal.
 
     >>> size_of(np.zeros(6), True), size_of(np.zeros(6), False)
     (3, 4)
@@ -47,7 +47,7 @@ def fill(entries: Float[Array, "*batch entries"], diagonal: bool) -> Float[Array
 
 
 def entries_of(matrix: Float[Array, "*batch D D"], diagonal: bool) -> Float[Array, "*batch entries"]:
-    """Those of the lower triangles: the inverse of `fill`."""
+    """Entries of the lower triangles: the inverse of `fill`."""
     return matrix[..., *_places(matrix.shape[-1], diagonal)]
 
 

@@ -1,4 +1,4 @@
-"""The check that an array has a last axis, long enough."""
+"""The check that an array has a last axis with enough entries."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from vijax.constrain.vector_shape import require_vector
 class ordered(Constraint):
     """Numbers that increase along the last axis, by the first and the logarithms of the differences: cutpoints.
 
-    A difference that is below the rounding of the entries is lost: they are then equal, and `holds` is false.
+    A difference below the rounding of the entries is lost: they are then equal, and `holds` is false.
 
     >>> print(ordered().point(jnp.array([-1.0, 0.0, 0.0])))
     [-1.  0.  1.]
@@ -37,6 +37,6 @@ class ordered(Constraint):
         return jnp.sum(free[..., 1:])
 
     def holds(self, x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
-        """Finite, and above the one before."""
+        """True where an entry is finite and above the one before it."""
         require_vector("x", jnp.shape(x), 1)
         return jnp.isfinite(x) & (jnp.diff(x, axis=-1, prepend=-jnp.inf) > 0)

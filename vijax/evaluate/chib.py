@@ -31,8 +31,8 @@ def chib(
     z_s ~ reversed T(. <- z*), which makes exp(estimate) unbiased for p(w) (Murray and Salakhutdinov 2009). z* is
     reached by Gibbs sampling, then coordinate ascent.
 
-    Takes up to 4 S N visits to a token for a document of N tokens, where `left_to_right` takes N^2 / 2 per particle.
-    Where z* is a small part of a flat posterior, the mean of T is of rare large terms and the estimate tends to be off.
+    It takes up to 4 S N visits to a token for a document of N tokens, where `left_to_right` takes N^2 / 2 per particle.
+    Where z* is a small part of a flat posterior, rare large terms dominate the mean of T: the estimate tends to be off.
 
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.
@@ -109,7 +109,7 @@ def _add_transitions(
 
 
 def log_transition(walk: Walk, chains: Chains, target: Int[Array, "rows tokens"]) -> Float[Array, " rows"]:
-    """log T(target <- chains): of each token's topic in `target`, those before being so already, under the sweep."""
+    """log T(target <- chains): each token draws its topic in `target` after the tokens before it have drawn theirs."""
 
     def visit(i, carry):
         chains, log_prob = carry
@@ -124,7 +124,7 @@ def log_transition(walk: Walk, chains: Chains, target: Int[Array, "rows tokens"]
 
 
 def log_joint(walk: Walk, chains: Chains) -> Float[Array, " rows"]:
-    """log p(w, z), theta integrated out (word probabilities being those of the walk)."""
+    """log p(w, z), theta integrated out (with the word probabilities of the walk)."""
     alpha, total = walk.alpha, jnp.sum(walk.alpha)
     num_topics = alpha.shape[0]
     prior = jnp.sum(gammaln(alpha + chains.counts) - gammaln(alpha), axis=1)

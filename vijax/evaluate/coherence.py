@@ -1,4 +1,4 @@
-"""Coherence: whether the leading words of a topic occur in the same documents."""
+"""Coherence: the leading words of a topic should occur in the same documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.
       documents: the reference: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
-      num_words: how many words lead a topic; 2 or more.
+      num_words: number of leading words of a topic; 2 or more.
 
     Returns:
       A `Coherence`: its standard error is over topics.
@@ -54,7 +54,7 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
 
 
 def _documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
-    """In how many documents the pairs of leading words of each topic occur; on the diagonal, single words."""
+    """The number of documents in which pairs of leading words of each topic occur; on the diagonal, single words."""
     words, place = np.unique(leading, return_inverse=True)
     occurs = select_words(corpus, words).to_scipy()
     occurs.data = np.ones_like(occurs.data)

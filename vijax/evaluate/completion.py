@@ -1,4 +1,4 @@
-"""Document completion: how well the first half of a document's tokens, through theta, predicts the other half."""
+"""Document completion: predicts half of a document's tokens from the other half, through theta."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def document_completion(
       topics: probabilities of words by topic, shape (K, V), rows summing to one.
       alpha: concentration of theta, positive: a scalar or one per topic.
       documents: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
-      key: fixes the split (the same key gives the same halves whatever the topics) and the draws.
+      key: fixes the split (the same key gives the same halves for any topics) and the draws.
       num_sweeps: Gibbs sweeps whose draws are averaged.
       burn_in: sweeps before those.
 
@@ -73,7 +73,7 @@ def document_completion(
 def _complete(
     topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
 ) -> Float[Array, " rows"]:
-    """Log probability of the second half of each row's tokens given the first, which has the odd one."""
+    """Log probability of the second half of each row's tokens given the first half, which has the odd one."""
     length_first = tokens.lengths - tokens.lengths // 2
     first = TokenRows(tokens.words[:, : -(-tokens.words.shape[1] // 2)], length_first)
     theta = _topic_shares(walk_over(topics, first), key, num_sweeps, burn_in)

@@ -1,4 +1,4 @@
-"""The scores of documents one by one: what the estimators have in common."""
+"""Scores of documents one by one: the parts that the estimators share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def score_documents(
     key: PRNGKeyArray,
     elements_per_token: int,
 ) -> Score:
-    """The score of all documents with words, of which `estimate` (jitted) gives the log probability per row."""
+    """The score of all documents with words; `estimate` (jitted) gives the log probability per row."""
     rows = np.flatnonzero(corpus.tokens)
     corpus, num_empty = corpus[rows], corpus.num_documents - len(rows)
     log_probs = per_document(lambda tokens, key: estimate(topics, tokens, key), corpus, elements_per_token, key)
@@ -35,6 +35,6 @@ def walk_over(topics: Topics, tokens: TokenRows) -> Walk:
 
 
 def scale_of(topics: Topics, tokens: TokenRows) -> Float[Array, " rows"]:
-    """Log of the product of the factors left out of a walk."""
+    """Log of the product of the factors that a walk leaves out."""
     real = jnp.arange(tokens.words.shape[1]) < tokens.lengths[:, None]
     return jnp.sum(jnp.where(real, topics.log_scale[tokens.words], 0.0), axis=1)

@@ -1,4 +1,4 @@
-"""Document completion for topic shares softmax(z), z Gaussian: the correlated topic model's held-out score."""
+"""Document completion for topic shares softmax(z), z Gaussian: the held-out score of the correlated topic model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vijax.inference.estep import GaussianLocals, LogisticNormal
 from vijax.inference.expectation.vector import gaussian_draws
 from vijax.xla.compiler import step_jit
 
-_ELEMENTS_PER_TOKEN = 1024  # what an E-step of a hundred draws and ten topics holds
+_ELEMENTS_PER_TOKEN = 1024  # numbers that an E-step of a hundred draws and ten topics holds
 
 
 def gaussian_completion(
@@ -97,7 +97,7 @@ def _complete(
     estep: Any,
     num_samples: int,
 ) -> Float[Array, " rows"]:
-    """Log probability of the second half of each row's tokens given the first, which has the odd one."""
+    """Log probability of the second half of each row's tokens given the first half, which has the odd one."""
     length_first = tokens.lengths - tokens.lengths // 2
     place = jnp.arange(tokens.words.shape[1])
     first = (place < length_first[:, None]).astype(mean.dtype)

@@ -1,4 +1,4 @@
-"""Held-out log predictive density of mixtures, exact given the posterior, in float64 whatever the working precision."""
+"""Held-out log predictive density of mixtures, exact given the posterior, always in float64."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class HeldOut(NamedTuple):
     """Log predictive density of held-out observations, nats per observation.
 
     Attributes:
-      mean: over observations.
-      standard_error: of the mean; inf for a single observation.
-      log_densities: of each observation.
+      mean: mean over observations.
+      standard_error: standard error of the mean; inf for a single observation.
+      log_densities: log density of each observation.
     """
 
     mean: float
@@ -56,12 +56,11 @@ def log_predictive_density(
 
     Args:
       emission: a `vijax.models.emission.Emission`.
-      components: q of the components' parameters, or a `Point`; several, one after another, where some are of another
-        kind.
+      components: q of the components' parameters, or a `Point`; a sequence of these where some are of another kind.
       weights: expected weights.
       data: observations, (N, D).
-      plug_in: p(y | E_q[component k]) in the place of E_q[p(y | component k)], as eq. 36 of Blei, Kucukelbir and
-        McAuliffe 2017 has it.
+      plug_in: p(y | E_q[component k]) instead of E_q[p(y | component k)], as in eq. 36 of Blei, Kucukelbir and
+        McAuliffe 2017.
     """
     emission.check(data)
     with jax.enable_x64(True):

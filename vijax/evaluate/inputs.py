@@ -1,4 +1,4 @@
-"""What every evaluation checks: topics that are distributions, a positive alpha, documents over the same vocabulary."""
+"""Checks of every evaluation: topics that are distributions, a positive alpha, documents over the same vocabulary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Topics(NamedTuple):
 
 
 def checked(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
-    """The inputs of an evaluation, once they are known to be right.
+    """The inputs of an evaluation, checked.
 
     Raises:
       ValueError: topics that are not distributions over words, an alpha that is not positive, documents over another
@@ -65,7 +65,7 @@ def check_topics(topics: Any) -> Float[np.ndarray, "K V"]:
         raise fail("topics", "a matrix (topics, words)", f"shape {topics.shape}", remedy)
     topics = topics if jnp.issubdtype(topics.dtype, jnp.floating) else topics.astype(jnp.result_type(float))
     sums, least = np.asarray(topics.sum(axis=1), np.float64), np.asarray(topics.min(axis=1))
-    bad = ~(np.abs(sums - 1) < 1e-3) | ~(least >= 0)  # written so that NaN is bad
+    bad = ~(np.abs(sums - 1) < 1e-3) | ~(least >= 0)  # written so that NaN fails
     if bad.any():
         k = int(np.flatnonzero(bad)[0])
         got = f"row {k} with sum {sums[k]:.6g} and least entry {least[k]:.3g} ({int(bad.sum())} such)"
@@ -105,7 +105,7 @@ def as_corpus(documents: Any, vocab_size: int | None = None) -> Corpus:
 
 
 def _read(documents: Any) -> Corpus:
-    from vijax.data import read  # a reader imports what it reads with; a Corpus needs none
+    from vijax.data import read  # a reader imports its own packages; a Corpus needs none
 
     return read(documents)
 

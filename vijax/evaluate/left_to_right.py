@@ -25,12 +25,12 @@ def left_to_right(
 
     The chain rule, token by token: log p(w) = sum_n log p(w_n | w_<n), each factor being an average over particles of
     sum_k p(z_n = k | z_<n) topics_k[w_n], where z_<n is a draw given w_<n. Before each factor the earlier topics of
-    every particle are redrawn by a Gibbs sweep (Wallach et al. 2009, algorithm 3), and after it the particles are
-    drawn again in proportion to their factors. That last step is not in the paper; it makes this a particle filter, so
-    that exp(estimate) is unbiased for p(w) with any number of particles, and the estimate itself too low by about half
-    its variance.
+    every particle are redrawn by a Gibbs sweep (Wallach et al. 2009, algorithm 3), and after it the particles are drawn
+    again in proportion to their factors. The last step is not in the paper; it makes this a particle filter, so that
+    exp(estimate) is unbiased for p(w) with any number of particles, and the estimate itself too low by about half its
+    variance.
 
-    Takes N^2 / 2 redraws of a topic per particle of a document of N tokens.
+    It takes N^2 / 2 redraws of a topic per particle of a document of N tokens.
 
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.

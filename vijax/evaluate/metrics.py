@@ -19,7 +19,7 @@ LONG = 20
 
 
 class Curves(NamedTuple):
-    """What the lines hold, as columns to plot; epochs are passes over the data."""
+    """The contents of the lines, as columns to plot; epochs are passes over the data."""
 
     epoch: np.ndarray
     elbo: np.ndarray
@@ -52,7 +52,7 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
 
 
 def _write_all(file: FileIO, data: bytes) -> None:
-    """A raw file may take a part only, as when the disk fills up; asked for the rest, it says why."""
+    """Writes all bytes. A raw file may take only a part, as when the disk fills up; the next write raises the error."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) or 0 :]
@@ -82,7 +82,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _record(line: str) -> dict[str, Any] | None:
-    """What a line holds; None if it is not whole."""
+    """The record of a line; None if the line is not whole."""
     if not line.endswith("\n"):
         return None
     try:
@@ -96,12 +96,12 @@ def _record(line: str) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether `append` could have written it."""
+    """True where `append` could have written it."""
     return value is None or (isinstance(value, int | float) and abs(value) < 1e300)
 
 
 def truncate(path: Path, step: int) -> None:
-    """Drops what was written after `step` steps were done: the steps a resumed run is about to take again."""
+    """Drops the lines that were written after `step` steps: a resumed run takes these steps again."""
     kept = [json.dumps(record) + "\n" for record in read(path) if record["step"] <= step]
     write_atomically(path, lambda file: file.write("".join(kept).encode()))
 
@@ -112,7 +112,7 @@ def last_step(path: Path) -> int:
 
 
 def seconds(path: Path) -> float:
-    """How long the recorded steps took."""
+    """The seconds that the recorded steps took."""
     return max((record.get("seconds") or 0.0 for record in read(path)), default=0.0)
 
 
@@ -146,8 +146,8 @@ def over_a_pass(curves: Curves) -> np.ndarray:
 
 
 def lowest_shown(values: np.ndarray) -> float:
-    """Where the axis of a curve should begin: at the lowest of its finite values; of a long curve above the lowest 4 %,
-    so that a wild start does not flatten it, unless nothing else happens.
+    """The lower end of the axis of a curve: its lowest finite value; on a long curve its 4 % quantile, so that a wild
+    start does not flatten it, unless nothing else happens.
 
     >>> lowest_shown(np.array([-9.0, -2.0, -1.0])), lowest_shown(np.array([-9.0] + [-1.0] * 99))
     (-9.0, -9.0)
@@ -180,13 +180,13 @@ OF_A_BOUND = 1e-4, 5e-5
 
 
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
-    """What can be drawn: the square of a number must be one too."""
+    """The numbers that can be drawn: the square of each must be finite too."""
     values = [record.get(name) for record in records]
     return np.array([math.nan if value is None or abs(value) > 1e150 else value for value in values], float)
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON's own types."""
+    """A value in JSON's own types."""
     return {name: _number(value) for name, value in record.items()}
 
 

@@ -1,4 +1,4 @@
-"""Differences of scores on the same documents or rows: what varies between documents alone cancels."""
+"""Differences of scores on the same documents or rows: the variation between documents cancels."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from vijax.evaluate.score import ratio_estimate
 
 
 class HasParts(Protocol):
-    """A score that knows what it is made of."""
+    """A score with its parts."""
 
     @property
     def parts(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """The log probability of each document (row, sequence), and how many words (rows, steps) it has."""
+        """The log probability of each document (row, sequence), and its number of words (rows, steps)."""
         ...
 
 
 class Difference(NamedTuple):
-    """How much better a first score is than a second one.
+    """The advantage of a first score over a second one.
 
     Attributes:
-      mean: in nats per word (row, step).
-      standard_error: of `mean`, over the documents (rows, sequences) that both are of.
+      mean: mean difference, in nats per word (row, step).
+      standard_error: standard error of `mean`, over the documents (rows, sequences) that both share.
     """
 
     mean: float
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
 def paired_difference(first: HasParts, second: HasParts) -> Difference:
     """The difference of two scores of the same documents or rows, with its standard error.
 
-    The error is that of the differences document by document, which is much smaller than those of the scores where
+    The error comes from the differences document by document; it is much smaller than the errors of the scores where
     both find the same documents hard.
 
     Raises:

@@ -75,7 +75,7 @@ def curves(measured: Curves, per: str = "word", score_per: str | None = None) ->
 
 
 def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
-    """Share of all words that each topic accounts for, largest first."""
+    """Each topic's share of all words, largest first."""
     shown = _plain_words(topics[:most])
     figure = new_figure(6.4, 0.9 + 0.19 * len(shown))
     ax = figure.subplots()
@@ -91,7 +91,7 @@ def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
 
 
 def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
-    """Topics as discs: close where their words are alike, as large as their share."""
+    """Topics as discs: close where their words are alike, their area growing with their share."""
     figure = new_figure(7.0, 7.0)
     ax = figure.subplots()
     x, y = np.array([topic.position for topic in topics]).T
@@ -118,7 +118,7 @@ def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequ
     side = max(4.5, 0.16 * len(numbers) + 2.4)
     figure = new_figure(side, side + 0.8)
     ax = figure.subplots()
-    nearest = float(np.min(flat, initial=1.0))  # topics differ by more than nothing: colours are spent on how much
+    nearest = float(np.min(flat, initial=1.0))  # colours span the differences between topics
     shown = np.ma.masked_where(np.eye(len(order), dtype=bool), distances[np.ix_(order, order)])
     image = ax.imshow(shown, cmap="Blues_r", vmin=min(nearest, 0.95), vmax=1.0)
     labels = [topic.label for topic in _plain_words([topics[i] for i in order])]
@@ -130,8 +130,8 @@ def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequ
 
 
 def predictive_check(check: Any) -> Figure:
-    """A `vijax.evaluate.PredictiveCheck`: the statistic of replicated data and that of the data; of statistics of many
-    entries intervals, of those that read the globals one against the other.
+    """A picture of a `vijax.evaluate.PredictiveCheck`: the statistic of replicated data and of the data. A statistic of
+    many entries is shown as intervals, one that reads the globals as points of one against the other.
 
     >>> from vijax.evaluate import PredictiveCheck
     >>> drawn = np.arange(10.0)
@@ -159,7 +159,7 @@ def predictive_check(check: Any) -> Figure:
 
 
 def _entries(ax: Any, check: Any, drawn: np.ndarray) -> None:
-    """Intervals of each entry, and where the data are."""
+    """Intervals of each entry, and the values of the data."""
     flat = drawn.reshape(len(drawn), -1)
     low, middle, high = np.quantile(flat, [0.025, 0.5, 0.975], axis=0)
     places = np.arange(flat.shape[1])
@@ -173,7 +173,7 @@ def _entries(ax: Any, check: Any, drawn: np.ndarray) -> None:
 
 
 def _against(ax: Any, check: Any, drawn: np.ndarray) -> None:
-    """Draw by draw: the p-value is the share of points above the diagonal."""
+    """Points draw by draw: the p-value is the share of points above the diagonal."""
     here = np.asarray(check.observed, np.float64)
     ends = [min(here.min(), drawn.min()), max(here.max(), drawn.max())]
     ax.plot(ends, ends, color=SOFT, linewidth=1)
@@ -183,8 +183,8 @@ def _against(ax: Any, check: Any, drawn: np.ndarray) -> None:
 
 
 def plain(text: str, most: int = 60) -> str:
-    r"""Text for Matplotlib, to which a pair of dollars means a formula, and which stops at half a surrogate pair; cut
-    to `most` letters, since a picture whose labels leave no room is not drawn.
+    r"""Text for Matplotlib, which takes a pair of dollars for a formula and stops at half a surrogate pair; cut to
+    `most` letters, because a picture whose labels leave no room is not drawn.
 
     >>> print(plain("$100 and $200"))
     \$100 and \$200
@@ -198,14 +198,14 @@ def _plain_words(topics: Sequence[Topic]) -> list[Topic]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches."""
+    """An empty figure, sizes in inches."""
     figure = require_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", dpi=120)
     figure.set_facecolor("white")
     return figure
 
 
 def bare(ax: Any, keep: tuple[str, ...]) -> None:
-    """Axes without ticks, and of the frame only the sides named."""
+    """Axes without ticks, with only the named sides of the frame."""
     for name, spine in ax.spines.items():
         spine.set_visible(name in keep)
         spine.set_color(LINE)

@@ -1,4 +1,4 @@
-"""Posterior predictive checks: is a statistic of the data one that the fitted model could have made?"""
+"""Posterior predictive checks: could the fitted model have made data with this statistic?"""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class PredictiveCheck(NamedTuple):
     """A statistic of the data beside its posterior predictive distribution.
 
     Attributes:
-      observed: of the data, (*shape); of a statistic that reads the globals, at each draw of these, (draws, *shape).
-      replicated: of replicated data, (draws, *shape).
+      observed: statistic of the data, (*shape); if it reads the globals, at each draw of these, (draws, *shape).
+      replicated: statistic of replicated data, (draws, *shape).
       p_value: share of the draws whose statistic is at least the observed one, (*shape). Near 0 or 1 the model does
         not make such data.
-      name: of the statistic.
+      name: name of the statistic.
     """
 
     observed: Float[np.ndarray, ...]
@@ -34,7 +34,7 @@ class PredictiveCheck(NamedTuple):
 
     @property
     def reads_globals(self) -> bool:
-        """Whether the statistic reads the globals."""
+        """True where the statistic reads the globals."""
         return self.observed.ndim == self.replicated.ndim
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +50,7 @@ class PredictiveCheck(NamedTuple):
         return predictive_check(self)
 
     def _repr_png_(self) -> bytes | None:
-        """The picture, where a notebook shows what a cell ends with."""
+        """The picture that a notebook shows."""
         try:
             figure = self.plot()
         except ImportError:  # without Matplotlib the numbers are shown
@@ -82,17 +82,17 @@ def predictive_check(
     2019).
 
     Args:
-      fit: of any model that draws data (`Fit.predictive`).
-      statistic: what is compared, by functions of jax.numpy: `statistic(y)` of one data set in the form of
+      fit: fit of any model that draws data (`Fit.predictive`).
+      statistic: a function made of functions of jax.numpy: `statistic(y)` of one data set in the form of
         `Fit.predictive`, a number or an array of them; or `statistic(y, values)`, which also reads the globals by name,
         such as a sum of squared residuals (a discrepancy). Entries that are missing in the data, and padding, are NaN
         in both: use jnp.nanmean and its like.
-      data: as `vijax.fit` takes them; of Gaussian processes and GLMs `model.data`, or a pair (inputs, y).
-      key: of the draws.
-      num_draws: how many data sets. A p-value has a standard error of sqrt(p (1 - p) / num_draws).
+      data: as `vijax.fit` takes them; for Gaussian processes and GLMs `model.data`, or a pair (inputs, y).
+      key: random key of the draws.
+      num_draws: number of data sets. A p-value has a standard error of sqrt(p (1 - p) / num_draws).
       groups: "same", the groups of the data once more, at their own locals; or "new", groups like them, which also
-        asks whether the population fits.
-      name: of the statistic, in texts and pictures; that of the function if empty.
+        checks the population.
+      name: name of the statistic in texts and pictures; the function's name if empty.
 
     Returns:
       A `PredictiveCheck`: `print(check)`, `check.p_value`, `check.plot()`; a notebook shows its picture.
@@ -126,7 +126,7 @@ def predictive_check(
 
 @dataclasses.dataclass(frozen=True)
 class _Compared:
-    """The statistic of replicated data, entries that the data lack left out, and that of the data."""
+    """The statistic of replicated data, without entries that the data lack, and the statistic of the data."""
 
     statistic: Callable[..., Any]
     reads_globals: bool

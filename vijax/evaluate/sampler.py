@@ -2,7 +2,7 @@
 
     p(z_i = k | z without i, w) = (alpha_k + n_k without i) beta_k[w_i] / normaliser
 
-Rows are independent Markov chains (documents, or particles of documents), which walk over their tokens in step.
+Rows are independent Markov chains (documents, or particles of documents), which visit their tokens in parallel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Chains(NamedTuple):
     """Topic assignments of rows of tokens.
 
     Attributes:
-      z: topic of each token; K, which is no topic, where there is none (yet, or for padding).
+      z: topic of each token; K, which is no topic, where a token has none yet, and for padding.
       counts: tokens of each topic: the sum of one-hot z.
     """
 
@@ -28,7 +28,7 @@ class Chains(NamedTuple):
     counts: Float[Array, "*rows K"]
 
 
-# What becomes of the token at a place: given the place and unnormalised probabilities of its topics, its new topics.
+# (place, unnormalised probabilities of the topics of the token there) -> its new topics.
 Choose = Callable[[Array, Array], Array]
 
 
@@ -48,7 +48,7 @@ class Walk(NamedTuple):
     alpha: Float[Array, " K"]
 
     def start(self, rows: tuple[int, ...]) -> Chains:
-        """Chains whose tokens have no topic yet: the first sweep draws each given those before it."""
+        """Chains whose tokens have no topic yet: the first sweep draws each given the tokens before it."""
         num_tokens, num_topics = self.likelihood.shape[-2:]
         no_topic = jnp.full((*rows, num_tokens), num_topics, jnp.int32)
         return Chains(no_topic, jnp.zeros((*rows, num_topics), self.alpha.dtype))
@@ -88,7 +88,7 @@ def _at(z: Int[Array, "*rows tokens"], place: Array) -> Int[Array, "*rows"]:
 
 
 def draws(key: PRNGKeyArray, chains: Chains) -> Choose:
-    """Draws from the conditionals: with it, a sweep is one of Gibbs sampling (backward: its time reversal)."""
+    """A choice by draws from the conditionals: it makes a sweep of Gibbs sampling (backward: its time reversal)."""
     *rows, num_tokens = chains.z.shape
     uniforms = jax.random.uniform(key, (num_tokens, *rows), chains.counts.dtype)
     return lambda place, weights: draw_index(weights, uniforms[place])

@@ -1,4 +1,4 @@
-"""What an evaluation reports: a mean per word with its standard error, and the documents it came from."""
+"""Results of evaluations: a mean per word with its standard error, and the documents it came from."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Score(NamedTuple):
 
     Attributes:
       mean: total log probability over total tokens.
-      standard_error: of `mean`, over documents as drawn at random (ratio estimator); inf for a single document.
+      standard_error: standard error over documents as drawn at random (ratio estimator); inf for a single document.
       log_probs: log probability of each document that was scored, nats.
       num_tokens: tokens of each of them that were scored.
-      rows: which document of the corpus each of them is.
+      rows: the row of each of them in the corpus.
       num_skipped: documents too short to be scored.
 
     >>> print(Score.of([-8.0, -30.0], [2, 8], num_skipped=1))
@@ -58,9 +58,9 @@ class Coherence(NamedTuple):
     """Coherence of topics.
 
     Attributes:
-      mean: over topics.
-      standard_error: of `mean`, over topics; inf for a single topic.
-      per_topic: of each topic.
+      mean: mean over topics.
+      standard_error: standard error of `mean`, over topics; inf for a single topic.
+      per_topic: coherence of each topic.
     """
 
     mean: float

@@ -14,7 +14,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.xla import keys
 
 _MAX_ELEMENTS = 1 << 24  # numbers in the largest array of a chunk: 64 MB of float32
-_PRICE = 16384  # tokens of padding that a further shape must save, for compiling it takes as long as running those
+_PRICE = 16384  # tokens of padding that a further shape must save, because compiling it takes as long as running these
 
 
 class TokenRows(NamedTuple):
@@ -35,7 +35,7 @@ def per_document(
     """`fn(token_rows, key)`, one number per row, over all documents of the corpus.
 
     Args:
-      fn: jitted; it is given a handful of shapes.
+      fn: a jitted function; it is given a handful of shapes.
       corpus: the documents; the order of their tokens depends on the key alone.
       elements_per_token: numbers that `fn` holds per token of a row; chunks are sized by it.
       key: shuffles the tokens, and is split into one key per chunk.
@@ -50,7 +50,7 @@ def per_document(
 def token_rows(
     corpus: Corpus, key: PRNGKeyArray, elements_per_token: int
 ) -> Iterator[tuple[TokenRows, Int[np.ndarray, " rows"]]]:
-    """The documents as padded rows of tokens, and which documents they are; padding rows come last."""
+    """The documents as padded rows of tokens, and their rows in the corpus; padding rows come last."""
     words = shuffled_tokens(corpus, key)
     starts = np.cumsum(corpus.tokens) - corpus.tokens
     for bucket in length_buckets(corpus.tokens, corpus.tokens, price=_PRICE):

@@ -1,4 +1,4 @@
-"""The baseline that knows how frequent words are, and nothing else."""
+"""The baseline score: a model that knows only the frequencies of words."""
 
 from __future__ import annotations
 

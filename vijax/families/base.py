@@ -40,13 +40,13 @@ def family(cls: type[F]) -> type[F]:
 
 
 def static_field() -> Any:
-    """A hashable field of a family that is no natural parameter (a multinomial's total); it comes after those."""
+    """A hashable field of a family that is no natural parameter (a multinomial's total); it stands after these."""
     return dataclasses.field(metadata={"static": True})
 
 
 def context_field() -> Any:
-    """A field of a family, arrays that are no natural parameters (a kernel, a mask): arithmetic on naturals leaves it
-    alone. It comes after those; None stands for one that is given later (`Family.with_context`)."""
+    """A field of a family for arrays that are no natural parameters (a kernel, a mask): arithmetic leaves it alone. It
+    stands after them; None stands for a context that is given later (`Family.with_context`)."""
     return dataclasses.field(default=None, metadata={"context": True})
 
 
@@ -75,13 +75,12 @@ class Family(abc.ABC):
     event_ndims: ClassVar[tuple[int, ...]]
     """Number of trailing event axes of each natural parameter, in field order."""
     discrete: ClassVar[bool] = False
-    """Whether x is discrete, so that no pathwise derivative exists."""
+    """True where x is discrete, so that no pathwise derivative exists."""
     exponential: ClassVar[bool] = True
-    """Whether the leaves are natural parameters; one whose leaves are not is moved by an optimiser alone
-    (`stationary`)."""
+    """True where the leaves are natural parameters; otherwise only an optimiser moves the family (`stationary`)."""
 
     closed_entropy: ClassVar[bool] = True
-    """Whether the entropy has a closed form; where it has none it is in the gradients of draws alone
+    """True where the entropy has a closed form; otherwise it is in the gradients of draws alone
     (`vijax.families.vector.by_draws`)."""
 
     # --- what a family must say -------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def stats(self, x: Any) -> Statistics:
-        """t(x): sufficient statistics of a value."""
+        """Sufficient statistics t(x) of a value."""
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
@@ -107,7 +106,7 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def in_domain(self) -> Self:
-        """Which natural parameters are valid: booleans in the structure of `self`, each broadcastable to its leaf."""
+        """The valid natural parameters: booleans in the structure of `self`, each broadcastable to its leaf."""
 
     @abc.abstractmethod
     def flat(self) -> Self:
@@ -177,12 +176,12 @@ class Family(abc.ABC):
         return tree.with_parameters(self, tree.parameters(leaves))
 
     def with_context(self, context: Any) -> Self:
-        """The same natural parameters in another context; of a family without one, itself."""
+        """This law with its natural parameters in another context; a family without a context returns itself."""
         names = [field.name for field in dataclasses.fields(self) if field.metadata.get("context")]  # type: ignore[arg-type]
         return dataclasses.replace(self, **dict.fromkeys(names, context)) if names else self  # type: ignore[type-var]
 
     def as_stats(self, leaves: PyTree) -> Statistics:
-        """The inverse relabelling: one leaf per natural parameter, as sufficient statistics."""
+        """Sufficient statistics of any tree with one leaf per natural parameter: the inverse of `with_naturals`."""
         return self.Stats(*tree.parameters(leaves))
 
     def dot(self, stats: Statistics) -> Float[Array, "*batch"]:
@@ -207,7 +206,7 @@ class Family(abc.ABC):
         return self.as_stats(jax.grad(total)(tree.parameters(self)))
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Statistics:
-        """t(x) of a draw x ~ q; in log space, end to end, wherever t is a logarithm."""
+        """t(x) of a draw x ~ q; in log space throughout, wherever t is a logarithm."""
         return self.stats(self.sample(key, shape))
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
@@ -241,8 +240,7 @@ class Family(abc.ABC):
         return tree.subtract(self, other).dot(mu) - self.log_normalizer() + there.log_normalizer()
 
     def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
-        """KL(self || prior): as a step evaluates it, where a family can do so cheaper from what the step needs
-        anyway."""
+        """KL(self || prior) as a step evaluates it: cheaper where a family can use what the step needs anyway."""
         return self.kl(prior)
 
     def plain(self) -> Family:
@@ -250,14 +248,14 @@ class Family(abc.ABC):
         return self
 
     def prepared(self, means: bool = True) -> Self:
-        """The same, with what is expensive worked out once for all that a step asks of it; `means`: the mean parameters
-        too. Most families have nothing of the kind."""
+        """This law with its expensive parts worked out once for a step; with `means`, the mean parameters too. Most
+        families have no such parts."""
         del means
         return self
 
     def retreat(self, target: Self) -> Self:
-        """Of a prior: towards which a step may go at any size when `target` leads out of the domain. The prior itself,
-        a step without a message, unless the family knows better."""
+        """The target towards which a step may go at any size when `target` leads out of the domain, asked of a prior.
+        It is the prior itself, a step without a message, unless the family knows better."""
         del target
         return self
 
@@ -267,12 +265,12 @@ class Family(abc.ABC):
         return jax.jvp(means, (tree.parameters(self),), (tree.parameters(tangent),))[1]
 
     def stationary(self) -> Self:
-        """The target of a step at which the ELBO is level: grad ELBO = F (target - stationary). Of an exponential
-        family the natural parameters themselves, for -F lambda is the gradient of the entropy."""
+        """The target of a step at which the ELBO is level: grad ELBO = F (target - stationary). In an exponential
+        family these are the natural parameters themselves, for -F lambda is the gradient of the entropy."""
         return self
 
     def slope(self, stats: Statistics, prior: Self) -> Statistics:
-        """Gradient of log q - log prior in the statistics of a draw: lambda - eta, wherever that is."""
+        """Gradient of log q - log prior in the statistics of a draw: lambda - eta, at any draw."""
         del stats
         return self.as_stats(tree.subtract(self, prior))
 
@@ -303,7 +301,7 @@ class Family(abc.ABC):
 
     @property
     def noise_size(self) -> int:
-        """How many standard normal numbers `from_noise` makes a draw of.
+        """The number of standard normal numbers that `from_noise` needs for a draw.
 
         Raises:
           ValueError: a family whose draws are made of no normal noise."""
@@ -313,11 +311,11 @@ class Family(abc.ABC):
         )
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Any:
-        """The draw that this noise makes, pathwise differentiable; of independent standard normals a draw of q."""
+        """The draw that this noise makes, pathwise differentiable; independent standard normals make a draw of q."""
         raise NotImplementedError(f"{type(self).__name__} has no from_noise.")
 
     def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[Statistics, Callable[[Statistics], Self]]:
-        """As `pathwise_sample`, of the draw `from_noise(noise)`."""
+        """As `pathwise_sample`, for the draw `from_noise(noise)`."""
         return self._pathwise(lambda q: q.stats(q.from_noise(noise)))
 
     def _pathwise(self, draw: Callable[[Self], Statistics]) -> tuple[Statistics, Callable[[Statistics], Self]]:
@@ -333,8 +331,8 @@ def over_batch(f: Callable, batch_ndim: int) -> Callable:
 
 
 def as_float(x: Any, argument: str = "parameter") -> Float[Array, ...]:
-    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on and `x` is of
-    it. A ValueError names the argument where `x` is not made of numbers."""
+    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on and `x` has it. A
+    ValueError names the argument where `x` is not made of numbers."""
     return as_floats(x, argument=argument)[0]
 
 
@@ -353,14 +351,14 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
 
 
 def as_array(x: Any) -> Any:
-    """An array as it is; a list and the like in NumPy, which compiles no program, unless something in it is traced."""
+    """An array as it is; anything else as a NumPy array, which compiles no program, or as JAX's if traced."""
     if hasattr(x, "dtype"):
         return x
     return (jnp if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)) else np).asarray(x)
 
 
 def finite(x: Any) -> Any:
-    """Elementwise, whether a number is finite; in NumPy, which compiles no program, unless it is traced."""
+    """Elementwise, True where a number is finite; in NumPy, which compiles no program, unless it is traced."""
     return jnp.isfinite(x) if isinstance(x, jax.core.Tracer) else np.isfinite(np.asarray(x))
 
 
@@ -370,7 +368,7 @@ def positive_and_finite(x: Any) -> Any:
 
 
 def ratio_or_zero(x: Float[Array, "*shape"], y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """x / y of a y >= 0; 0 where y has underflowed."""
+    """x / y for y >= 0; 0 where y has underflowed."""
     normal = y >= jnp.finfo(y.dtype).tiny
     return jnp.where(normal, x / jnp.where(normal, y, 1.0), 0.0)
 

@@ -1,4 +1,4 @@
-"""How families are made of concrete numbers: in NumPy, for a program for each operation costs more than all of them."""
+"""Families from concrete numbers, made in NumPy: a compiled program for each operation would cost more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Make = TypeVar("Make", bound=Callable)
 
 
 def on_host(*values: Any) -> tuple[Any, ...]:
-    """NumPy, and the values in it; `jax.numpy`, and the values as they are, where one of them is traced.
+    """NumPy and the values in it; `jax.numpy` and the values as they are, where one of them is traced.
 
     >>> xp, x = on_host(jnp.ones(3))
     >>> xp.sum(x)
@@ -28,8 +28,8 @@ def on_host(*values: Any) -> tuple[Any, ...]:
 
 
 def constructor(make: Make) -> Make:
-    """The decorator of a function that makes a family: what it computed `on_host` becomes arrays of JAX, and as in JAX
-    nothing is said of overflow."""
+    """Decorator of a function that makes a family: turns what it computed `on_host` into arrays of JAX and, as JAX
+    does, gives no warning of overflow."""
 
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:

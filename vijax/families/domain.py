@@ -1,4 +1,4 @@
-"""Is a family that was handed in a density at all? Its raw constructor takes natural parameters and checks nothing."""
+"""Checks that a family that was passed in is a density: its raw constructor takes natural parameters unchecked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vijax.xla.compiler import quick_jit
 
 def require_proper(argument: str, q: Any) -> None:
     """Raises ValueError unless the natural parameters of a family are arrays inside their domain; traced values pass,
-    and so does what is no `Family`. Of a mapping of families, each.
+    and so does what is no `Family`. In a mapping of families each is checked.
 
     >>> from vijax.families import Normal
     >>> require_proper("prior", Normal(0.0, 1.0))
@@ -49,12 +49,12 @@ _NUMERIC = (jax.Array, np.ndarray, np.generic, int, float)
 
 
 def _is_inside(q: Family) -> bool:
-    # Inside a trace too, where a prior of constants may be made.
+    # A prior of constants may be made inside a trace too.
     return bool(_is_proper_jitted(tree.apply(as_float, q)))
 
 
 def is_proper(q: Family) -> Bool[Array, ""]:
-    """Whether all of its natural parameters are in their domain."""
+    """True where all natural parameters of a family are in their domain."""
     return jnp.all(jnp.array([jnp.all(mask) for mask in tree.parameters(q.in_domain())]))
 
 
@@ -62,13 +62,13 @@ _is_proper_jitted = quick_jit(is_proper)
 
 
 def _values(q: Family, static: bool) -> list[Any]:
-    """Of its fields that are no context, those that are static too if asked for."""
+    """The values of a family's fields that are no context, static ones too where asked for."""
     own = [field for field in dataclasses.fields(q) if not field.metadata.get("context")]  # type: ignore[arg-type]
     return [getattr(q, field.name) for field in own if static or not field.metadata.get("static")]
 
 
 def _meant(q: Family) -> str:
-    """The constructors that take as many parameters as were given; all of them where none does."""
+    """Constructors that take as many parameters as were given; all of them where none does."""
     found = inspect.getmembers(type(q), inspect.ismethod)
     makers = [name for name, method in found if name.startswith("from_") and name in vars(type(q))]
     makers.sort(key=list(vars(type(q))).index)

@@ -1,9 +1,9 @@
-"""Whether natural parameters of the working precision hold the law that a constructor was asked for.
+"""Checks that natural parameters of the working precision can represent the law that a constructor was asked for.
 
-The information form stores precision @ mean beside the precision, and location^2 beside the spread. What comes back is
-a difference or an inverse of these, so the condition number and (mean / standard deviation)^2 of a law cost digits:
-float32 has seven. Constructors of concrete values compute in float64 what the stored numbers stand for, and raise where
-more than `LIMIT` of it is lost. Values that are being traced cannot be looked at, and pass.
+The information form stores precision @ mean beside the precision, and location^2 beside the spread. The parameters of
+the law are a difference or an inverse of these, so the condition number and (mean / standard deviation)^2 of a law cost
+digits: float32 has seven. Constructors of concrete values compute in float64 the law that the stored numbers stand for,
+and raise where more than `LIMIT` of it is lost. Values that are being traced cannot be looked at, and pass.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def lost_rate(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
 
 
 def lost_spread(cov: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """|C' P C - I| (Frobenius) for cov = C C': the relative change of variances, whatever the direction; 1 where cov is
+    """|C' P C - I| (Frobenius) for cov = C C': the relative change of variances, in any direction; 1 where cov is
     singular."""
     try:
         root = np.linalg.cholesky(cov)
@@ -59,7 +59,7 @@ def lost_spread(cov: np.ndarray, precision: np.ndarray) -> np.ndarray:
 
 
 def lost_mean(linear: np.ndarray, precision: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """How far P^-1 linear is from the mean, in standard deviations: |F^-1 (linear - P mean)|, P = F F'."""
+    """The distance of P^-1 linear from the mean, in standard deviations: |F^-1 (linear - P mean)|, P = F F'."""
     try:
         root = np.linalg.cholesky(precision)
     except np.linalg.LinAlgError:

@@ -1,9 +1,9 @@
-"""What is asked of the law of a single number: mean, variance, distribution function, quantiles, intervals.
+"""Laws of single numbers: mean, variance, distribution function, quantiles, intervals.
 
 A family says what the law of each number of x is (`Family.marginal_laws`); the laws are in `vijax.families.univariate`.
-Distribution functions and their inverses are SciPy's, in float64 on the host: those that JAX has lose all digits in
-float32 where shapes are large (of a gamma of shape 1e6 a third of a standard deviation). Under `jit` the host is called
-back; they are not differentiable.
+Distribution functions and their inverses are SciPy's, in float64 on the host: JAX's lose all digits in float32 where
+shapes are large (of a gamma of shape 1e6 a third of a standard deviation). Under `jit` the host is called back; they
+are not differentiable.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from vijax.checks import require, require_numbers
 
 
 class Interval(NamedTuple):
-    """Attributes:
-    low: below which lies half of what is left out.
-    high: above which lies the other half.
+    """The ends of a central interval.
+
+    Attributes:
+      low: the lower end; half of the probability outside lies below it.
+      high: the upper end; the other half lies above it.
     """
 
     low: Any
@@ -47,7 +49,7 @@ class Law(abc.ABC):
 
     @abc.abstractmethod
     def _quantile(self, p: Float[Array, "*shape_batch"]) -> Float[Array, "*shape_batch"]:
-        """Of probabilities that broadcast with the batch."""
+        """Quantiles at probabilities that broadcast with the batch."""
 
     def std(self) -> Float[Array, "*batch"]:
         """The standard deviation."""
@@ -76,7 +78,7 @@ class Law(abc.ABC):
 
 
 def probabilities(argument: str, p: Any) -> Array:
-    """As an array. Raises ValueError unless all lie strictly between 0 and 1."""
+    """Probabilities as an array. Raises ValueError unless all lie strictly between 0 and 1."""
     require_numbers(argument, p)
     p = p if hasattr(p, "dtype") else np.asarray(p)
     require((p > 0) & (p < 1), argument, "probabilities between 0 and 1, neither of them", p)
@@ -94,13 +96,13 @@ def ends_of(mass: Any) -> Float[Array, " 2"]:
 
 
 def over_laws(f: Callable[..., Any], laws: Any, *values: Any) -> Any:
-    """f of each law, in their structure."""
+    """f of each law, in the structure of the laws."""
     return jax.tree.map(f, laws, *values, is_leaf=lambda x: isinstance(x, Law))
 
 
 def by_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]:
-    """A function of SciPy's, which takes and returns arrays of one shape, of arrays that broadcast; in the working
-    precision. What neither that nor float64 holds is infinite, without a warning."""
+    """A function of SciPy's, which takes and returns arrays of one shape, applied to arrays that broadcast; in the
+    working precision. A result too large for that, or for float64, is infinite, without a warning."""
     dtype = jnp.result_type(float)
 
     def there(*values: Any) -> np.ndarray:

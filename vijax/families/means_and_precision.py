@@ -1,4 +1,4 @@
-"""What laws of means and their one precision matrix share, L ~ Wishart(n, P), mu_j | L ~ N(m_j, (kappa_j L)^-1): closed
+"""The base of laws of means and one precision matrix, L ~ Wishart(n, P), mu_j | L ~ N(m_j, (kappa_j L)^-1): closed
 forms, summed over the means. A family of one mean has no axis of means; here it gets one."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MeansAndPrecision(Family):
         return MeanPrecision(self.location, self.precision_law().mean())
 
     def variance(self) -> MeanPrecision:
-        """Of means and precision; intervals of the means are those of `mean_law()`."""
+        """Variances of means and precision; intervals of the means are those of `mean_law()`."""
         return MeanPrecision(self.mean_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MeanPrecision:

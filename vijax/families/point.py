@@ -12,10 +12,10 @@ from vijax.families.base import Family
 @tree.register
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The mode of `law`, which EM and MAP find; `law` itself only keeps their expected statistics.
+    """The mode of `law`, as EM and MAP find it; `law` itself only keeps their expected statistics.
 
-    What reads a posterior's means, as held-out scores do, reads the point here: under a flat prior the mean of `law` is
-    not the estimate, and no distribution about it was inferred.
+    Code that reads a posterior's means, as held-out scores do, reads the point here: under a flat prior the mean of
+    `law` is not the estimate, and no distribution about it was inferred.
 
     >>> from vijax.families import Gamma
     >>> point = Point(Gamma.from_shape_rate(3.0, 2.0))
@@ -34,5 +34,5 @@ class Point:
         return self.law.stats(x)
 
     def expected_stats(self) -> Any:
-        """Its statistics."""
+        """The statistics of the point."""
         return self.law.stats(self.law.mode())

@@ -1,4 +1,4 @@
-"""What a conjugate pair predicts: the likelihood of an observation, its parameters integrated out."""
+"""Predictive densities of conjugate pairs: the likelihood of an observation, its parameters integrated out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def log_predictive(
     log_likelihood: Callable[[Any, Array], Float[Array, " K"]], q: Family | Point, y: Float[Array, ...]
 ) -> Float[Array, " K"]:
     """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (Pei
-    2019, section on predictive distributions). A difference of large numbers: evaluate it in float64. At a point, its
-    log p(y | component k)."""
+    2019, section on predictive distributions). It is a difference of large numbers: evaluate it in float64. For a
+    `Point` it is log p(y | component k) there."""
     if isinstance(q, Point):
         return log_likelihood(q.expected_stats(), y)
     zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())

@@ -31,7 +31,8 @@ class Product(Family, Mapping[str, Family]):
 
     Args:
       factors: the families by name. Their batch axes may differ.
-      batch_ndim: how many leading batch axes the factors share and scalars keep; a factor's further batch axes are
+      batch_ndim: number of leading batch axes that factors share and scalars keep; a factor's further batch axes
+        are
         independent copies of it, over which log-normalisers, entropies and the like are summed. With the default 0
         these are scalars.
 
@@ -66,7 +67,7 @@ class Product(Family, Mapping[str, Family]):
 
     @classmethod
     def empty(cls) -> Self:
-        """No factor at all: the globals of a model of which only points are sought."""
+        """A product without factors: the globals of a model in which only points are sought."""
         return _rebuild(cls, {}, 0)
 
     # --- the mapping and the pytree ---------------------------------------------------------------------------
@@ -100,7 +101,7 @@ class Product(Family, Mapping[str, Family]):
         return self._like({name: self[name] for name in sorted(names)})
 
     def replace(self, other: Mapping[str, Family]) -> Self:
-        """This product with the factors of `other` in the place of those of the same names."""
+        """This product with its factors of these names replaced by those of `other`."""
         require(set(other) <= set(self), "other", f"names among {list(self)}", list(other))
         return self._like({name: other.get(name, q) for name, q in self.items()})
 
@@ -122,11 +123,11 @@ class Product(Family, Mapping[str, Family]):
         return self._map(lambda q: q.mean())
 
     def marginal_laws(self) -> dict[str, Any]:
-        """Each factor's."""
+        """Each factor's laws."""
         return self._map(lambda q: q.marginal_laws())
 
     def variance(self) -> dict[str, Any]:
-        """Each factor's."""
+        """Each factor's variances."""
         return self._map(lambda q: q.variance())
 
     def mode(self) -> dict[str, Any]:
@@ -189,7 +190,7 @@ class Product(Family, Mapping[str, Family]):
         return self._total(lambda q, p: q.kl(p), other=other)
 
     def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
-        """Sum of the factors' own."""
+        """Sum of the factors' own `kl_to_prior`."""
         return self._total(lambda q, p: q.kl_to_prior(p), prior=prior)
 
     def plain(self) -> Self:
@@ -197,11 +198,11 @@ class Product(Family, Mapping[str, Family]):
         return self._like(self._map(lambda q: q.plain()))
 
     def prepared(self, means: bool = True) -> Self:
-        """Each factor's own."""
+        """Each factor's own `prepared`."""
         return self._like(self._map(lambda q: q.prepared(means)))
 
     def retreat(self, target: Self) -> Self:
-        """Each factor's own."""
+        """Each factor's own `retreat`."""
         return self._like(self._map(lambda q, t: q.retreat(t), target=target))
 
     def with_context(self, context: Mapping[str, Any]) -> Self:
@@ -237,7 +238,7 @@ class Product(Family, Mapping[str, Family]):
         return {name: f(q, *(parts[name] for parts in trees.values())) for name, q in self.items()}
 
     def _total(self, f: Callable, **trees: Mapping[str, Any]) -> Float[Array, "*batch"]:
-        """Sum over factors of a term per batch element, each summed over the batch axes that are not shared."""
+        """The sum over factors of a term per batch element, each summed over the batch axes that are not shared."""
         terms = self._map(f, **trees)
         extra = {name: len(q.batch_shape) - self.batch_ndim for name, q in self.items()}
         sums = [jnp.sum(terms[name], tuple(range(-n, 0))) for name, n in extra.items()]
@@ -256,7 +257,7 @@ def _rebuild(cls: type[P], factors: dict[str, Any], batch_ndim: int) -> P:
 
 
 def unknown_name(name: object, known: Mapping[str, Any]) -> str:
-    """Message for a name that is not there, with the nearest one that is."""
+    """Message for an unknown name, with the nearest known one."""
     nearest = difflib.get_close_matches(str(name), list(known), n=1)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     return f"no factor named {name!r}; the names are {list(known)}.{hint}"

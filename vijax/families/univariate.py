@@ -1,4 +1,4 @@
-"""The laws of single numbers that families have as marginals (`vijax.families.laws`)."""
+"""Laws of single numbers, the marginals of families (`vijax.families.laws`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def law(cls: type[L]) -> type[L]:
 
 @law
 class NormalLaw(Law):
-    """Normal, of this mean and standard deviation."""
+    """A normal law of this mean and standard deviation."""
 
     location: Float[Array, "*batch"]
     scale: Float[Array, "*batch"]
@@ -49,28 +49,28 @@ class NormalLaw(Law):
 
 @law
 class NormalMixtureLaw(Law):
-    """Mixture of normals; components are the last axis of all three."""
+    """A mixture of normals; components are the last axis of all three fields."""
 
     weights: Float[Array, "*batch K"]
     location: Float[Array, "*batch K"]
     scale: Float[Array, "*batch K"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """Of the means."""
+        """The weighted mean of the components' means."""
         return jnp.sum(self.weights * self.location, -1)
 
     def variance(self) -> Float[Array, "*batch"]:
-        """Within and between."""
+        """The variance within components and between them."""
         gap = self.location - self.mean()[..., None]
         return jnp.sum(self.weights * (self.scale**2 + gap**2), -1)
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
-        """Of the distribution functions."""
+        """The weighted mean of the components' distribution functions."""
         each = NormalLaw(self.location, self.scale).cdf(jnp.asarray(x)[..., None])
         return jnp.sum(self.weights * each, -1)
 
     def _quantile(self, p: Any) -> Array:
-        """By halving the range of the components' own quantiles."""
+        """Quantiles by halving the range of the components' own quantiles."""
         each = NormalLaw(self.location, self.scale)._quantile(jnp.asarray(p)[..., None])
         low, high = jnp.min(each, -1), jnp.max(each, -1)
         for _ in range(60):
@@ -82,7 +82,7 @@ class NormalMixtureLaw(Law):
 
 @law
 class GammaLaw(Law):
-    """Gamma of this shape a and rate b."""
+    """A gamma law of this shape a and rate b."""
 
     shape: Float[Array, "*batch"]
     rate: Float[Array, "*batch"]
@@ -105,7 +105,7 @@ class GammaLaw(Law):
 
 @law
 class InverseGammaLaw(Law):
-    """1 / y of a gamma y of this shape a and rate b."""
+    """The law of 1 / y for a gamma y of this shape a and rate b."""
 
     shape: Float[Array, "*batch"]
     scale: Float[Array, "*batch"]
@@ -133,7 +133,7 @@ class InverseGammaLaw(Law):
 
 @law
 class BetaLaw(Law):
-    """Beta of these two shapes."""
+    """A beta law of these two shapes."""
 
     alpha: Float[Array, "*batch"]
     beta: Float[Array, "*batch"]
@@ -157,14 +157,14 @@ class BetaLaw(Law):
 
 @law
 class StudentLaw(Law):
-    """Student's t of these degrees of freedom, moved and scaled."""
+    """Student's t with these degrees of freedom, moved and scaled."""
 
     degrees: Float[Array, "*batch"]
     location: Float[Array, "*batch"]
     scale: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """The location; not a number for up to one degree of freedom."""
+        """The location; NaN for up to one degree of freedom."""
         return jnp.where(self.degrees > 1.0, self.location, jnp.nan)
 
     def variance(self) -> Float[Array, "*batch"]:
@@ -183,7 +183,7 @@ class StudentLaw(Law):
 
 @law
 class TruncatedNormalLaw(Law):
-    """A normal of this location and scale given x > 0, whose moments are known."""
+    """A normal law of this location and scale given x > 0, whose moments are known."""
 
     location: Float[Array, "*batch"]
     scale: Float[Array, "*batch"]
@@ -191,11 +191,11 @@ class TruncatedNormalLaw(Law):
     variance_value: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        """As given."""
+        """The mean as given."""
         return self.mean_value
 
     def variance(self) -> Float[Array, "*batch"]:
-        """As given."""
+        """The variance as given."""
         return self.variance_value
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
@@ -204,14 +204,14 @@ class TruncatedNormalLaw(Law):
         return by_scipy(lambda *args: -np.expm1(-hazard(*args)), x, self.location, self.scale)
 
     def _quantile(self, p: Any) -> Array:
-        """Where the cumulative hazard is -log(1 - p)."""
+        """The number at which the cumulative hazard is -log(1 - p)."""
         excess = lambda p, m, s: s * half_normal.excess(-np.log1p(-p), -m / s)
         return by_scipy(excess, p, self.location, self.scale)
 
 
 @law
 class PoissonLaw(Law):
-    """Poisson of this rate."""
+    """A Poisson law of this rate."""
 
     rate: Float[Array, "*batch"]
 
@@ -233,12 +233,12 @@ class PoissonLaw(Law):
 
 @law
 class BinomialLaw(Law):
-    """How many of `total` events of this probability occur.
+    """A binomial law: the number of `total` events of this probability that occur.
 
     Attributes:
       total: n.
       probs: p.
-      complement: 1 - p, which is not to be had from a p near one.
+      complement: 1 - p, which cannot be computed from a p near one.
     """
 
     total: Float[Array, "*batch"]
@@ -254,11 +254,11 @@ class BinomialLaw(Law):
         return self.mean() * self.complement
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
-        """By the incomplete beta function."""
+        """The incomplete beta function."""
         return by_scipy(_binomial, x, self.total, self.probs, self.complement)
 
     def _quantile(self, p: Any) -> Array:
-        """By halving the range of counts."""
+        """Quantiles by halving the range of counts."""
 
         def least(p: np.ndarray, n: np.ndarray, *probs: Any) -> np.ndarray:
             p, n, *both = np.broadcast_arrays(p, n, *probs)
@@ -277,14 +277,14 @@ def _poisson(x: np.ndarray, rate: np.ndarray) -> np.ndarray:
 
 
 def _binomial(x: np.ndarray, total: np.ndarray, probs: np.ndarray, complement: np.ndarray) -> np.ndarray:
-    """Of probabilities above a half by the failures, n - x or more."""
+    """The distribution function; for probabilities above a half by the failures, n - x or more."""
     known = np.clip(np.floor(x), 0, total)
     failures = np.where(known < total, special.bdtrc(np.maximum(total - known - 1, 0), total, complement), 1.0)
     return np.where(x >= 0, np.where(probs > 0.5, failures, special.bdtr(known, total, probs)), 0)
 
 
 def _least_count(near: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], p: np.ndarray) -> np.ndarray:
-    """The least count with F >= p, `near` being about where F is p."""
+    """The least count with F >= p; `near` is a count at which F is about p."""
     above = np.ceil(np.maximum(near, 0))
     below = np.maximum(above - 1, 0)
     return np.where(cdf(below) >= p, below, above)

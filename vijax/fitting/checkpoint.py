@@ -40,11 +40,11 @@ Check = Callable[[Mapping[str, Any]], None]
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds.
+    """The contents of a checkpoint.
 
     Attributes:
-      step: how many steps had been taken.
-      tree: the state, as it was given to `save`.
+      step: number of steps taken.
+      tree: the state that `save` was given.
       config: the flat configuration of the run that wrote it.
       path: the file.
     """
@@ -59,11 +59,11 @@ def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | N
     """Writes a checkpoint of `tree` at `step`, then removes all but the newest `keep`.
 
     Args:
-      folder: made if it is missing.
+      folder: the folder, made if it is missing.
       step: its number, which orders checkpoints.
       tree: any pytree of arrays, typed keys and Python numbers.
-      config: what the run was made by; `latest` compares it.
-      keep: how many checkpoints stay.
+      config: configuration of the run; `latest` compares it.
+      keep: number of checkpoints to keep.
 
     Raises:
       CheckpointError: the disk is full or cannot be written; earlier checkpoints are untouched.
@@ -98,7 +98,7 @@ def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Ch
 
     Args:
       path: the file.
-      like: what it should hold.
+      like: a tree of the structure that the file should hold.
       check: called with the configuration of the run that wrote it, before its tree is compared with `like`; may
         raise an error of its own.
 
@@ -112,9 +112,9 @@ def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Ch
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[Any]]:
-    """Step, configuration, and the leaves with what is known of each."""
+    """Step, configuration, and the leaves with their descriptions."""
     try:
-        if not zipfile.is_zipfile(path):  # of other files NumPy says that the reader should trust them
+        if not zipfile.is_zipfile(path):  # for other files NumPy says that the reader should trust them
             raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt (it is no whole .npz file)")
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -136,7 +136,7 @@ def latest(
     warn: Callable[[str], None] = lambda message: None,
     check: Check = lambda config: None,
 ) -> Checkpoint:
-    """The newest checkpoint that is whole; each newer one that is not is reported by `warn` and passed over.
+    """The newest whole checkpoint; newer ones that are not whole are reported by `warn` and skipped.
 
     Raises:
       CheckpointError: there is none; or the newest whole one holds another tree than `like`. See `load` for `check`.
@@ -146,7 +146,7 @@ def latest(
         try:
             return load(path, like, check)
         except OtherTreeError:
-            raise  # those before it are of the same run
+            raise  # earlier ones are of the same run
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
     if not files:
@@ -158,7 +158,7 @@ def latest(
 
 
 def latest_config(folder: str | Path) -> Mapping[str, Any] | None:
-    """The configuration that the newest whole checkpoint holds; None if there is none."""
+    """The configuration in the newest whole checkpoint; None if there is none."""
     for path in checkpoint_files(folder):
         with contextlib.suppress(CheckpointError):
             return _read(path)[1]
@@ -187,7 +187,7 @@ def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _to_array(leaf: Any) -> tuple[np.ndarray, str]:
-    """A leaf as an array, and what it was: a typed key by its implementation, a Python number, an array."""
+    """A leaf as an array, and its kind: a typed key by its implementation, a Python number, an array."""
     if _is_key(leaf):
         return np.array(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
     return np.array(leaf, order="C"), "number" if isinstance(leaf, int | float) else "array"
@@ -198,7 +198,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _storable(dtype: np.dtype) -> np.dtype:
-    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not give back."""
+    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not restore."""
     return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
 
@@ -207,7 +207,7 @@ def _sha256(array: np.ndarray) -> str:
 
 
 def _verified(stored: np.ndarray, leaf: Mapping[str, Any]) -> Any:
-    """The leaf as `save` was given it."""
+    """The leaf that `save` was given, verified."""
     array = stored.view(np.dtype(leaf["dtype"]))
     if _sha256(array) != leaf["sha256"]:
         raise ValueError(f"checksum of {leaf['path'] or 'the tree'} differs")

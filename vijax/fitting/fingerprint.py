@@ -1,4 +1,4 @@
-"""Which data a state was fitted to: 128 bits, by which a fit that goes on knows whether it still reads the same."""
+"""A fingerprint of the data of a fit, 128 bits, by which a fit that goes on from a state recognises its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vijax.contract import describe
 from vijax.inference.spec import Spec
 
 UNKNOWN = np.zeros(4, np.uint32)
-"""Of a state that `vijax.fit` has not seen."""
+"""The fingerprint in a state that `vijax.fit` has not seen."""
 BLOCK = 1 << 22
 """Bytes that are read at once."""
 SAMPLE = 1 << 26
@@ -26,7 +26,7 @@ BATCHES = 8
 
 
 def fingerprint(loader: Any, spec: Spec, hyper: PyTree) -> np.ndarray:
-    """Of the data of a run, of how they are cut into parts, and of the E-step; where messages are remembered, which
+    """The fingerprint of the data of a run, of their parts, and of the E-step; where messages are remembered, which
     hold at fixed hyperparameters, of these too. It depends neither on the order of the batches nor on their size."""
     is_cut = spec.messages.num_parts is not None
     digest = hashlib.blake2b(digest_size=UNKNOWN.nbytes)
@@ -40,14 +40,14 @@ def fingerprint(loader: Any, spec: Spec, hyper: PyTree) -> np.ndarray:
 
 
 def _contents(loader: Any, is_cut: bool) -> Iterable[Any]:
-    """What a loader reads, and its parts where they are fixed."""
+    """The contents of a loader, and its parts where they are fixed."""
     if hasattr(loader, "contents"):
         return loader.contents()
     return _of_parts(loader) if is_cut else _of_first_batches(loader)
 
 
 def _of_parts(loader: Any) -> list[np.ndarray]:
-    """One pass of a loader of the user's own, part after part in whatever order they come."""
+    """The parts of one pass of a user's own loader, in any order."""
     found = {}
     for batch in loader.batches(0, loader.steps_per_epoch):
         digest = hashlib.blake2b(digest_size=UNKNOWN.nbytes)
@@ -64,7 +64,7 @@ def _of_first_batches(loader: Any) -> Iterator[Any]:
 
 
 def _read(digest: Any, array: Any, most: int | None) -> None:
-    """An array as steps read it: doubles as floats, unless x64 is on."""
+    """Adds an array to the digest as steps read it: doubles as floats, unless x64 is on."""
     rows = np.atleast_1d(array)
     dtype = _read_as(rows.dtype)
     digest.update(f"{dtype.name} {rows.shape}".encode())

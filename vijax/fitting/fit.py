@@ -39,13 +39,13 @@ from vijax.xla import keys
 
 
 class Progress(NamedTuple):
-    """What a callback sees between chunks.
+    """The argument of callbacks between chunks.
 
     Attributes:
       step: steps done, since the state was made.
-      num_steps: steps there will be.
+      num_steps: steps of the whole run.
       steps_per_epoch: steps in one pass over the data.
-      state: as it stands (of several restarts, the best one's); *donated* to the next chunk, so copy what you keep.
+      state: the present state (of several restarts, the best's); *donated* to the next chunk, so copy what you keep.
       trace: named arrays, one entry for each step since the last call.
       num_groups_seen: groups read by this call of `fit`.
       num_words_seen: words read by it, or None.
@@ -54,9 +54,9 @@ class Progress(NamedTuple):
       num_words: words in it, or None.
       alg: the algorithm.
       stopping: this is the last call: the run ends here, for whatever reason.
-      whole: what `vijax.fit(..., state=)` goes on from: `state`, or the states of all restarts.
-      gain: what the objective may still gain, relative to itself, as it is compared with `tol`; infinite where that
-        has not been judged yet, None without `tol`.
+      whole: the argument with which `vijax.fit(..., state=)` goes on: `state`, or the states of all restarts.
+      gain: the remaining gain of the objective, relative to itself, as it is compared with `tol`; infinite where it has
+      not been judged yet, None without `tol`.
     """
 
     step: int
@@ -103,39 +103,40 @@ def fit(
     """Runs an algorithm over data.
 
     Args:
-      alg: what `vijax.svi` and its relatives return.
+      alg: an algorithm, as `vijax.svi` and its relatives return.
       data: a corpus, or anything `vijax.data.read` reads, for models of documents; else a pytree of arrays with one
         leading axis of groups; or a `Loader` of your own. None for a density that reads none.
-      key: the run's randomness: where the state starts, the order of the batches, every draw.
+      key: random key of the run: of the start, the order of the batches, every draw.
       num_epochs: passes over the data (give this or `num_steps`).
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
       batch_size: groups a step at most; None takes the whole data set at every step, but of documents 256 under rows
         of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short ones under `svi`: 65,536 words, or half of the
         documents (`vijax.fitting.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that
         differ by one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
-      state: where to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same key
-        and arguments, a run in two parts equals a run in one, bit for bit. With other data its posterior is gone on
-        from, and what it remembers of the others is begun anew (`docs/how-to/resume.md`).
-      hyper: values of some of the model's points (`Model.hyper`) in the place of its own, of the same shapes: a program
-        that was compiled once serves them all.
-      restarts: runs from different starts, side by side on the same batches, of which the best by its objective is
-        returned (and shown to callbacks, the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of
-        shape (steps, restarts). It takes so many times the memory.
+      state: the state to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same
+        key and arguments, a run in two parts equals a run in one, bit for bit. With other data the fit goes on from its
+        posterior, and its memory of the old data is begun anew (`docs/how-to/resume.md`).
+      hyper: values of some of the model's points (`Model.hyper`) instead of its own, of the same shapes: one compiled
+      program serves all values.
+      restarts: number of runs from different starts, side by side on the same batches. The run with the best objective
+      is returned (callbacks see the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of shape
+      (steps, restarts). Memory grows with this number.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call, between which progress is seen; it cannot change the posterior. (The
-        reported objective it may change in its last digit, for another number is another program.)
-      tol: stop when what the objective still gains is below this, relative to the objective; a run that has converged
-        takes no step more, also where it goes on from `state`. On full data without draws: the objective's last change
-        over 50 steps, and what is left if later changes shrink as it did, at steps 50, 100, 150, .... A change of the
-        last digit counts as none, so in float32 any `tol` below 1.2e-7 is that; one below 1e-6 may never be met, for
-        sums of many terms round. On minibatches, or with draws: at 95 % what as many steps more as the last half of the
-        run would bring, by averages over passes, after 16, 24, 32, 48, ... of them (`vijax.inference.stopping`, which
-        says how often it errs; passes of fewer than 10 steps count together, longer ones than 200 in parts). Where the
-        noise of these averages is far above `tol` it runs on to its last step. 1e-3 suits most minibatches.
+      steps_per_chunk: steps in one compiled call; progress is shown between calls. It cannot change the posterior. (The
+      reported objective may change in its last digit, because another number is another program.)
+      tol: stop when the remaining gain of the objective is below this, relative to the objective; a run that has
+      converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
+      objective's last change over 50 steps, and the rest if later changes shrink as it did, at steps 50, 100, 150, ....
+      A change of the last digit counts as none, so in float32 any `tol` below 1.2e-7 means this; one below 1e-6 may
+      never be met, because sums of many terms round. On minibatches, or with draws, it is an upper limit at 95 % of the
+      gain of as many more steps as the last half of the run, by averages over passes, after 16, 24, 32, 48, ... of them
+      (`vijax.inference.stopping` gives its error rates; passes of fewer than 10 steps count together, passes of more
+      than 200 in parts). Where the noise of these averages is far above `tol` the fit runs to its last step. 1e-3 suits
+      most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
       throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
-        is seen to grow without limit; otherwise `fit.status` and `fit.verdict` tell. Whether to trust a fit that has
-        finished is `fit.verdict`.
+      is seen to grow without limit; otherwise `fit.status` and `fit.verdict` say so. `fit.verdict` also says whether to
+      trust a fit that has finished.
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 
@@ -145,7 +146,7 @@ def fit(
     Raises:
       ValueError: an argument that makes no sense; data that are not finite; minibatches under steps of size one.
       DivergedError: see `throw`.
-      RuntimeError: the process was forked from one that had fitted something, where XLA would hang.
+      RuntimeError: the process was forked from one that had fitted something; XLA would hang.
 
     Warns:
       SkippedStepsWarning: some steps were skipped.
@@ -181,7 +182,7 @@ def fit(
     is_noisy = loader.steps_per_epoch > 1 or spec.draws
     window = window_of(loader.steps_per_epoch) if is_noisy else 0
     state = _watching(state, window) if window and tol is not None else state
-    usual = 50 if loader.steps_per_epoch == 1 else 10  # not fewer for a short run: it shares the long one's program
+    usual = 50 if loader.steps_per_epoch == 1 else 10  # a short run has as many: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
     rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
     chunks = _Chunks(runs, loader, key_run, length, total, rule)
@@ -196,13 +197,13 @@ def fit(
 
 
 def _after_skips(status: Status, state: State) -> Status:
-    """A run that skipped more steps than it took has not finished, however short it was."""
+    """The status after skips: a run that skipped more steps than it took has not finished, however short it was."""
     whole = status in (Status.FINISHED, Status.CONVERGED)
     return Status.MOSTLY_SKIPPED if whole and 2 * int(state.num_skipped) > int(state.step) else status
 
 
 def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
-    """As it is, unless its bound grows without limit."""
+    """The fit as it is, unless its bound grows without limit."""
     state, spec = fit.state, fit.alg.spec
     stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
     if spec.model.free is None or stopped or all(map(spec.is_point, state.posterior)):
@@ -221,7 +222,7 @@ def _warn_of_skips(fit: Fit) -> None:
 
 
 def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
-    """One run's state and trace: the best one's of several."""
+    """State and trace of one run: the best one of several."""
     if not isinstance(state, Many):
         return state, trace
     alone, trace_alone = of_run(best(state), state, trace)
@@ -230,32 +231,32 @@ def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np
 
 # --- convergence --------------------------------------------------------------------------------------------------
 class _Rule(NamedTuple):
-    """When a run has converged, by what its state holds, so that a resumed run ends where the unbroken one does."""
+    """The rule of convergence. It reads only the state, so that a resumed run ends where the unbroken one does."""
 
     tol: float
     window: int
-    """Of a noisy objective; of others 0."""
+    """The watch's window for a noisy objective; 0 for others."""
     begun: int
     """The step at which the watch began."""
 
     @property
     def is_noisy(self) -> bool:
-        """Whether it is judged by the state's watch."""
+        """True where the state's watch judges convergence."""
         return self.window > 0
 
     def next(self, done: int) -> int:
-        """The step at which it is judged next."""
+        """The next step at which convergence is judged."""
         if self.is_noisy:
             return self.begun + next_look(done - self.begun, self.window)
         return done + CHECK_EVERY - done % CHECK_EVERY
 
     def gain(self, state: State | Many) -> float:
-        """What the objective still gains, relatively: that of the restart that gains most."""
+        """The remaining relative gain of the objective: the largest of all restarts."""
         gains = np.asarray(state.watch.gain) if self.is_noisy else left_of(np.asarray(state.checked))
         return float(np.max(np.where(np.isnan(gains), np.inf, gains)))
 
     def is_met(self, state: State | Many) -> bool:
-        """Whether it has converged; without noise that is judged by the last check alone."""
+        """True where the run has converged; without noise the last check alone decides."""
         due = self.is_noisy or int(state.step) % CHECK_EVERY == 0
         least = 0.0 if self.is_noisy else float(np.finfo(np.asarray(state.checked).dtype).eps)
         return due and self.gain(state) <= max(self.tol, least)
@@ -272,7 +273,7 @@ def _watching(state: State | Many, window: int) -> Any:
 
 # --- the loop -----------------------------------------------------------------------------------------------------
 class _Chunks:
-    """Runs chunks one after the other; holds the one live state (each chunk consumes its predecessor's)."""
+    """Runs chunks one after the other; holds the one live state (each chunk consumes the state of the chunk before)."""
 
     def __init__(
         self, alg: Algorithm, loader: Loader, key: PRNGKeyArray, length: int, total: int, rule: _Rule | None = None
@@ -287,7 +288,7 @@ class _Chunks:
         """Yields each chunk's trace and the step it ended at."""
         self.state, done = state, int(state.step)
         inputs, is_fixed = self._inputs(done), self.loader.steps_per_epoch == 1
-        source = inputs if is_fixed else _prefetched(inputs)  # nothing to fetch, and a thread for it costs
+        source = inputs if is_fixed else _prefetched(inputs)  # nothing to fetch, and a thread would cost time
         with contextlib.closing(source):
             for batches, count in source:
                 self.state, told = run_chunk(
@@ -315,7 +316,7 @@ class _Chunks:
                 yield jax.device_put(stacked(iter(alike), self.length, len(alike))), len(alike)
 
     def _counts(self, first: int) -> Iterator[int]:
-        """How many steps each chunk has."""
+        """The number of steps of each chunk."""
         while first < self.total:
             count = min(self.length, self.total - first)
             count = count if self.rule is None else min(count, self.rule.next(first) - first)
@@ -340,8 +341,9 @@ def _prefetched(inputs: Iterator) -> Generator:
 
 
 def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
-    """`with jax.enable_x64()` holds in one thread only, and the data are put on the device in another. It is left
-    before each item is handed on: a generator that is closed early would leave it in the thread that closes it."""
+    """Items computed in the given precision: `with jax.enable_x64()` holds in one thread only, and the data are put on
+    the device in another. It is left before each item is handed on: a generator that is closed early would leave it in
+    the thread that closes it."""
     while True:
         with jax.enable_x64(x64):
             item = next(inputs, None)

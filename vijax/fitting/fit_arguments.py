@@ -19,7 +19,7 @@ from vijax.inference.estimator import mean_field
 from vijax.inference.step_size import backtracking, by_share
 from vijax.inference.wrappers.sized import takes_all
 
-_process: int | None = None  # that of the first fit
+_process: int | None = None  # process of the first fit
 
 
 def check_not_forked() -> None:
@@ -42,8 +42,8 @@ def check_key(key: Any) -> None:
 
 
 def usual_words(alg: Algorithm) -> int | None:
-    """Words that a step wants to see of documents, of an algorithm of many small steps: not all data at once, and
-    steps that decrease. None of the others; 0 of those that draw, which want no more than some documents."""
+    """Number of words that a step should see of documents, for an algorithm of many small steps (not all data at once,
+    and steps that decrease). None for other algorithms; 0 for those that draw."""
     spec = alg.spec
     if takes_all(alg) or spec.messages.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
         return None
@@ -53,7 +53,7 @@ def usual_words(alg: Algorithm) -> int | None:
 
 
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
-    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
+    """Raises ValueError on minibatches under steps that stay at size one: these forget every batch but the last."""
     spec = alg.spec
     if (num_parts := spec.messages.num_parts) is not None:
         _check_parts(num_parts, loader)
@@ -80,14 +80,14 @@ def _check_parts(num_parts: int, loader: Loader) -> None:
 
 
 def check_whole(alg: Algorithm) -> None:
-    """Raises ValueError at an algorithm whose steps are for batches in parts: a fit hands them whole ones."""
+    """Raises ValueError at an algorithm whose steps take batches in parts: a fit gives them whole ones."""
     split = [own for own in alg.wrappers if own.splits_batch]
     remedy = "Leave over_axis (axis) out, or call its step inside jax.shard_map in a loop of your own."
     require(not split, "alg", "an algorithm whose step takes a whole batch", split, remedy)
 
 
 def check_restarts(restarts: int, state: Any) -> None:
-    """Raises ValueError where their number is not that of the state that a run goes on from."""
+    """Raises ValueError where the number of restarts is not that of the state that a run goes on from."""
     require_integers(restarts=restarts)
     if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
         return
@@ -100,7 +100,7 @@ def check_restarts(restarts: int, state: Any) -> None:
 
 
 def check_hyper(hyper: Any, model: Model, state: Any) -> None:
-    """Raises ValueError on what is no point of the model, or of another shape; and where a state has its own."""
+    """Raises ValueError on an unknown point of the model, or another shape; and where a state has its own."""
     if hyper is None:
         return
     remedy = "They are in state.hyper."
@@ -109,7 +109,7 @@ def check_hyper(hyper: Any, model: Model, state: Any) -> None:
     require(not strange, "hyper", f"names among {sorted(model.hyper)}", strange)
     for name, value in hyper.items():
         own, given = (jax.tree.map(jnp.shape, x) for x in (model.hyper[name], value))
-        require(own == given, f"hyper[{name!r}]", f"what is of the shapes {own}", given)
+        require(own == given, f"hyper[{name!r}]", f"values of the shapes {own}", given)
 
 
 def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:

@@ -2,9 +2,9 @@
 
 Python runs its signal handlers between its own instructions, so none runs while XLA compiles or computes. The program
 `vijax` therefore also listens on the file descriptor to which Python writes every signal as it comes
-(`signal.set_wakeup_fd`); inside a program of somebody else's, which may need that descriptor itself, it does not. Once
-it has its exit code it ignores further ones. While it starts, until its modules are imported, Ctrl-C is Python's own:
-nothing has begun then.
+(`signal.set_wakeup_fd`); inside another program, which may need that descriptor itself, it does not. Once the program
+has its exit code it ignores further Ctrl-C. Until its modules are imported, Ctrl-C is Python's own: nothing has begun
+then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOPPED_AT_ONCE = 130
 
 
 def say_at_once(line: str) -> None:
-    """To standard error by the bare system call: a signal may have come in the middle of a print, which cannot be
+    """Writes to standard error by the bare system call: a signal may come in the middle of a print, which cannot be
     entered again."""
     with contextlib.suppress(OSError):
         number = _stderr()
@@ -35,12 +35,12 @@ def say_at_once(line: str) -> None:
 def _stderr() -> int:
     try:
         return sys.stderr.fileno()
-    except (AttributeError, OSError, ValueError):  # replaced by something that is no file
+    except (AttributeError, OSError, ValueError):  # replaced by an object that is no file
         return 2
 
 
 class Interrupt:
-    """A handler of SIGINT: the first sets `asked` and says so, later ones go to the handler there was before."""
+    """A handler of SIGINT: the first sets `asked` and prints a message, later ones go to the handler before it."""
 
     def __init__(self, before: Any):
         self.asked = threading.Event()
@@ -48,7 +48,7 @@ class Interrupt:
         self._before = before
 
     def __call__(self, signum: int, frame: Any) -> None:
-        """Hears one Ctrl-C."""
+        """Handles one Ctrl-C."""
         self.heard += 1
         if self.asked.is_set() and callable(self._before):
             self._before(signum, frame)
@@ -59,7 +59,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C; a second one interrupts at once. In other threads than the main one nothing is heard."""
+    """A flag that the first Ctrl-C sets; a second one interrupts at once. Outside the main thread it is never set."""
     if threading.current_thread() is not threading.main_thread():
         yield threading.Event()
         return
@@ -73,9 +73,9 @@ def interrupt_flag() -> Iterator[threading.Event]:
 
 
 def ignore_from_now_on() -> None:
-    """For a program that has done what it was asked, or said that it stopped: what is left is the end of the process,
-    a second or so in which Python takes its handlers away. A Ctrl-C then would end it without a word and with another
-    exit code (-2 for 130)."""
+    """Ignores Ctrl-C in a program that has finished its task, or said that it stopped: only the end of the process
+    remains, a second or so in which Python removes its handlers. A Ctrl-C would then end it without a message and with
+    another exit code (-2 for 130)."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -86,7 +86,7 @@ def heard_while_busy(grace_s: float = 0.5, leave: Callable[[int], Any] = os._exi
     which a run recovers as from a power cut.
 
     Args:
-      grace_s: how long Python has to answer by itself.
+      grace_s: time for Python to answer by itself.
       leave: ends the process.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -125,7 +125,7 @@ def _listen(readable: int, over: threading.Event, grace_s: float, leave: Callabl
 
 
 def _answered(presses: int, over: threading.Event, grace_s: float) -> bool:
-    """Whether Python has heard so many within the time it has."""
+    """True where Python has handled this many signals within its time."""
     until = time.monotonic() + grace_s
     while time.monotonic() < until:
         handler = signal.getsignal(signal.SIGINT)

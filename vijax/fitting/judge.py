@@ -1,4 +1,4 @@
-"""Whether to trust a fit: what `vijax.Fit` says of that, and what it keeps to be judged when it is asked
+"""Judgements of fits: says whether to trust a `vijax.Fit`, and keeps what is needed to judge it on demand
 (`vijax.automatic.judged` judges)."""
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ AT_A_GLANCE = 1 << 20
 
 @dataclasses.dataclass
 class Judge:
-    """What a fit by steps is judged on, kept with it; and the judgement, once it was asked for. A pickle has only that,
-    not the data.
+    """The material on which a fit by steps is judged, kept with the fit; and the judgement, once it was asked for. A
+    pickle has only the judgement, not the data.
 
     Attributes:
-      loader: of the data that were fitted; None out of a pickle.
-      seed: of the draws.
-      x64: whether the fit was in float64.
+      loader: loader of the fitted data; None in a fit from a pickle.
+      seed: seed of the draws.
+      x64: True where the fit was in float64.
     """
 
     loader: Loader | None
@@ -40,29 +40,29 @@ class Judge:
     _of: tuple[Any, Any] = dataclasses.field(default=(None, None), repr=False)
 
     def of(self, fit: Any) -> Any:
-        """The judgement of this fit; None where data are so large that the number of draws has to be said. Computed at
-        the first call, and anew where its state or trace is another."""
+        """The judgement of this fit; None where data are so large that the user has to give the number of draws.
+        Computed at the first call, and anew where state or trace have changed."""
         if not self.knows(fit):
             self._known, self._of = self.on_draws(fit), (fit.state, fit.trace)
         return self._known
 
     def on_draws(self, fit: Any, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
-        """As `of`, by another key or on another number of draws."""
+        """As `of`, with another key or number of draws."""
         from vijax.automatic import judged
 
         with jax.enable_x64(self.x64):
             own = jax.random.fold_in(jax.random.key(self.seed), 7)
-            assert self.loader is not None  # callers have asked
+            assert self.loader is not None  # callers have checked this
             return judged.judged(fit, self.loader, own if key is None else key, num_draws)
 
     def is_quick(self, fit: Any) -> bool:
-        """Whether it is known, or had at a glance."""
+        """True where the judgement is known, or costs almost nothing."""
         if self.loader is None or self.knows(fit):
             return True
         return num_rows(fit.alg.spec.model, self.loader) * int(np.size(fit.posterior[Z].mean())) <= AT_A_GLANCE
 
     def knows(self, fit: Any) -> bool:
-        """Whether the judgement is of this fit."""
+        """True where the judgement is of this fit."""
         return self._of[0] is fit.state and self._of[1] is fit.trace
 
     def __getstate__(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Judge:
 
 
 def num_rows(model: Model, loader: Loader) -> int:
-    """Groups of the data; of one whose density is a whole, rows of the largest array."""
+    """Groups of the data; for a density of all the data, rows of the largest array."""
     if not model.form.one_group:
         return max(1, loader.num_groups)
     batch = next(iter(loader.batches(0, 1)))
@@ -78,7 +78,7 @@ def num_rows(model: Model, loader: Loader) -> int:
 
 
 def not_judged(spec: Spec) -> str:
-    """Why a fit of this algorithm cannot be judged on draws; empty where it can."""
+    """The reason that a fit of this algorithm cannot be judged on draws; empty where it can be."""
     if spec.model.free is None:
         return "it has no free variables (vijax.density)"
     if isinstance(spec.estep, EStep) and spec.estep.draws:
@@ -100,12 +100,12 @@ def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None)
 
 
 def _has_data(fit: Any, is_own: bool = True) -> bool:
-    """Whether it can be judged without being given any, by its own key or another."""
+    """True where the fit can be judged with the data it has, with its own key or another."""
     return fit.judge is not None and (fit.judge.loader is not None or (is_own and fit.judge.knows(fit)))
 
 
 def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
-    """On data that are given, or none."""
+    """The judgement on given data, or on none."""
     from vijax.automatic import judged
 
     reads = fit.alg.spec.model.free.reads_data
@@ -147,14 +147,14 @@ def khat_of(fit: Any) -> float:
 
 
 def _judgement(fit: Any) -> Any:
-    """Of a fit that can be judged without being told more; else None."""
+    """The judgement of a fit that can be judged without further arguments; else None."""
     if not _has_data(fit) or fit.status in FAILED or not_judged(fit.alg.spec):
         return None
     return fit.judge.of(fit)
 
 
 def _of_free(fit: Any) -> str:
-    """Of a fit by steps."""
+    """The verdict on a fit of free variables by steps."""
     said = _judgement(fit)
     if said is not None:
         return said.verdict
@@ -170,7 +170,7 @@ STARTS = "whether another start ends higher (restarts=, or other keys)"
 
 
 def _unchecked(spec: Spec, names: list[str]) -> str:
-    """What nobody has looked at in a fit without free variables, and how to."""
+    """The checks that nobody made of a fit without free variables, and how to make them."""
     if spec.model.form.documents is not None:
         return f"{STARTS}. Compare held-out scores: fit.score(documents, key=key)."
     if names and all(map(spec.is_point, names)):

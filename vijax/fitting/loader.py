@@ -1,4 +1,4 @@
-"""Where a fit's minibatches come from: batch t is a function of (seed, t) alone, so a run can go on at any step."""
+"""Loaders of a fit's minibatches: batch t is a function of (seed, t) alone, so a run can go on at any step."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from vijax.contract.model import Model
 class Loader(Protocol):
     """Fixed-shape minibatches of a data set.
 
-    One of your own may also have `contents()`: arrays that tell its data, and the parts that they are cut into, from
-    others, whatever the order of the batches. A fit that goes on from a state knows by them whether it reads what that
-    was fitted to. Of a loader without it the first batches are compared; of one with fixed parts all of them.
+    A loader of your own may also have `contents()`: arrays that identify its data and their parts, in any order of the
+    batches. By them a fit that goes on from a state knows whether its data are the same. Without `contents` the first
+    batches are compared; with fixed parts all of them.
     """
 
     @property
@@ -31,7 +31,7 @@ class Loader(Protocol):
 
     @property
     def num_words(self) -> int | None:
-        """Tokens in the whole set, where that means anything, else None."""
+        """Tokens in the whole set, where this has a meaning, else None."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -45,8 +45,8 @@ class Loader(Protocol):
 class ArrayLoader:
     """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of them.
 
-    A pass is cut evenly: its batches differ by one group at most, and those that have one less are padded. A short last
-    one, scaled by N / S like the others, would count like them, and be many times as noisy.
+    A pass is cut evenly: its batches differ by one group at most, and smaller ones are padded. A short last batch,
+    scaled by N / S like the others, would count like them, and be many times as noisy.
     """
 
     data: PyTree
@@ -54,7 +54,7 @@ class ArrayLoader:
     seed: int
     num_words: None = None
     is_fixed: bool = False  # the same batches in every pass, in another order
-    kinds: tuple[intake.Kind, ...] | None = None  # what the arrays become; None: they stay as they are
+    kinds: tuple[intake.Kind, ...] | None = None  # conversions of the arrays; None: they stay as they are
 
     @property
     def num_groups(self) -> int:
@@ -80,7 +80,7 @@ class ArrayLoader:
                     yield self._batch(order, parts[place])._replace(part=parts[place])
 
     def contents(self) -> Iterator[Any]:
-        """What tells these data, and the parts they are cut into, from others."""
+        """Arrays that identify these data and their parts."""
         yield from jax.tree.leaves(self.data)
         if self.is_fixed:
             yield self._order(0)
@@ -88,12 +88,12 @@ class ArrayLoader:
     def _order(self, epoch: int) -> np.ndarray:
         if self.batch_size >= self.num_groups:
             return np.arange(self.num_groups)
-        # Parts are a matter of the data alone, so that a fit can go on with another key.
+        # Parts depend on the data alone, so that a fit can go on with another key.
         seed = [self.num_groups, self.steps_per_epoch] if self.is_fixed else [self.seed, epoch]
         return np.random.default_rng(seed).permutation(self.num_groups)
 
     def _batch(self, order: np.ndarray, i: int) -> Minibatch:
-        least, more = divmod(self.num_groups, self.steps_per_epoch)  # so many of the batches have one group more
+        least, more = divmod(self.num_groups, self.steps_per_epoch)  # number of batches with one group more
         first = i * least + min(i, more)
         rows = order[first : first + least + (i < more)]
         slots = self.batch_size if self.steps_per_epoch == 1 else least + (more > 0)
@@ -109,7 +109,7 @@ class CorpusLoader:
     """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
 
     corpus: Any
-    batch_size: float  # N / S need be no integer where there are to be so many parts
+    batch_size: float  # N / S need not be an integer with this many parts
     seed: int
     is_fixed: bool = False  # the same batches in every pass, in another order
 
@@ -139,13 +139,13 @@ class CorpusLoader:
         return iter(stream)
 
     def contents(self) -> Iterator[Any]:
-        """What tells these documents, and the parts they are cut into, from others."""
+        """Arrays that identify these documents and their parts."""
         yield from (self.corpus.indptr, self.corpus.indices, self.corpus.counts)
         if self.is_fixed:
             yield from self._parts()[1]
 
     def _parts(self) -> tuple[Any, list[np.ndarray]]:
-        """A stream of minibatches, and which documents each part has: a matter of the corpus alone, so that a fit can
+        """A stream of minibatches, and the documents of each part: they depend on the corpus alone, so that a fit can
         go on with another key."""
         from vijax.data import minibatches
 
@@ -176,11 +176,11 @@ nats a word behind (the same page). Draws of topics, as of ssvi_a, do not want i
 
 
 def usual_size(corpus: Any, num_words: int = 0) -> int:
-    """Documents of a corpus that a stochastic algorithm takes at a step where nothing is said.
+    """The number of documents that a stochastic algorithm takes at a step by default.
 
     Args:
       corpus: with `num_documents` and `num_tokens`.
-      num_words: that they are to have in all, if half of the documents do.
+      num_words: words that they should have in all, if half of the documents have that many.
 
     >>> from vijax.data import Corpus
     >>> titles = Corpus.from_counts(np.ones((3000, 5), int))
@@ -192,7 +192,7 @@ def usual_size(corpus: Any, num_words: int = 0) -> int:
 
 
 def order_of_parts(seed: int, epoch: int, num_parts: int) -> np.ndarray:
-    """In which order a pass visits the parts of a data set."""
+    """The order in which a pass visits the parts of a data set."""
     return np.random.default_rng([seed, epoch, num_parts]).permutation(num_parts).astype(np.int32)
 
 
@@ -207,14 +207,14 @@ def as_loader(
     """A loader of anything the model can read.
 
     Args:
-      data: a `Loader`, whose batches are not looked at; a corpus or what `vijax.data.read` makes one of, for models of
-        documents; else a pytree of arrays with one leading axis of groups, of a model of one group any arrays or None.
-      model: whose data it is.
-      batch_size: groups a step; None takes the whole set, or of documents `usual_size(data, usual_words)` where
-        `usual_words` are given.
-      seed: of the order of the batches.
-      num_parts: cut the data into so many batches once for all; None deals them anew in every pass.
-      usual_words: of an algorithm of many small steps.
+      data: a `Loader`, whose batches are not checked; a corpus, or anything that `vijax.data.read` reads, for models of
+        documents; else a pytree of arrays with one leading axis of groups, for a model of one group any arrays or None.
+      model: the model that reads the data.
+      batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
+        `usual_words` is given.
+      seed: seed of the order of the batches.
+      num_parts: number of fixed batches that the data are cut into; None deals them anew in every pass.
+      usual_words: words of a step of an algorithm of many small steps.
 
     Raises:
       ValueError: no arrays of numbers, leading axes that differ, an empty set, numbers that are not finite (models with
@@ -245,7 +245,7 @@ def as_loader(
     _check_entries(data, total, model)
     _check_batch_size(batch_size, total)
     size = _size_of_parts(total, num_parts, batch_size)
-    # Locals that are carried from step to step have a row for each of the batch, and no padding.
+    # Locals that are carried from step to step have a row for each group of the batch, and no padding.
     whole = total if model.locals.carried else padded_size(total)
     return ArrayLoader(data, size or whole, seed, is_fixed=num_parts is not None, kinds=tuple(kinds))
 
@@ -258,8 +258,8 @@ def all_groups(data: Any, model: Model) -> PyTree:
 
 
 def padded_size(total: int) -> int:
-    """Rows of a batch of all the data, some of them padding, so that sets of nearly one size share a program: at most
-    a sixteenth more, and none below 32.
+    """Rows of a batch of all the data, some of them padding, so that sets of nearly one size share a program: at most a
+    sixteenth more, and at least 32.
 
     >>> [padded_size(total) for total in (31, 33, 1000, 1001, 100_000)]
     [31, 34, 1024, 1024, 102400]
@@ -269,7 +269,7 @@ def padded_size(total: int) -> int:
 
 
 def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) -> int | None:
-    """Groups in a part. Raises ValueError where there are not that many parts, or their size is given too."""
+    """Groups in a part. Raises ValueError where there cannot be as many parts, or their size is given too."""
     if num_parts is None:
         return batch_size
     if batch_size is not None:
@@ -287,7 +287,7 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
 
 
 def _check_entries(data: PyTree, total: int, model: Model) -> None:
-    """Of a model made for given data, all of them must be there, and the entries that they name."""
+    """Checks, for a model made for given data, that all of them are there with the entries that they name."""
     if model.form.num_groups not in (None, total):
         raise ValueError(
             f"data: expected all {model.form.num_groups} groups that the model was made for, as model.data is, got "
@@ -298,7 +298,7 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
 
 
 def _check_words(got: int, vocab_size: int) -> None:
-    """Ids beyond the model's topics would be looked up all the same, and give numbers that mean nothing."""
+    """Checks word ids: ids beyond the model's topics would be looked up all the same, and give meaningless numbers."""
     if got > vocab_size:
         raise ValueError(
             f"data: expected word ids below the model's vocab_size={vocab_size}, got a corpus over {got} words. "
@@ -307,7 +307,7 @@ def _check_words(got: int, vocab_size: int) -> None:
     if got < vocab_size:
         warnings.warn(
             f"data: a corpus over {got} words for a model of vocab_size={vocab_size}: {vocab_size - got} of the "
-            f"model's words never occur, and take a share of every topic. If that is not meant: vocab_size={got}.",
+            f"model's words never occur, and take a share of every topic. Or make the model with vocab_size={got}.",
             stacklevel=4,
         )
 

@@ -38,16 +38,16 @@ def run_chunk(
     run, and where a run is stopped and goes on cannot change its numbers.
 
     Args:
-      step: an `Algorithm.step`: one algorithm, one executable, which lives as long as that function does.
+      step: an `Algorithm.step`: one algorithm, one executable, which lives as long as this function.
       length: capacity of the chunk.
-      key: of the run.
-      state: donated.
+      key: random key of the run.
+      state: the state, which is donated.
       batches: stacked along a leading axis of `length`; or of 1, when every step reads the same data.
-      num_steps: how many to run.
+      num_steps: number of steps to run.
       is_watched: the state's `watch` is shown the objective of every step.
 
     Returns:
-      The state after them, and what they told, valid up to `num_steps`; without the groups' own bounds.
+      The state after the steps, and their infos, valid up to `num_steps`; without the groups' own bounds.
     """
     program = kept(step, "chunk", lambda step: step_jit(partial(_chunk, step), static_argnums=(0, 5), donate_argnums=2))
     return program(length, key, state, batches, num_steps, is_watched)
@@ -68,7 +68,7 @@ def _chunk(
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
         state, info = step(jax.random.fold_in(in_one_piece(key), state.step), state, batch)
-        return state, info._replace(per_group=None)  # as large as the data, and nobody's
+        return state, info._replace(per_group=None)  # as large as the data, and nobody reads it
 
     def body(i: Array, carry: tuple[State, Told]) -> tuple[State, Told]:
         state, told = carry
@@ -81,8 +81,8 @@ def _chunk(
 
 
 def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:
-    """With the objectives seen. (Not by the step: a second use of the objective inside it would compile to another
-    rounding of the one that is reported.)"""
+    """The state with the objectives seen by its watch. (Not done in the step: a second use of the objective inside it
+    would compile to another rounding of the reported one.)"""
     see = observed if elbo.ndim == 1 else jax.vmap(observed)
 
     def change(runs: State) -> State:
@@ -92,7 +92,7 @@ def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:
 
 
 def runs_of_one_shape(batches: Iterable[Minibatch]) -> Iterator[list[Minibatch]]:
-    """Batches in their order, those that follow each other and are of one shape together."""
+    """Batches in their order, with consecutive ones of one shape together."""
     for _, alike in itertools.groupby(batches, lambda batch: [np.shape(leaf) for leaf in jax.tree.leaves(batch)]):
         yield list(alike)
 

@@ -24,8 +24,8 @@ WINDOW = 10
 
 
 class Many(NamedTuple):
-    """States of several runs, stacked along a leading axis, the step they are all at, and the objective of each at the
-    last steps, latest last: what the best is chosen by, also by a run that goes on from here."""
+    """States of several runs, stacked along a leading axis, their common step, and the objective of each at the last
+    steps, latest last, by which the best run is chosen, also after a resume."""
 
     states: State
     step: Int[Array, ""]
@@ -33,17 +33,17 @@ class Many(NamedTuple):
 
     @property
     def bad_steps(self) -> Int[Array, ""]:
-        """Steps skipped in a row by the run that fares best."""
+        """Steps skipped in a row by the best run."""
         return jnp.min(self.states.bad_steps)
 
     @property
     def checked(self) -> Float[Array, "restarts 3"]:
-        """The objectives by which convergence is judged: that of every run."""
+        """The objectives by which convergence is judged: one of every run."""
         return self.states.checked
 
     @property
     def watch(self) -> Watch:
-        """Where they are noisy, their averages."""
+        """The averages of noisy objectives."""
         return self.states.watch
 
 
@@ -53,9 +53,9 @@ def in_runs(state: Any, change: Callable[[State], State]) -> Any:
 
 
 def many(alg: Algorithm, restarts: int) -> Algorithm:
-    """`restarts` copies of an algorithm, on the same batches, each with randomness of its own. Its state is a `Many`,
-    and what it reports has a trailing axis of restarts. For one algorithm they are made once, so that they are
-    compiled once; they refer to it weakly, so hold it while they are used."""
+    """`restarts` copies of an algorithm, on the same batches, each with its own randomness. The state is a `Many`, and
+    infos have a trailing axis of restarts. For one algorithm the copies are made once, so that they are compiled once;
+    they refer to it weakly, so hold it while they are used."""
     init = kept(alg.init, ("restarts", restarts), lambda init: _inits(init, restarts))
     step = kept(alg.step, ("restarts", restarts), lambda step: _steps(step, restarts))
     return Algorithm(init, step, alg.spec, alg.wrappers)
@@ -82,9 +82,9 @@ def _steps(one: weakref.ref[Callable], restarts: int) -> Callable[..., tuple[Man
 
 
 def best(state: Many) -> int:
-    """The run whose objective has been highest of late, over the steps at which it was finite."""
+    """The run with the highest recent objective, over the steps at which it was finite."""
     recent = np.asarray(state.recent)
-    finite = np.isfinite(recent)  # a step that was skipped, or is yet to come, says nothing
+    finite = np.isfinite(recent)  # skipped and future steps do not count
     count = finite.sum(axis=1)
     ends = np.where(finite, recent, 0.0).sum(axis=1, dtype=recent.dtype) / np.maximum(count, 1)
     return int(np.argmax(np.where(count > 0, ends, -np.inf)))

@@ -1,4 +1,4 @@
-"""The state that a fit goes on from. What it remembers of other data is begun anew; its posterior stays.
+"""The state that a fit goes on from. Its memory of other data is begun anew; its posterior stays.
 
 A state may remember messages of the parts of the data (`vijax.memoized`), locals of their rows (`Model.locals.carried`,
 warm starts), where the sites of Gaussian predictors are, and how far the objective has converged. All of that is wrong,
@@ -35,14 +35,14 @@ from vijax.tree import on_device
 from vijax.xla.compiler import kept, quick_jit
 
 ROUNDING = 1e-4
-"""By how much, relative to its size, a kernel may differ from the same kernel out of another program."""
+"""The largest relative difference between a kernel and the same kernel from another program."""
 
 
 HYPER = operator.attrgetter("hyper")
 
 
 def begun(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any) -> Any:
-    """The state of step 0, which says which data it is fitted to."""
+    """The state of step 0, with the fingerprint of its data."""
     state = start(alg, loader, key, hyper)
     return _marked(state, fingerprint(loader, alg.spec, _first(state, HYPER)))
 
@@ -83,12 +83,12 @@ def _of_groups(alg: Algorithm) -> dict[str, Wrapper]:
 
 
 def _runs(state: Any) -> State:
-    """A lone run's state, or those of several, stacked."""
+    """A single run's state, or the stacked states of several."""
     return state.states if isinstance(state, Many) else state
 
 
 def _first(state: Any, of: Callable[[State], Any] = lambda run: run) -> Any:
-    """Something of a lone run's state, or of that of the first of several."""
+    """A part of a single run's state, or of the state of the first of several."""
     mine = of(_runs(state))
     return jax.tree.map(lambda x: np.asarray(x)[0], mine) if isinstance(state, Many) else mine
 
@@ -99,7 +99,7 @@ def _marked(state: Any, mark: np.ndarray) -> Any:
 
 
 def _unjudged(state: Any) -> Any:
-    """Without objectives of other data: how far they have converged, and which of several runs is the best."""
+    """The state without objectives of other data, which decide on convergence and the best of several runs."""
     state = state._replace(recent=jnp.full_like(state.recent, jnp.nan)) if isinstance(state, Many) else state
     none = lambda runs: runs.watch._replace(window=jnp.zeros_like(runs.watch.window))  # which begins it anew
     return in_runs(state, lambda r: r._replace(checked=jnp.full_like(r.checked, jnp.nan), watch=none(r)))
@@ -107,20 +107,20 @@ def _unjudged(state: Any) -> Any:
 
 # --- messages of parts, locals of rows ----------------------------------------------------------------------------
 def _keeps_locals(alg: Algorithm, loader: Loader) -> bool:
-    """Whether coordinate ascent carries all locals from step to step."""
+    """True where coordinate ascent carries all locals from step to step."""
     model = alg.spec.model
     carries = takes_all(alg) and model.locals.carried and model.locals.start is not None
     return carries and loader.steps_per_epoch == 1 and not _of_groups(alg)
 
 
 def _remembers(alg: Algorithm, loader: Loader, state: State) -> bool:
-    """Whether there is, or is to be, anything of single parts or rows."""
+    """True where a state remembers, or will remember, anything of single parts or rows."""
     has = state.messages is not None or state.local is not None
     return has or alg.spec.messages.num_parts is not None or bool(_of_groups(alg)) or _keeps_locals(alg, loader)
 
 
 def _is_of_this(alg: Algorithm, loader: Loader, state: State) -> bool:
-    """Whether what a state remembers is of the kind that the algorithm does."""
+    """True where the memory of a state is of the kind that the algorithm has."""
     if not alg.spec.messages.is_of(alg.spec, state.messages):
         return False
     if not set(_of_groups(alg)) <= set(state.beside):
@@ -129,7 +129,7 @@ def _is_of_this(alg: Algorithm, loader: Loader, state: State) -> bool:
 
 
 def _warn(alg: Algorithm, state: State, is_same: bool) -> None:
-    """Says what is forgotten, if the algorithm would have gone by it."""
+    """Warns of what is forgotten, if the algorithm would have used it."""
     spec, parts, local = alg.spec, state.messages, state.local
     of_groups = [own.lost(state.beside[name]) for name, own in _of_groups(alg).items() if name in state.beside]
     if spec.messages.num_parts is not None and parts is not None and np.any(np.asarray(parts.groups) > 0):
@@ -142,7 +142,7 @@ def _warn(alg: Algorithm, state: State, is_same: bool) -> None:
         return
     warnings.warn(
         f"state: expected one that goes with this fit, got {lost}, {_why(spec, state)}. They are begun anew, and the "
-        "fit goes on from the posterior. If that is not meant, give the data and settings that the state was fitted "
+        "fit goes on from the posterior. If you do not want this, give the data and settings that the state was fitted "
         "with.",
         ForgottenWarning,
         stacklevel=4,
@@ -151,7 +151,7 @@ def _warn(alg: Algorithm, state: State, is_same: bool) -> None:
 
 def _why(spec: Spec, state: State) -> str:
     if state.data is None or np.array_equal(state.data, UNKNOWN):
-        return "which does not say of which data (vijax.fit notes it)"
+        return "which does not name its data (vijax.fit records them)"
     num_parts = spec.messages.num_parts
     if num_parts is not None and state.messages is not None and len(state.messages.constant) != num_parts:
         return f"which are now cut into {num_parts}"
@@ -161,7 +161,7 @@ def _why(spec: Spec, state: State) -> str:
 
 # --- sites of Gaussian predictors ---------------------------------------------------------------------------------
 def _in_context(model: Model, state: Any) -> Any:
-    """With the kernels that belong to this model and to the state's hyperparameters.
+    """The state with the kernels that belong to this model and to the state's hyperparameters.
 
     Raises:
       ValueError: it has another number of sites.
@@ -179,7 +179,7 @@ def _in_context(model: Model, state: Any) -> Any:
         return state  # to the last digit, so that a run in two parts is a run in one
     warnings.warn(
         "state: expected one that goes with this fit, got kernels or features of other inputs or hyperparameters than "
-        "those of the model. They are computed anew, and the fit goes on from the sites. If that is not meant, give "
+        "those of the model. They are computed anew, and the fit goes on from the sites. If you do not want this, give "
         "the model that the state was fitted with.",
         ForgottenWarning,
         stacklevel=4,
@@ -202,8 +202,8 @@ def _contexts(posterior: Any) -> list[Any]:
 
 
 def _is_near(first: list[Any], second: list[Any]) -> bool:
-    """Matrices by what they make of a vector, times their transposes: the triangle of a kernel that is nearly singular
-    is far less certain than the kernel."""
+    """True where matrices are close in their products with a vector and in those of their transposes: the triangle of a
+    kernel that is nearly singular is far less certain than the kernel."""
 
     def seen(x: Any) -> np.ndarray:
         x = np.asarray(x, float)

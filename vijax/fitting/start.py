@@ -21,24 +21,24 @@ READS_VALUES = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
-"""What JAX raises at Python that asks a traced array for its values."""
+"""The errors of JAX where Python asks a traced array for its values."""
 
 
 @quick_jit
 def copied(state: Any) -> Any:
-    """A state that chunks may consume: the caller keeps his, and no two leaves share a buffer."""
+    """A copy of a state that chunks may consume: the caller keeps the original, and no two leaves share a buffer."""
     return jax.tree.map(jnp.copy, state)
 
 
 def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) -> Any:
-    """The state of step 0, to be consumed; the first batch is there for models whose start depends on the data, values
-    in `hyper` stand in the place of the model's own."""
+    """The state of step 0, to be consumed. The first batch serves models whose start depends on the data; values in
+    `hyper` replace the model's own."""
     batch = next(iter(loader.batches(0, 1)))
     known = None
     if isinstance(batch, Minibatch) and any(own.of_groups for own in alg.wrappers):
         known, batch = float(batch.num_groups or loader.num_groups), batch._replace(num_groups=None)  # a shape
     elif isinstance(batch, Minibatch) and is_whole(batch):
-        batch = batch._replace(num_groups=None)  # which says that it is, also where it is traced
+        batch = batch._replace(num_groups=None)  # which states this, also where it is traced
     compiled = step_jit if numbers_in(batch) >= LARGE else quick_jit
     program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
     try:
@@ -48,7 +48,7 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Any = None) 
 
 
 def _bind(of: weakref.ref[Callable], num_groups: float | None) -> Callable[..., Any]:
-    """With N as a constant, where shapes depend on it."""
+    """The start with N as a constant, where shapes depend on it."""
 
     def begin(key: PRNGKeyArray, batch: Any, hyper: Any) -> Any:
         init: Any = of()

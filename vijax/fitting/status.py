@@ -1,4 +1,4 @@
-"""How a fit ended, and what is said of steps that were not finite."""
+"""The end of a fit, and messages about steps that were not finite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Status(enum.StrEnum):
-    """Why a fit stopped."""
+    """The reason that a fit stopped."""
 
     FINISHED = "finished: all steps were run"
     CONVERGED = "converged: what the objective still gains is below tol"
@@ -36,7 +36,7 @@ class SkippedStepsWarning(UserWarning):
 
 
 class ForgottenWarning(UserWarning):
-    """What a state remembered was of other data than the fit that goes on from it, and was begun anew."""
+    """The memory of a state was of other data than the fit that goes on from it, and was begun anew."""
 
 
 class DivergedError(ArithmeticError):
@@ -49,7 +49,7 @@ class DivergedError(ArithmeticError):
 
 
 def skipped_text(num_skipped: int, num_steps: int, names: Sequence[str] = ()) -> str:
-    """How many steps were skipped, in words, and for which globals; empty where none were.
+    """The number of skipped steps, in words, and the globals that caused them; empty where none were skipped.
 
     >>> skipped_text(3, 125)
     '3 of 125 steps were not finite and were skipped'

@@ -1,4 +1,4 @@
-"""What the steps of a chunk told, kept so that telling costs little."""
+"""The infos of the steps of a chunk, stored so that this costs little."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Kind = tuple[tuple[int, ...], np.dtype]
 @dataclasses.dataclass(frozen=True)
 class Told:
     """Infos of many steps, those of one shape and dtype in one table. A small step is some dozens of calls of a
-    fraction of a microsecond, to which a column of its own for each number would add a fifth; and few arrays come to
-    the host sooner than many.
+    fraction of a microsecond, to which a separate column for each number would add a fifth; and few arrays come to the
+    host sooner than many.
 
     Attributes:
-      tables: of each kind, of shape (steps, how many are of this kind, *shape).
-      kinds: of each leaf of an `Info`.
-      structure: of an `Info`.
+      tables: one for each kind, of shape (steps, number of this kind, *shape).
+      kinds: kind of each leaf of an `Info`.
+      structure: tree structure of an `Info`.
 
     >>> told = Told.empty(5, {"a": 1.0, "b": 2, "c": 3.0}).with_row(4, {"a": 7.0, "b": 8, "c": 9.0})
     >>> {name: np.asarray(column).tolist()[-2:] for name, column in told.infos().items()}
@@ -38,14 +38,14 @@ class Told:
 
     @classmethod
     def empty(cls, length: int, info: Any) -> Self:
-        """So many rows of zeros, for infos like this one."""
+        """A table with rows of zeros for infos like this one."""
         leaves, structure = jax.tree.flatten(info)
         kinds = tuple((np.shape(x), np.dtype(jnp.result_type(x))) for x in leaves)
         tables = (jnp.zeros((length, kinds.count((shape, d)), *shape), d) for shape, d in dict.fromkeys(kinds))
         return cls(tuple(tables), kinds, structure)
 
     def with_row(self, i: Int[Array, ""] | int, info: Any) -> Self:
-        """With the info of step i."""
+        """The table with the info of step i."""
         leaves = jax.tree.leaves(info)
         alike = lambda kind: [x for x, own in zip(leaves, self.kinds, strict=True) if own == kind]
         rows = (jnp.stack(alike(kind)) for kind in dict.fromkeys(self.kinds))
@@ -53,7 +53,7 @@ class Told:
         return dataclasses.replace(self, tables=tuple(tables))
 
     def infos(self) -> Info:
-        """Each number along a leading axis of steps; views, where the tables are arrays of NumPy."""
+        """Each number along a leading axis of steps; views, where the tables are NumPy arrays."""
         tables = dict(zip(dict.fromkeys(self.kinds), self.tables, strict=True))
         columns = {kind: iter(range(table.shape[1])) for kind, table in tables.items()}
         return jax.tree.unflatten(self.structure, [tables[kind][:, next(columns[kind])] for kind in self.kinds])

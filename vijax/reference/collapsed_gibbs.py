@@ -23,11 +23,11 @@ from vijax.reference.lanes import Lanes, deal_lanes
 
 
 class Counts(NamedTuple):
-    """State of the sampler: a topic per token, and how many tokens of each kind that makes.
+    """State of the sampler: a topic per token, and the counts of tokens that this gives.
 
     Attributes:
       z: topic of each token; 0 in padding, which is not counted.
-      by_document: tokens of each document in each topic; a last row for padding, in which nothing is true.
+      by_document: tokens of each document in each topic; the last row is for padding, and has no meaning.
       by_word: tokens of each word in each topic.
       by_topic: tokens of each topic.
     """
@@ -39,7 +39,7 @@ class Counts(NamedTuple):
 
 
 class CollapsedGibbs(NamedTuple):
-    """What a run of `collapsed_gibbs_lda` found.
+    """The result of `collapsed_gibbs_lda`.
 
     Attributes:
       topics: mean over the sweeps kept of the posterior mean given the assignments, (eta + n_kw) / (sum eta + n_k).
@@ -71,26 +71,26 @@ def collapsed_gibbs_lda(
     num_lanes: int = 1,
     callback: Callable[[int, float, Counts], None] | None = None,
 ) -> CollapsedGibbs:
-    """Collapsed Gibbs sampling of LDA, the method that the variational ones are measured against.
+    """Collapsed Gibbs sampling of LDA, to measure the variational methods against.
 
     With `num_lanes=1` the sampler is exact: tokens are visited one after the other, and the states after each sweep are
-    a Markov chain with the posterior p(z | w) as its stationary distribution. With L lanes, L documents are walked over
-    at a time, and the L tokens of a step are drawn given the counts before that step: what they do to the counts of
-    words and topics is seen by the next step only. That is an approximation, as in AD-LDA (Newman et al. 2009), though
-    with L - 1 tokens out of date where AD-LDA has a whole part of the corpus; it vanishes as L over the number of
-    tokens. The hyperparameters stay as given.
+    a Markov chain with the posterior p(z | w) as its stationary distribution. With L lanes, L documents are visited at
+    a time, and the L tokens of a step are drawn given the counts before that step: only the next step sees their effect
+    on the counts of words and topics. This is an approximation, as in AD-LDA (Newman et al. 2009), though with L - 1
+    tokens out of date where AD-LDA has a whole part of the corpus; it vanishes as L over the number of tokens. The
+    hyperparameters stay as given.
 
     Args:
       documents: a `Corpus`, or anything `vijax.data.read` accepts; it is held in memory.
       num_topics: K.
       alpha: concentration of theta, positive: a scalar or one per topic.
       eta: concentration of the topics, positive: a scalar or one per word.
-      num_sweeps: how often each token is drawn.
+      num_sweeps: number of times that each token is drawn.
       key: fixes the draws, the random start among them.
-      burn_in: sweeps that the mean of the topics leaves out; all but the last by default. A mean over sweeps presumes
+      burn_in: sweeps that the mean of the topics leaves out; all but the last by default. A mean over sweeps assumes
         that topics keep their numbers, as they do unless they are few and hardly differ.
-      num_lanes: L, documents walked over at a time.
-      callback: given the number of sweeps done, the log joint and the state, after each.
+      num_lanes: L, documents visited at a time.
+      callback: called after each sweep with the number of sweeps done, the log joint and the state.
 
     Raises:
       ValueError: an argument out of range, or documents without words.
@@ -129,7 +129,7 @@ def _check_sizes(num_topics: int, num_sweeps: int, burn_in: int, num_lanes: int)
 
 
 def _check_countable(num_tokens: int, dtype: Any) -> None:
-    """Counts are floats: above 2^24 float32 does not tell n from n + 1."""
+    """Checks that counts fit into floats: above 2^24 float32 does not tell n from n + 1."""
     most = 2 ** (jnp.finfo(dtype).nmant + 1)
     if num_tokens > most:
         remedy = "enable float64 by jax.config.update('jax_enable_x64', True), or pass a part of the corpus"
@@ -138,7 +138,7 @@ def _check_countable(num_tokens: int, dtype: Any) -> None:
 
 @functools.partial(jax.jit, static_argnums=2)
 def random_start(lanes: Lanes, prior: Prior, num_documents: int, key: PRNGKeyArray) -> Counts:
-    """Each token in a topic drawn uniformly."""
+    """Chains in which the topic of each token is drawn uniformly."""
     num_topics, real = prior.alpha.shape[0], lanes.documents < num_documents
     z = jnp.where(real, jax.random.randint(jax.random.fold_in(key, 0), lanes.words.shape, 0, num_topics), 0)
     ones = real.astype(prior.alpha.dtype)
@@ -150,7 +150,7 @@ def random_start(lanes: Lanes, prior: Prior, num_documents: int, key: PRNGKeyArr
 
 @functools.partial(jax.jit, donate_argnums=0)
 def sweep(counts: Counts, lanes: Lanes, prior: Prior, key: PRNGKeyArray) -> tuple[Counts, Float[Array, ""]]:
-    """Every token drawn once, a step of the lanes at a time; the new state and its log joint."""
+    """Draws every token once, a step of the lanes at a time; returns the new state and its log joint."""
     uniforms = jax.random.uniform(key, lanes.words.shape, prior.alpha.dtype)
     real = (lanes.documents < counts.by_document.shape[0] - 1).astype(prior.alpha.dtype)
     eta_total = jnp.sum(prior.eta)
@@ -169,7 +169,7 @@ def sweep(counts: Counts, lanes: Lanes, prior: Prior, key: PRNGKeyArray) -> tupl
 
 
 def _move(tables: tuple, document: Array, word: Array, old: Array, new: Array, real: Array) -> tuple:
-    """The counts when a token of each lane goes from its old topic to its new one."""
+    """The counts after a token of each lane goes from its old topic to its new one."""
     by_document, by_word, by_topic = tables
     places, change = jnp.concatenate([old, new]), jnp.concatenate([-real, real])
     twice = lambda rows: jnp.concatenate([rows, rows])
@@ -179,13 +179,13 @@ def _move(tables: tuple, document: Array, word: Array, old: Array, new: Array, r
 
 
 def log_joint(counts: Counts, prior: Prior) -> Float[Array, ""]:
-    """log p(w, z | alpha, eta), topics and shares integrated out; of the words in their order."""
+    """log p(w, z | alpha, eta), topics and shares integrated out; for the words in their order."""
     documents = _dirichlet_multinomial(counts.by_document[:-1], prior.alpha)
     return documents + _dirichlet_multinomial(counts.by_word.T, prior.eta)
 
 
 def _dirichlet_multinomial(counts: Float[Array, "rows n"], concentration: Float[Array, " n"]) -> Float[Array, ""]:
-    """log probability of rows of draws with these counts, each row with its own Dirichlet probabilities."""
+    """Log probability of rows of draws with these counts, each row with its own Dirichlet probabilities."""
     total = jnp.sum(concentration)
     of_rows = gammaln(total) - gammaln(total + jnp.sum(counts, axis=1))
     return jnp.sum(of_rows) + jnp.sum(gammaln(concentration + counts) - gammaln(concentration))

@@ -3,7 +3,7 @@ a time.
 
     p(z_n = k | other z, y)  in proportion to  (concentration_k + n_k) p(y_n | the other y_m with z_m = k),
 
-weights and components integrated out. With concentration alpha / K that is the finite approximation to a
+weights and components integrated out. With concentration alpha / K this is the finite approximation to a
 Dirichlet-process mixture.
 """
 
@@ -24,7 +24,7 @@ from vijax.models.emission import Emission, LogLikelihood, LogPredictive
 
 
 class CollapsedMixture(NamedTuple):
-    """What a run of `collapsed_gibbs_mixture` found.
+    """The result of `collapsed_gibbs_mixture`.
 
     Attributes:
       labels: component of each observation after each sweep.
@@ -41,16 +41,16 @@ class CollapsedMixture(NamedTuple):
 def collapsed_gibbs_mixture(
     emission: Emission, y: Any, *, concentration: Any, num_sweeps: int, key: PRNGKeyArray
 ) -> CollapsedMixture:
-    """Collapsed Gibbs sampling of a mixture, exact for every emission: what `vijax.models.mixture` is measured against.
+    """Collapsed Gibbs sampling of a mixture, exact for every emission: `vijax.models.mixture` is measured against it.
 
-    The first sweep draws each label given those before it; later states are a Markov chain with p(z | y) as its
-    stationary distribution. `jax.vmap` over keys runs several.
+    The first sweep draws each label given the labels before it; later states are a Markov chain with p(z | y) as its
+    stationary distribution. `jax.vmap` over keys runs several chains.
 
     Args:
-      emission: what components emit (`vijax.models.emission`).
+      emission: the observation model of the components (`vijax.models.emission`).
       y: observations, (N, D).
-      concentration: of the Dirichlet prior of the weights, positive: a scalar or one per component.
-      num_sweeps: how often each label is drawn.
+      concentration: concentration of the Dirichlet prior of the weights, positive: a scalar or one per component.
+      num_sweeps: number of times that each label is drawn.
       key: fixes the draws.
 
     Raises:
@@ -85,13 +85,13 @@ def _chain(
 ) -> CollapsedMixture:
     predict = predictive or functools.partial(log_predictive, log_likelihood)
     zeros, size = jax.tree.map(jnp.zeros_like, prior.expected_stats()), concentration.shape[0]
-    # What an observation adds to the naturals of its component is the same for all components.
+    # An observation adds the same to the naturals of any component.
     etas = jax.vmap(lambda y: jax.tree.map(lambda x: x[0], jax.grad(lambda s: jnp.sum(log_likelihood(s, y)))(zeros)))(y)
     etas = prior.with_naturals(etas)
     constant = jnp.sum(jax.vmap(lambda y: log_likelihood(zeros, y)[0])(y))
 
     def conditional(labels: Int[Array, " N"]) -> tuple[Float[Array, " K"], Family]:
-        """Exact conditionals of weights and components given the labels; label K is none."""
+        """Exact conditionals of weights and components given the labels; label K stands for none."""
         add = lambda lam, eta: lam.at[labels].add(eta, mode="drop")
         return concentration.at[labels].add(1.0, mode="drop"), jax.tree.map(add, prior, etas)
 
@@ -102,7 +102,7 @@ def _chain(
         return _moved((counts, q), new, eta, 1.0), new
 
     def sweep(labels: Int[Array, " N"], key: PRNGKeyArray) -> tuple[Array, tuple]:
-        # Tables made again, so that rounding does not add up over sweeps.
+        # Tables are made anew, so that rounding does not add up over sweeps.
         rows = y, etas, labels, jax.random.split(key, len(y))
         (counts, q), labels = jax.lax.scan(draw, conditional(labels), rows)
         of_labels = Dirichlet(counts).log_normalizer() - Dirichlet(concentration).log_normalizer()
@@ -116,7 +116,7 @@ def _chain(
 
 
 def _moved(tables: tuple, label: Int[Array, ""], eta: Family, sign: float) -> tuple[Float[Array, " K"], Family]:
-    """The tables when an observation joins (+1) or leaves (-1) a component."""
+    """The tables after an observation joins (+1) or leaves (-1) a component."""
     counts, q = tables
     move = lambda lam, eta: lam.at[label].add(sign * eta, mode="drop")
     return counts.at[label].add(sign, mode="drop"), jax.tree.map(move, q, eta)

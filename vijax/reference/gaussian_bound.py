@@ -1,4 +1,4 @@
-"""The best Gaussian approximation of a density by a general optimiser: L-BFGS on (m, L), to judge E-steps by."""
+"""The best Gaussian approximation of a density by a general optimiser, L-BFGS on (m, L), to judge E-steps by."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gaussian_bound(
       mean: m.
       factor: L, lower triangular with a positive diagonal.
       noise: standard normal draws e, or nodes of a quadrature.
-      weights: of the nodes, summing to one; equal if None.
+      weights: weights of the nodes, summing to one; equal if None.
 
     >>> nodes, weights = jnp.array([[1.0], [-1.0]]), jnp.array([0.5, 0.5])
     >>> half = lambda z: -0.5 * jnp.sum(z**2) - 0.5 * jnp.log(2 * jnp.pi)
@@ -51,10 +51,10 @@ def gaussian_by_lbfgs(
 
     Args:
       log_joint: z -> log p(y, z); float64 is best.
-      mean: where m starts.
+      mean: start of m.
       noise, weights: as in `gaussian_bound`. Too few draws are overfitted: (m, L) has K (K + 3) / 2 coordinates.
-      factor: where L starts; the identity if None.
-      max_iters: of L-BFGS.
+      factor: start of L; the identity if None.
+      max_iters: most iterations of L-BFGS.
 
     Returns:
       (m, L).

@@ -27,7 +27,7 @@ class Draws(NamedTuple):
 
     Attributes:
       globals: values of the globals by name, stacked along a leading axis of draws.
-      locals: of the locals of each group, where they were asked for; else None.
+      locals: values of the locals of each group, where asked for; else None.
     """
 
     globals: dict[str, Array]
@@ -44,10 +44,10 @@ def gibbs(
     thin: int = 1,
     keep_locals: bool = False,
 ) -> Draws:
-    """Runs one chain; `jax.vmap` over keys for several.
+    """Runs one chain of Gibbs sampling; `jax.vmap` over keys runs several.
 
     Args:
-      model: from `vijax.energy_model` (the ready models that say so are).
+      model: a model from `vijax.energy_model` (as the ready models that say so are).
       data: arrays with one leading axis of groups.
       key: the chain's randomness.
       num_samples: draws that are kept.
@@ -103,14 +103,14 @@ def _chain(
 
 
 def sweep(spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray) -> tuple[Any, dict, dict]:
-    """Every global, then every local, from its complete conditional.
+    """Draws every global, then every local, from its complete conditional.
 
     Args:
       spec: the model's energy.
-      hyper: its hyperparameters.
+      hyper: hyperparameters of the energy.
       data: all groups.
       state: statistics of the globals, and of the locals of each group, by name.
-      key: of the draws.
+      key: random key of the draws.
 
     Returns:
       The new state; and the values drawn, of the globals and of the locals.

@@ -1,4 +1,4 @@
-"""A corpus as lanes of tokens: what a sampler that visits several tokens at a time walks over."""
+"""A corpus as lanes of tokens, for samplers that visit several tokens at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Lanes(NamedTuple):
 
     Attributes:
       words: word of each token; 0 in padding.
-      documents: document of each token; D, which is none, in padding. Padding is at the ends of lanes.
+      documents: document of each token; D, which is no document, in padding. Padding is at the ends of lanes.
     """
 
     words: Int[Array | np.ndarray, "steps lanes"]

@@ -28,10 +28,10 @@ def log_joint(
     natural parameters, log sum exp(<l, t(z)>) h(z) = A(l).
 
     Args:
-      model: from `vijax.energy_model`.
+      model: a model from `vijax.energy_model`.
       data: arrays with one leading axis of groups.
       sampled: names of locals that are arguments.
-      hyper: hyperparameters, such as those that a fit has learnt; those of the model if None.
+      hyper: hyperparameters, such as those that a fit has learnt; the model's own if None.
 
     Raises:
       ValueError: the model is no energy, a name is no local of it, or the others do not form one block, or are coupled
@@ -77,7 +77,7 @@ def _group(spec: Energy, hyper: Hyper, stats: Any, group: PyTree, sampled: Value
     terms = [jnp.sum(templates[name].log_base_measure(t)) for name, t in given.items()]
     if not count:
         return sum((jnp.sum(q.log_normalizer()) for q in factors.values()), sum(terms, energy.value))
-    # The same sum as mean energy plus entropy, of which no term is as large as the penalty.
+    # The same sum as mean energy plus entropy, without a term as large as the penalty.
     means = {name: q.expected_stats() for name, q in factors.items()}
     terms += [jnp.sum(q.log_normalizer() - q.dot(means[name])) for name, q in factors.items()]
     return sum(terms, energy.at(means) + PENALTY * count[0].at(means))

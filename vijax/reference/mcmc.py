@@ -1,6 +1,6 @@
 """Hamiltonian Monte Carlo and Metropolis-Hastings of any energy or log density, through `blackjax`.
 
-Samplers that share no code with ours, to judge both the approximations and `reference.gibbs` by (Blei, Kucukelbir and
+These samplers share no code with ours; they judge both the approximations and `reference.gibbs` (Blei, Kucukelbir and
 McAuliffe 2017, sections 3.4 and 5). Globals, and the locals that are asked for, move in unconstrained coordinates; all
 other locals are integrated out.
 """
@@ -25,9 +25,9 @@ class Chains(NamedTuple):
 
     Attributes:
       globals: values by name, leading axes (chains, draws).
-      locals: of the locals that were sampled, groups after these axes.
+      locals: values of the sampled locals, groups after these axes.
       acceptance: mean acceptance probability of each draw, (chains, draws).
-      divergent: whether it diverged; of Metropolis-Hastings never.
+      divergent: True where a draw diverged; never with Metropolis-Hastings.
     """
 
     globals: dict[str, Any]
@@ -46,16 +46,16 @@ def nuts(
     chains: int = 4,
     sampled: Sequence[str] = (),
 ) -> Chains:
-    """The No-U-Turn sampler with blackjax's window adaptation.
+    """Runs the No-U-Turn sampler with blackjax's window adaptation.
 
     Args:
-      model: from `vijax.energy_model` (the ready models that say so are), or a log density (`vijax.density`).
-      data: arrays with one leading axis of groups; as `vijax.auto` takes them, of a log density.
-      key: of starts and draws.
+      model: from `vijax.energy_model` (as the ready models that say so are), or a log density (`vijax.density`).
+      data: arrays with one leading axis of groups; for a log density as `vijax.auto` takes them.
+      key: random key of starts and draws.
       num_samples: draws of each chain that are kept.
       warmup: steps of adaptation before them.
-      chains: how many, all from near where the model's posterior starts.
-      sampled: locals that are sampled too; the others must be such that they can be integrated out.
+      chains: number of chains, all started near the start of the model's posterior.
+      sampled: locals that are sampled too; it must be possible to integrate out the others.
 
     Raises:
       ValueError: a count below 1, or see `vijax.reference.log_joint`.
@@ -100,14 +100,14 @@ def metropolis_hastings(
     chains: int = 4,
     sampled: Sequence[str] = (),
 ) -> Chains:
-    """Random-walk Metropolis-Hastings, normal proposals of standard deviation `scale` in every free coordinate.
+    """Runs random-walk Metropolis-Hastings with normal proposals of standard deviation `scale` in each coordinate.
 
     Args:
       model: see `nuts`.
       data: see `nuts`.
-      key: of starts and draws.
+      key: random key of starts and draws.
       num_samples: draws of each chain that are kept.
-      scale: of the proposals; an acceptance of about a quarter is best.
+      scale: standard deviation of the proposals; an acceptance of about a quarter is best.
       burn_in: steps before the first of them.
       thin: steps from one to the next.
       chains: see `nuts`.
@@ -149,7 +149,7 @@ def _run(
     sampled: Sequence[str],
     run: Callable[[Callable, PRNGKeyArray, Array], tuple[Array, Array, Array]],
 ) -> Chains:
-    """All chains, side by side in one program."""
+    """Runs all chains, side by side in one program."""
     require_integers(num_samples=num_samples, chains=chains)
     key_start, key_noise, key = jax.random.split(key, 3)
     walk = walk_of(model, groups_of(model, data), sampled, key_start)

@@ -1,4 +1,4 @@
-"""Short chains from q: a q that is the posterior stays where it is, and what moves tells how wrong it is at least."""
+"""Short chains from q: the posterior stays where it is, and the moves of another q are lower bounds of its errors."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ LEAPS = 5
 LONGEST, SHORTEST = 0.4, 1e-3
 """Sizes of leapfrog steps that are tried, in standard deviations of q: each half of the one before."""
 WANTED = 0.7
-"""Mean acceptance of the first transition, from which a size will do."""
+"""Mean acceptance of the first transition from which a size is accepted."""
 BY_CHANCE = 0.003
-"""How likely it is that a q without error is said to have one, whatever the number of means and deviations."""
+"""The probability that a q without error is said to have one, for any number of means and deviations."""
 
 
 class Moved(NamedTuple):
-    """Where chains from q have gone, by name of the global, in the shape of its values.
+    """The moves of chains from q, by name of the global, in the shape of its values.
 
     Attributes:
-      mean: by how much the mean has moved, in standard deviations of q.
+      mean: move of the mean, in standard deviations of q.
       mean_error: its standard error.
-      log_sd: log of the standard deviation at the end by that of q: above zero where q is too narrow.
+      log_sd: log of the ratio of the standard deviation at the end to q's: above zero where q is too narrow.
       log_sd_error: its standard error.
-      acceptance: of the transitions, on average. Chains that are refused stay, and say nothing.
+      acceptance: mean acceptance probability of the transitions. Rejected chains stay, and tell nothing.
     """
 
     mean: dict[str, PyTree]
@@ -48,13 +48,13 @@ class Moved(NamedTuple):
 
     @property
     def clear(self) -> list[str]:
-        """Globals of which some mean or deviation has moved by more standard errors than noise would move any."""
+        """Globals with a mean or deviation that has moved by more standard errors than noise would."""
         count = 2 * sum(np.size(x) for x in jax.tree.leaves(self.mean))
         most = special.ndtri(1 - 0.5 * BY_CHANCE / count)
         return [name for name in self.mean if self._farthest(name)[0] > most]
 
     def __str__(self) -> str:
-        """What it says, in words."""
+        """The result in words."""
         if not self.acceptance >= 0.3:
             return f"The chains hardly moved (acceptance {self.acceptance:.2f}), so that nothing is known of q."
         if not self.clear:
@@ -80,30 +80,30 @@ class Moved(NamedTuple):
 def short_chains(
     fit: Fit, data: PyTree = None, *, key: PRNGKeyArray, num_chains: int = 512, num_steps: int = 10
 ) -> Moved:
-    """Chains of Hamiltonian Monte Carlo that begin at draws of q, and how far they have gone after some transitions.
+    """Chains of Hamiltonian Monte Carlo that begin at draws of q, and their moves after some transitions.
 
     Each transition leaves the posterior as it is. So where q is the posterior the chains stay distributed as q, and
-    every move beyond noise is an error of q. The moves of few transitions are less than the errors, for the chains are
-    on their way to the posterior: they tell how wrong q is at least. Locals are summed or integrated out.
+    every move beyond noise is an error of q. The moves of few transitions are less than the errors, because the chains
+    are still on their way to the posterior: they are lower bounds. Locals are summed or integrated out.
 
     Args:
-      fit: of a log density, or of a model written as an energy (`vijax.energy_model`; the ready models that are), with
-        distributions of all globals.
-      data: what it was fitted to; None of a density without data.
-      key: of draws and transitions.
-      num_chains: how many chains; standard errors fall as one over their root.
+      fit: a fit of a log density, or of a model written as an energy (`vijax.energy_model`; some ready models are),
+        with distributions of all globals.
+      data: the data that it was fitted to; None for a density without data.
+      key: random key of draws and transitions.
+      num_chains: number of chains; standard errors fall as one over its root.
       num_steps: transitions of five leapfrog steps. More come nearer to the posterior.
 
     Returns:
-      A `Moved`; `print(moved)` says in words what is wrong.
+      A `Moved`; `print(moved)` describes it in words.
 
     Raises:
       ValueError: a count below 2 (chains) or 1 (steps); a global of which only a point was found; a model that is no
         log density, or an energy with free variables; see `vijax.reference.log_joint`.
       ImportError: blackjax is missing; the message has the remedy.
 
-    The step of the leapfrogs, in the metric of q's covariance, is the longest of which seven in ten first transitions
-    are accepted. Source of the transitions: R. M. Neal 2011, MCMC using Hamiltonian dynamics, section 3.
+    The leapfrog step, in the metric of q's covariance, is the longest with which seven in ten first transitions are
+    accepted. Source of the transitions: R. M. Neal 2011, MCMC using Hamiltonian dynamics, section 3.
 
     >>> import vijax as vi
     >>> pair = vi.density({"x": vi.free(), "y": vi.free()}, lambda v: -(v["x"] ** 2) - 5 * (v["x"] - v["y"]) ** 2)
@@ -154,7 +154,7 @@ def _bind(of: weakref.ref[Model]) -> Callable[..., tuple[dict[str, PyTree], dict
 
 
 def _covariance(x: Float[Array, "chains D"]) -> Float[Array, "D D"] | Float[Array, " D"]:
-    """Of the draws; their variances alone where there are not many more draws than numbers."""
+    """Covariance of the draws; their variances alone where there are not many more draws than numbers."""
     variances = jnp.maximum(jnp.var(x, axis=0), jnp.finfo(x.dtype).tiny ** 0.5)
     if len(x) < 10 * x.shape[1]:
         return variances
@@ -164,7 +164,7 @@ def _covariance(x: Float[Array, "chains D"]) -> Float[Array, "D D"] | Float[Arra
 def _chains(
     density: Callable[[Array], Array], metric: Array, key: PRNGKeyArray, starts: Array, size: Array, count: Array
 ) -> tuple[Float[Array, "chains D"], Float[Array, ""]]:
-    """Where the chains are after so many transitions, and how likely these were to be accepted, on average."""
+    """The ends of the chains after these transitions, and the mean acceptance probability."""
     blackjax = require_extra("blackjax", "mcmc")
 
     def chain(key: PRNGKeyArray, start: Array) -> tuple[Array, Array]:
@@ -184,7 +184,7 @@ def _chains(
 
 
 def _longest(acceptance: Callable[[float], float]) -> float:
-    """The longest step size that will do, or the shortest."""
+    """The longest acceptable step size, or the shortest tried."""
     size = LONGEST
     while size > SHORTEST and not acceptance(size) >= WANTED:
         size /= 2
@@ -192,10 +192,10 @@ def _longest(acceptance: Callable[[float], float]) -> float:
 
 
 def _move(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of means, in deviations, and of log deviations, each with its error: what a chain adds to it, over the chains."""
+    """Moves of means, in deviations, and of log deviations, each with its standard error over the chains."""
     least, root = np.finfo(float).tiny, np.sqrt(len(x))
     sd, sd_after = (np.maximum(draws.std(0), least) for draws in (x, y))
-    # What a draw adds to the log of a standard deviation.
+    # The contribution of a draw to the log of a standard deviation.
     adds, adds_after = 0.5 * ((x - x.mean(0)) / sd) ** 2, 0.5 * ((y - y.mean(0)) / sd_after) ** 2
     moves = (y - x) / sd
     mean = moves.mean(0)

@@ -1,4 +1,4 @@
-"""Values of families as vectors without constraints: what gradient-based samplers walk in."""
+"""Values of families as vectors without constraints, for gradient-based samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What chains walk on: the log density of a model in free coordinates."""
+"""The log density of a model in free coordinates, for samplers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from vijax.reference.unconstrained import coordinates, from_free, to_free
 
 
 class Walk(NamedTuple):
-    """Attributes:
-    density: log density of free coordinates, up to a constant.
-    values: (globals, sampled locals) at free coordinates.
-    free: the free coordinates of globals, where no locals are sampled.
-    origin: where chains start,
-    spread: and how far about it.
+    """The log density of a model in free coordinates.
+
+    Attributes:
+      density: log density of free coordinates, up to a constant.
+      values: (globals, sampled locals) at free coordinates.
+      free: the free coordinates of globals, where no locals are sampled.
+      origin: start of the chains,
+      spread: and the spread of starts about it.
     """
 
     density: Callable[[Array], Float[Array, ""]]
@@ -39,21 +41,21 @@ class Walk(NamedTuple):
 
 
 def groups_of(model: Model, data: PyTree) -> PyTree:
-    """Data as `walk_of` takes them. Their numbers are checked here."""
+    """Data as `walk_of` takes them, their numbers checked."""
     if model.log_density is not None:
         return all_groups(data, model)
     return jax.tree.map(jnp.asarray, taken(model, data))
 
 
 def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper | None = None) -> Walk:
-    """Of a log density, or of an energy whose locals are integrated out but for those that are sampled.
+    """The walk of a log density, or of an energy whose locals are integrated out except those that are sampled.
 
     Args:
       model: see `vijax.reference.nuts`.
       data: from `groups_of`; they may be traced, as may the hyperparameters.
       sampled: names of locals.
-      key: of where the model's posterior starts.
-      hyper: those of the model if None.
+      key: random key of the start of the model's posterior.
+      hyper: hyperparameters; the model's own if None.
     """
     if model.log_density is not None:
         return _of_density(model.log_density, data, sampled)

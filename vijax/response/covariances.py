@@ -17,7 +17,7 @@ class Covariances(NamedTuple):
     Attributes:
       means: expectations under q, a tree.
       matrix: (M, M), in the order of `names`.
-      names: of the M entries: "w[0]", "w[1]", "scale".
+      names: names of the M entries: "w[0]", "w[1]", "scale".
     """
 
     means: PyTree

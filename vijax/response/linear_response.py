@@ -26,18 +26,18 @@ def linear_response(
     robustness, and variational Bayes", eq. 14).
 
     The covariance of g and h is the derivative of E[g] when h is added to the log joint. Mean field gets the mean of
-    most tilted posteriors right, though not their variances, and so its derivative too: on a normal target it is the
-    covariance itself, where that of q is too small. It is as good as the means are: modes that q misses stay missed.
+    most tilted posteriors right, though not their variances, and so this derivative too: on a normal target it is the
+    exact covariance, while q's is too small. It is as good as the means: modes that q misses stay missed.
 
     Args:
-      fit: of a log density with independent normals (`vijax.dadvi`, or `vijax.advi` and others with
+      fit: fit of a log density with independent normals (`vijax.dadvi`, or `vijax.advi` and others with
         `vijax.guides.mean_field()`), or of a conjugate model by `vijax.cavi`, run to convergence.
-      data: what was fitted.
-      of: what the covariances are of. Of a density, a function of the values by name; None is the values themselves. Of
-        a conjugate model, a function from q to expectations under it; None is `lambda q: q.mean()`, and
-        `lambda q: q.expected_stats()` are the sufficient statistics.
-      key: of fixed draws, for fits of densities other than `vijax.dadvi`.
-      num_draws: of those.
+      data: the data of the fit.
+      of: the quantities whose covariances are sought. For a density, a function of the values by name; None is the
+        values themselves. For a conjugate model, a function from q to expectations under it; None is `lambda q:
+        q.mean()`, and `lambda q: q.expected_stats()` gives the sufficient statistics.
+      key: random key of fixed draws, for fits of densities other than `vijax.dadvi`.
+      num_draws: number of these draws.
 
     Returns:
       `Covariances`: `.matrix` of all entries, `.names`, `.sds` by name, `.of("w")` a block. Up to 200 coordinates the

@@ -5,10 +5,10 @@ eta + e. With F = d mu / d lambda and M = d m / d mu,
 
     d lambda / d e = I + M F d lambda / d e,    Cov[t] = d mu / d e = F (I - M F)^-1 = (I - F M)^-1 F.
 
-M is the derivative of the message with the locals at their optimum for every mu, not held where they are. Where the
-locals are independent given the globals their optimum is in closed form and can be put into the bound,
-L(s) = sum_n E_n(s, 0) + A(grad_z E_n(s)), a function of s alone: its gradient is the message, and M its Hessian. That M
-is the derivative of the engine's own message, with its locals optimised anew, is checked by differences.
+M is the derivative of the message with the locals at their optimum for every mu, not held fixed. Where the locals are
+independent given the globals their optimum has a closed form and can be put into the bound, L(s) = sum_n E_n(s, 0) +
+A(grad_z E_n(s)), a function of s alone: its gradient is the message, and M its Hessian. Differences check that M is the
+derivative of the engine's own message, with its locals optimised anew.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from vijax.response.covariances import Covariances, covariances
 from vijax.xla.compiler import quick_jit
 
 SETTLED = 1e-3
-"""Nats from q to where one more step would lead, at most."""
+"""Largest divergence in nats from q to the result of one more step."""
 STEP, SLACK = 0.1, 0.05
-"""Of the differences that check M: their length in standard deviations, and what may be left unexplained."""
+"""The length in standard deviations of the differences that check M, and the share that may stay unexplained."""
 MOST = 3000
 """Natural parameters up to which a dense matrix of them is formed."""
 AT_ONCE = 16
@@ -160,6 +160,6 @@ def _check_change(q: Product, message: Callable, fisher: np.ndarray, change: np.
     rounding = 4 * float(jnp.finfo(jnp.result_type(float)).eps) * length(np.abs(flat(ends[0])))
     gap = length(found - ours)
     allowed = SLACK * (length(found) + length(ours)) + 0.02 * STEP / np.sqrt(len(noise)) + rounding
-    got = f"one whose message changes otherwise than its bound says, by {gap / STEP:.2g} of a change of q"
+    got = f"one whose message does not change as its bound says: off by {gap / STEP:.2g} of a change of q"
     remedy = "Locals found by iteration, behind jax.lax.stop_gradient, are not served: write it as an energy."
     require(gap <= allowed, "fit", SERVED, got, remedy)

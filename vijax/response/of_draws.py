@@ -56,7 +56,7 @@ def of_draws(
         solve = solver(objective, top.point)
         solved = np.stack([solve(row) for row in pushed])
     except NotAMaximumError as error:
-        require(False, "fit", "one at a maximum of its bound", f"one at which it is none: {error}", remedy)
+        require(False, "fit", "one at a maximum of its bound", f"one away from a maximum: {error}", remedy)
     return covariances(means, pushed @ solved.T)
 
 

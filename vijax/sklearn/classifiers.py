@@ -1,4 +1,4 @@
-"""What classifiers have in common: classes as labels -1 and +1, one against the rest where there are more than two."""
+"""Classifiers: classes as labels -1 and +1, one against the rest where there are more than two."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vijax.sklearn.parts.rows import Fitted
 
 
 class PredictorClassifier(ClassifierMixin, PredictorEstimator):
-    """An abstract classifier with a Gaussian predictor for each class (one of them for two classes). A subclass has
-    `_model`, `_start`, `_features` and says in `_describe` what was found."""
+    """An abstract classifier with a Gaussian predictor for each class (one predictor for two classes). A subclass has
+    `_model`, `_start`, `_features` and sets its fitted attributes in `_describe`."""
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fits the classifier.
@@ -32,7 +32,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
           ValueError: an argument out of its range, missing numbers, only one class.
 
         Warns:
-          ConvergenceWarning: a bound had not settled after `max_iter` steps.
+          ConvergenceWarning: a bound had not converged after `max_iter` steps.
         """
         self._check_settings()
         X, y = self._rows_and_targets(X, y)
@@ -52,8 +52,8 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
-        """The probability of each class, all parameters integrated over their posterior; of more than two classes those
-        of one against the rest, in proportion."""
+        """The probability of each class, all parameters integrated over their posterior; for more than two classes in
+        proportion to the probabilities of one against the rest."""
         check_is_fitted(self)
         features = self._features(self._rows(X, reset=False))
         with jax.enable_x64(True):
@@ -62,7 +62,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         return both / both.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each row."""
+        """The most probable class of each row."""
         likeliest = self.predict_proba(X).argmax(axis=1)
         return self.classes_[likeliest]
 
@@ -74,4 +74,4 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         return self._fitted(features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt())
 
     def _describe(self) -> None:
-        """What else the estimator says."""
+        """Sets further fitted attributes."""

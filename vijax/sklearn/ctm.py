@@ -23,20 +23,21 @@ class CorrelatedTopicModel(TopicEstimator):
     """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents.
 
     Args:
-      n_components: how many topics, 2 or more.
+      n_components: number of topics, 2 or more.
       topic_word_prior: concentration of the topics' word probabilities (EM reads it where a word was not seen).
       max_iter: passes over the data.
       n_samples: draws of each document's shares by which its bound is estimated, an even number.
-      evaluate_every: look at the training perplexity every so many passes, and stop where it settles; 0 or less: never.
-      perp_tol: settled is a change of the perplexity below this.
+      evaluate_every: passes between looks at the training perplexity, which stop the fit where it has converged; 0 or
+        less: never.
+      perp_tol: the perplexity has converged when it changes by less than this.
       random_state: an integer for results that can be repeated.
 
     Attributes:
       components_: word probabilities of the topics, (n_components, words).
-      topic_mean_, topic_covariance_: of the logits of documents' shares.
+      topic_mean_, topic_covariance_: mean and covariance of the logits of documents' shares.
       topic_correlation_: the covariance as correlations.
       bound_: perplexity of the training data at the end.
-      n_iter_: passes done.
+      n_iter_: number of passes done.
       fit_: the `vijax.Fit`.
 
     >>> X = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 2, 3], [0, 0, 4, 1]])

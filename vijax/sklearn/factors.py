@@ -25,21 +25,22 @@ class FactorAnalysis(Transformer):
     """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each column.
 
     Args:
-      n_components: how many factors; None is as many as columns.
+      n_components: number of factors; None is the number of columns.
       noise: "diagonal", or "isotropic": one variance for all columns of X as they are (probabilistic principal
         components).
       inference: "em" (maximum likelihood, as scikit-learn's) or "variational" (posteriors of loadings and noise).
-      loading_precision: of the prior of the loadings, the columns in units of their spread; EM does not read it.
-      tol: the bound has settled when it changes by less, per row.
+      loading_precision: precision of the prior of the loadings, the columns in units of their spread; EM does not read
+        it.
+      tol: the bound has converged when it changes by less, per row.
       max_iter: most steps.
       random_state: an integer for results that can be repeated.
 
     Attributes:
       components_: loadings, (n_components, features).
-      mean_, noise_variance_: of each column.
-      loglike_: the bound at each step, per row (of EM the mean log likelihood).
-      converged_, n_iter_: how it ended.
-      fit_: the `vijax.Fit`, of columns that are divided by their spread.
+      mean_, noise_variance_: mean and noise variance of each column.
+      loglike_: the bound at each step, per row (for EM the mean log likelihood).
+      converged_, n_iter_: whether the fit converged, and its steps.
+      fit_: the `vijax.Fit`, for columns divided by their spread.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 1)) * np.array([1.0, -1.0, 2.0]) + 0.1 * rng.normal(size=(100, 3))
@@ -68,7 +69,7 @@ class FactorAnalysis(Transformer):
           ValueError: an argument out of its range, numbers that are missing or not finite.
 
         Warns:
-          ConvergenceWarning: the bound had not settled after `max_iter` steps.
+          ConvergenceWarning: the bound had not converged after `max_iter` steps.
         """
         del y
         self._check_settings()
@@ -98,7 +99,7 @@ class FactorAnalysis(Transformer):
             return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["x"].mean(), X)
 
     def get_covariance(self) -> Float[np.ndarray, "D D"]:
-        """Of the model at its point estimates."""
+        """The covariance of the model at its point estimates."""
         check_is_fitted(self)
         return self.components_.T @ self.components_ + np.diag(self.noise_variance_)
 
@@ -121,8 +122,8 @@ class FactorAnalysis(Transformer):
         return float(self.score_samples(X).mean())
 
     def _law(self) -> LowRankNormal:
-        """Of a row less the means. By its factors: of the dense covariance of columns in very different units, or of
-        little noise, float64 does not hold all eigenvalues."""
+        """The law of a row less the means, by its factors: float64 does not hold all eigenvalues of the dense
+        covariance of columns in very different units, or with little noise."""
         log_sd = 0.5 * np.log(self.noise_variance_)
         return LowRankNormal(jnp.zeros_like(log_sd), jnp.asarray(log_sd), jnp.asarray(self.components_.T))
 
@@ -143,8 +144,8 @@ _precision = quick_jit(lambda law: law.precision)
 
 
 def _spreads(X: np.ndarray, mean: np.ndarray) -> Float[np.ndarray, " D"]:
-    """Standard deviations of columns, each judged in its own units; of one that is constant but for rounding the usual
-    one."""
+    """Standard deviations of columns, each judged in its own units; a column that is constant but for rounding gets the
+    usual one."""
     spread = X.std(axis=0)
     varies = spread > 16 * np.finfo(np.float64).eps * np.abs(mean)
     return np.where(varies, spread, _usual(spread[varies]))

@@ -24,7 +24,7 @@ CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
 @estimator
 class _Gaussian(MixtureEstimator):
-    """What the two have in common."""
+    """The parts that both Gaussian mixtures share."""
 
     _: dataclasses.KW_ONLY
     covariance_type: CovarianceType = "full"
@@ -56,18 +56,18 @@ class GaussianMixture(_Gaussian):
     Args:
       n_components: K.
       covariance_type: "full", "tied" (one for all), "diag" or "spherical" (one variance for each component).
-      tol: the bound has settled when it changes by less, per row, from one step to the next.
-      reg_covar: added to the diagonal of covariances, as the variance of noise about every observation.
+      tol: the bound has converged when it changes by less, per row, from one step to the next.
+      reg_covar: number added to the diagonal of covariances, as the variance of noise about every observation.
       max_iter: most steps.
-      n_init: starts, side by side; the best is kept.
+      n_init: number of starts, side by side; the best is kept.
       init_params: "kmeans", "k-means++" (its seeds alone) or "random" (random classes).
       means_init: (K, D): each row starts in the class of the nearest of these.
       random_state: an integer for results that can be repeated.
-      warm_start: `fit` goes on from the last one's end.
+      warm_start: `fit` goes on from the end of the last fit.
 
     Attributes:
-      weights_, means_, covariances_, precisions_, precisions_cholesky_: what was found.
-      converged_, n_iter_: how it ended.
+      weights_, means_, covariances_, precisions_, precisions_cholesky_: the estimates.
+      converged_, n_iter_: whether the fit converged, and its steps.
       lower_bound_, lower_bounds_: mean log likelihood of a row, at the last step and at each.
       fit_: the `vijax.Fit`.
 
@@ -95,7 +95,7 @@ class GaussianMixture(_Gaussian):
         return em(mixture(self.emission_, init=self._start(), prior_as_point=True))
 
     def _prior(self, X: np.ndarray) -> Product:
-        """EM reads it only where a start leaves a component without rows."""
+        """The prior, which EM reads only where a start leaves a component without rows."""
         dim, kind = X.shape[1], self.covariance_type
         spread = kinds.identity(kind, dim) * max(float(X.var(axis=0).mean()), 1e-12)
         settings = kinds.Settings(X.mean(axis=0), 0.01, dim + 2.0, (dim + 2.0) * spread)
@@ -112,25 +112,28 @@ class BayesianGaussianMixture(_Gaussian):
 
     Args:
       n_components: most components; those that are not needed lose their weight.
-      covariance_type, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as of `GaussianMixture`.
-      tol: the bound, of all rows together, has settled when it changes by less from one step to the next.
+      covariance_type, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as in `GaussianMixture`.
+      tol: the bound of all rows together has converged when it changes by less from one step to the next.
       weight_concentration_prior_type: "dirichlet_process" (stick breaking, truncated at `n_components`) or
         "dirichlet_distribution".
-      weight_concentration_prior: of that; None is 1 / n_components.
-      mean_precision_prior: how many rows the prior of the means is worth; None is 1.
-      mean_prior: their prior mean; None is the mean of X.
-      degrees_of_freedom_prior: of the precisions' prior, above n_features - 1; None is n_features.
-      covariance_prior: times those degrees, the prior covariance; None is the covariance of X. Of shape (D, D) for full
-        and tied, (D,) for diag, a number for spherical. Of tied, the prior counts once for each component.
+      weight_concentration_prior: concentration of this prior; None is 1 / n_components.
+      mean_precision_prior: number of rows that the prior of the means is worth; None is 1.
+      mean_prior: prior mean of the means; None is the mean of X.
+      degrees_of_freedom_prior: degrees of freedom of the prior of the precisions, above n_features - 1; None is
+        n_features.
+      covariance_prior: prior covariance times the degrees of freedom; None takes the covariance of X. Its shape is (D,
+        D) for full and tied, (D,) for diag, a number for spherical. For tied, the prior counts once for each component.
 
     Attributes:
       weights_, means_: posterior means.
-      covariances_, precisions_, precisions_cholesky_: of the posterior means of the precisions.
-      weight_concentration_: of the weights' posterior; of the process a pair, of the first n_components - 1 sticks.
-      mean_precision_, degrees_of_freedom_: of the posterior.
-      mean_prior_, covariance_prior_, mean_precision_prior_, degrees_of_freedom_prior_: what was used, as
-        weight_concentration_prior_.
-      converged_, n_iter_, lower_bounds_: how it ended; `lower_bound_` is the bound on log p(X).
+      covariances_, precisions_, precisions_cholesky_: from the posterior means of the precisions.
+      weight_concentration_: concentration of the weights' posterior; for the process a pair, for the first n_components
+        - 1 sticks.
+      mean_precision_, degrees_of_freedom_: parameters of the posterior.
+      mean_prior_, covariance_prior_, mean_precision_prior_, degrees_of_freedom_prior_, weight_concentration_prior_: the
+        priors that were used.
+      converged_, n_iter_, lower_bounds_: whether the fit converged, its steps and bounds; `lower_bound_` is the bound
+        on log p(X).
       fit_: the `vijax.Fit`, with the whole posterior.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [9.0, 9.0]], 30, axis=0)
@@ -153,7 +156,7 @@ class BayesianGaussianMixture(_Gaussian):
         return self.weight_concentration_prior_type == "dirichlet_process" and self.n_components > 1
 
     def _tol_per_row(self, rows: int) -> float:
-        """As in scikit-learn, `tol` is of all rows together here."""
+        """`tol` per row: here, as in scikit-learn, `tol` is for all rows together."""
         return self.tol / rows
 
     def _algorithm(self) -> Algorithm:
@@ -196,7 +199,7 @@ class BayesianGaussianMixture(_Gaussian):
 
 
 def _strengths(kind: str, q: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """kappa and nu of each component, (K,); nu of tied one number, the share of one component."""
+    """kappa and nu of each component, (K,); for tied nu is one number, the share of one component."""
     strength = np.array(q.strength)
     if kind == "diag":
         return strength[:, 0], 2.0 * np.array(q.shape)[:, 0]

@@ -19,7 +19,7 @@ from vijax.sklearn.regressors import PredictorRegressor
 
 @estimator
 class _Process(PredictorSettings):
-    """What the two have in common."""
+    """The parts that both Gaussian processes share."""
 
     kernel: Any = "rbf"
     _: dataclasses.KW_ONLY
@@ -29,7 +29,7 @@ class _Process(PredictorSettings):
     optimizer: str | None = "adam"
 
     def _start(self, features: np.ndarray) -> dict[str, Any]:
-        """A length of about the distance between two rows."""
+        """The start of the length: about the distance between two rows."""
         if not isinstance(self.kernel, str):
             return {}
         usual = np.sqrt(2.0 * features.var(axis=0).sum()) or 1.0
@@ -53,22 +53,22 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
     Args:
       kernel: "rbf", "matern12", "matern32", "matern52" or "linear" (they need tinygp), whose scale and length are
         learnt; or a function k(X, X') -> matrix, which is taken as it is.
-      likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma" (positive numbers). Of the
-        first two y is measured in units of its spread, about its mean.
-      length_scale: where learning the kernel's length begins; None is the usual distance between two rows.
-      scale: where that of the predictor's standard deviation begins.
+      likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma" (positive numbers). With
+        the first two y is measured in units of its spread, about its mean.
+      length_scale: first value of the kernel's length; None is the usual distance between two rows.
+      scale: first value of the predictor's standard deviation.
       ard: a length for each column.
-      optimizer: "adam", or None: the kernel stays as it is (what the likelihood itself learns is learnt).
-      learning_rate: of Adam.
+      optimizer: "adam", or None: the kernel stays as it is (the likelihood's own hyperparameters are still learnt).
+      learning_rate: learning rate of Adam.
       max_iter: most steps.
-      tol: the bound has settled when it changes by less, per row, in ten steps where hyperparameters are learnt, and in
-        one where they are not.
+      tol: the bound has converged when it changes by less, per row, in ten steps where hyperparameters are learnt, and
+        in one where they are not.
       random_state: an integer for results that can be repeated.
 
     Attributes:
-      hyperparameters_: of kernel and likelihood, as they were found, by name.
-      lower_bound_: on log p(y).
-      converged_, n_iter_: how it ended.
+      hyperparameters_: learnt hyperparameters of kernel and likelihood, by name.
+      lower_bound_: the bound on log p(y).
+      converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit`.
 
     >>> X = np.linspace(-3, 3, 30)[:, None]
@@ -91,15 +91,15 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
     """Classes by Gaussian processes through a logistic likelihood, one against the rest where there are more than two.
 
     Args:
-      kernel, length_scale, scale, ard, optimizer, learning_rate, max_iter, tol, random_state: as of
+      kernel, length_scale, scale, ard, optimizer, learning_rate, max_iter, tol, random_state: as in
         `GaussianProcessRegressor`.
 
     Attributes:
       classes_: the classes.
-      hyperparameters_: of the kernel of each class (of two classes, of the second alone), as they were found.
-      lower_bound_: on log p(y), the sum over these.
-      converged_, n_iter_: how it ended.
-      fit_: the `vijax.Fit` of each.
+      hyperparameters_: learnt hyperparameters of the kernel of each class (of two classes, only the second).
+      lower_bound_: the bound on log p(y), summed over these.
+      converged_, n_iter_: whether the fit converged, and its steps.
+      fit_: the `vijax.Fit` of each class.
 
     >>> X = np.linspace(-3, 3, 40)[:, None]
     >>> gp = GaussianProcessClassifier(tol=1e-3).fit(X, np.abs(X[:, 0]) < 1.5)

@@ -32,26 +32,27 @@ _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 class HiddenMarkovModel(VijaxEstimator):
     """A hidden Markov model, with Gaussian or Poisson emissions.
 
-    X holds all sequences, one below the other, and `lengths` says how long each is (None: X is one sequence), as in
+    X holds all sequences, one below the other, and `lengths` holds their lengths (None: X is one sequence), as in
     hmmlearn.
 
     Args:
-      n_components: how many states.
+      n_components: number of states.
       emission: "gaussian" or "poisson" (counts).
-      covariance_type: of Gaussians: "full", "tied", "diag" or "spherical".
+      covariance_type: for Gaussians: "full", "tied", "diag" or "spherical".
       inference: "em" (Baum-Welch) or "variational" (a posterior of all parameters).
-      startprob_prior: concentration of the Dirichlet prior of the first state; EM reads neither this nor the next.
-      transmat_prior: of each row of the transition matrix.
-      reg_covar: of Gaussians, added to the diagonal of covariances, as of `GaussianMixture`.
+      startprob_prior: concentration of the Dirichlet prior of the first state; EM reads neither this nor
+        `transmat_prior`.
+      transmat_prior: concentration of the prior of each row of the transition matrix.
+      reg_covar: for Gaussians, number added to the diagonal of covariances, as in `GaussianMixture`.
       max_iter: most steps.
-      tol: the bound has settled when it changes by less, per step of the sequences.
-      n_init: starts, side by side; the best is kept.
+      tol: the bound has converged when it changes by less, per step of the sequences.
+      n_init: number of starts, side by side; the best is kept.
       random_state: an integer for results that can be repeated.
 
     Attributes:
       startprob_, transmat_: probabilities of the first state, and of the next (columns) given each (rows).
-      means_, covariances_: of Gaussian emissions; rates_: of Poisson ones.
-      converged_, n_iter_, lower_bound_: how it ended; the bound is that on log p(X).
+      means_, covariances_: for Gaussian emissions; rates_: for Poisson emissions.
+      converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log p(X).
       fit_: the `vijax.Fit`.
 
     >>> X = np.concatenate([np.zeros((20, 1)), np.full((15, 1), 9.0), np.zeros((5, 1))])
@@ -80,13 +81,13 @@ class HiddenMarkovModel(VijaxEstimator):
         Args:
           X: sequences one below the other, (steps, features).
           y: ignored.
-          lengths: of each sequence.
+          lengths: length of each sequence.
 
         Raises:
           ValueError: an argument out of its range, missing numbers, negative counts, lengths that do not add up.
 
         Warns:
-          ConvergenceWarning: the bound had not settled after `max_iter` steps.
+          ConvergenceWarning: the bound had not converged after `max_iter` steps.
         """
         del y
         self._check_settings()
@@ -102,7 +103,7 @@ class HiddenMarkovModel(VijaxEstimator):
         return self
 
     def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:
-        """The likeliest path of states of each sequence (Viterbi)."""
+        """The most probable path of states of each sequence (Viterbi)."""
         return self._of_steps(X, lengths, _paths)
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Float[np.ndarray, "steps K"]:
@@ -138,7 +139,7 @@ class HiddenMarkovModel(VijaxEstimator):
         return rng.multivariate_normal(self.means_[state], matrix, size)
 
     def _of_steps(self, X: Any, lengths: Any, read: Any) -> np.ndarray:
-        """What is read of the law of each path, the sequences one below the other again."""
+        """The results of `read` for the law of each path, with the sequences one below the other again."""
         check_is_fitted(self)
         data = in_sequences(self._checked(X, reset=False), lengths)
         with jax.enable_x64(True):

@@ -24,9 +24,9 @@ class LatentDirichletAllocation(TopicEstimator):
     """Topics of documents, with the arguments of scikit-learn's estimator of this name.
 
     Args:
-      n_components: how many topics.
+      n_components: number of topics.
       doc_topic_prior: concentration of the documents' topic shares; None is 1 / n_components.
-      topic_word_prior: of the topics' word probabilities; None is 1 / n_components.
+      topic_word_prior: concentration of the topics' word probabilities; None is 1 / n_components.
       learning_method: "batch" (coordinate ascent on all documents), "online" (stochastic steps on minibatches), or
         "structured", which scikit-learn does not have: SSVI-A with the CVB0 E-step, on minibatches, whose topics
         predict held-out words better.
@@ -34,11 +34,12 @@ class LatentDirichletAllocation(TopicEstimator):
       learning_offset: tau, 0 or more: larger values damp the first steps.
       max_iter: passes over the data.
       batch_size: documents of a minibatch.
-      evaluate_every: look at the training perplexity every so many passes, and stop where it settles; 0 or less: never.
-      total_samples: of `partial_fit`: how many documents there are in all.
-      perp_tol: with `evaluate_every`, settled is a change of the perplexity below this.
+      evaluate_every: passes between looks at the training perplexity, which stop the fit where it has converged; 0 or
+        less: never.
+      total_samples: for `partial_fit`, the number of documents in all.
+      perp_tol: with `evaluate_every`, the perplexity has converged when it changes by less than this.
       mean_change_tol: a document's E-step ends where a round changes its topic counts by less, on average.
-      max_doc_update_iter: most rounds of it.
+      max_doc_update_iter: most rounds of a document's E-step.
       n_jobs: ignored, as is `verbose`: XLA uses the cores there are.
       verbose: see `n_jobs`.
       random_state: an integer for results that can be repeated.

@@ -23,7 +23,7 @@ OF_INTERCEPT = 10.0
 
 @estimator
 class _Linear(PredictorSettings):
-    """What the two have in common: columns about their means, in units of their spreads."""
+    """The parts that linear estimators share: columns about their means, in units of their spreads."""
 
     _: dataclasses.KW_ONLY
     prior_scale: Positive = 1.0
@@ -48,7 +48,7 @@ class _Linear(PredictorSettings):
         return ("prior_scale",) if self.learn_prior_scale else ()
 
     def _coefficients(self, fit: Any) -> tuple[np.ndarray, np.ndarray, float]:
-        """Means and standard deviations of the coefficients of the columns as they are, and the intercept."""
+        """Means and standard deviations of the coefficients of the original columns, and the intercept."""
         dim = len(self._mean)
         probes = np.eye(dim + self.fit_intercept)
         if self.fit_intercept:
@@ -64,22 +64,22 @@ class BayesianGLM(_Linear, PredictorRegressor):
 
     Args:
       likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma" (positive numbers), the
-        last three with a logarithmic link. Of the first two y is measured in units of its spread, about its mean.
+        last three with a logarithmic link. With the first two y is measured in units of its spread, about its mean.
       prior_scale: prior standard deviation of the coefficients of columns in units of their spreads.
-      learn_prior_scale: learn it.
-      fit_intercept: whether there is one; its prior is ten times as wide.
-      learning_rate: of Adam, for what is learnt.
+      learn_prior_scale: learn `prior_scale`.
+      fit_intercept: include an intercept; its prior is ten times as wide.
+      learning_rate: learning rate of Adam for the hyperparameters.
       max_iter: most steps.
-      tol: the bound has settled when it changes by less, per row, in ten steps where hyperparameters are learnt, and in
-        one where they are not.
+      tol: the bound has converged when it changes by less, per row, in ten steps where hyperparameters are learnt, and
+        in one where they are not.
       random_state: an integer for results that can be repeated.
 
     Attributes:
-      coef_, coef_std_: posterior means and standard deviations of the coefficients, of the columns as they are.
-      intercept_: posterior mean.
-      hyperparameters_: of prior and likelihood, by name.
-      lower_bound_: on log p(y).
-      converged_, n_iter_: how it ended.
+      coef_, coef_std_: posterior means and standard deviations of the coefficients of the original columns.
+      intercept_: posterior mean of the intercept.
+      hyperparameters_: hyperparameters of prior and likelihood, by name.
+      lower_bound_: the bound on log p(y).
+      converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit`.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
@@ -105,16 +105,16 @@ class BayesianLogisticRegression(_Linear, PredictorClassifier):
     classes.
 
     Args:
-      prior_scale, learn_prior_scale, fit_intercept, learning_rate, max_iter, tol, random_state: as of `BayesianGLM`.
+      prior_scale, learn_prior_scale, fit_intercept, learning_rate, max_iter, tol, random_state: as in `BayesianGLM`.
 
     Attributes:
       classes_: the classes.
       coef_, coef_std_: posterior means and standard deviations, (1 or classes, features).
       intercept_: posterior means, (1 or classes,).
-      hyperparameters_: of the prior, of each of them.
-      lower_bound_: on log p(y), the sum over these.
-      converged_, n_iter_: how it ended.
-      fit_: the `vijax.Fit` of each.
+      hyperparameters_: hyperparameters of the prior of each class.
+      lower_bound_: the bound on log p(y), summed over these.
+      converged_, n_iter_: whether the fit converged, and its steps.
+      fit_: the `vijax.Fit` of each class.
 
     >>> X = np.random.default_rng(0).normal(size=(100, 2))
     >>> BayesianLogisticRegression().fit(X, X[:, 0] > 0).score(X, X[:, 0] > 0) > 0.95

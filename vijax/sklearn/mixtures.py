@@ -1,4 +1,4 @@
-"""What mixtures have in common as estimators: classes of rows, densities, draws."""
+"""Mixtures as estimators: classes of rows, densities, draws."""
 
 from __future__ import annotations
 
@@ -85,22 +85,22 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> Int[np.ndarray, " rows"]:
-        """Fits the mixture and gives the component of each row."""
+        """Fits the mixture and returns the component of each row."""
         return self.fit(X, y).predict(X)
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows K"]:
-        """Probability of each component, given a row: of variational estimators as the last step has it."""
+        """Probability of each component, given a row: for variational estimators, as in the last step."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         with jax.enable_x64(True):
             return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs, X)
 
     def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
-        """The likeliest component of each row."""
+        """The most probable component of each row."""
         return self.predict_proba(X).argmax(axis=1)
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
-        """Log density of each row: of variational estimators the exact predictive density, all parameters integrated
+        """Log density of each row: for variational estimators the exact predictive density, all parameters integrated
         over their posterior."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
@@ -146,20 +146,20 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
 
     @abc.abstractmethod
     def _emission(self, dim: int) -> Emission:
-        """What components emit."""
+        """The observation model of the components."""
 
     @abc.abstractmethod
     def _algorithm(self) -> Algorithm:
-        """Of the mixture of `emission_`."""
+        """The algorithm for the mixture of `emission_`."""
 
     @abc.abstractmethod
     def _prior(self, X: np.ndarray) -> Any:
-        """That of these data."""
+        """The prior for these data."""
 
     @abc.abstractmethod
     def _describe(self, bounds: np.ndarray) -> None:
-        """Says what was found."""
+        """Sets the fitted attributes."""
 
     @abc.abstractmethod
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
-        """Of one component, (size, D)."""
+        """Draws from one component, (size, D)."""

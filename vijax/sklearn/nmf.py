@@ -28,16 +28,16 @@ class GammaPoissonNMF(Transformer):
     Args:
       n_components: most parts.
       activation_prior: shape and rate of the gamma prior of the activations W; below 1 they are sparse.
-      dictionary_prior: of the entries of H.
-      concentration: of the gamma process of the parts' weights: smaller uses fewer of them.
+      dictionary_prior: shape and rate of the gamma prior of the entries of H.
+      concentration: concentration of the gamma process of the parts' weights: smaller values use fewer parts.
       max_iter: most steps.
-      tol: the bound has settled when it changes by less, per row.
+      tol: the bound has converged when it changes by less, per row.
       random_state: an integer for results that can be repeated.
 
     Attributes:
       components_: H times the parts' weights, posterior means, (n_components, features).
       gains_: the parts' weights.
-      converged_, n_iter_, lower_bound_: how it ended; the bound on log p(X).
+      converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log p(X).
       fit_: the `vijax.Fit`.
 
     >>> parts = np.array([[9.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 9.0]])
@@ -69,7 +69,7 @@ class GammaPoissonNMF(Transformer):
           ValueError: an argument out of its range; negative or missing numbers; only zeros.
 
         Warns:
-          ConvergenceWarning: the bound had not settled after `max_iter` steps.
+          ConvergenceWarning: the bound had not converged after `max_iter` steps.
         """
         del y
         self._check_settings()

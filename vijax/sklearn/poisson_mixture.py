@@ -25,14 +25,14 @@ class PoissonMixture(MixtureEstimator):
     Args:
       n_components: K.
       inference: "variational" (a posterior of weights and rates) or "em" (maximum likelihood).
-      weight_concentration_prior: of the Dirichlet prior of the weights; None is 1 / n_components.
+      weight_concentration_prior: concentration of the Dirichlet prior of the weights; None is 1 / n_components.
       rate_shape_prior: shape of the gamma prior of the rates.
-      rate_prior: its rate; None is such that the prior mean is the mean of X, column by column.
-      tol, max_iter, n_init, init_params, random_state, warm_start: as of `GaussianMixture`.
+      rate_prior: rate of this gamma prior; None makes the prior mean the mean of X, column by column.
+      tol, max_iter, n_init, init_params, random_state, warm_start: as in `GaussianMixture`.
 
     Attributes:
       weights_, rates_: posterior means, (K,) and (K, D).
-      converged_, n_iter_, lower_bound_, lower_bounds_: how it ended; the bound on log p(X).
+      converged_, n_iter_, lower_bound_, lower_bounds_: whether the fit converged, its steps, and the bound on log p(X).
       fit_: the `vijax.Fit`.
 
     >>> X = np.random.default_rng(0).poisson(np.repeat([[1.0, 9.0], [9.0, 1.0]], 30, axis=0))

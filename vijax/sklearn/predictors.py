@@ -1,5 +1,5 @@
 """Linear models and Gaussian processes whose inputs are points of the model, so that one compiled program fits any data
-of about their size: rows of padding have features of zero, and say nothing."""
+of about their size: rows of padding have features of zero, and no effect."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from vijax.sklearn.parts.rows import Fitted, by_row, fit_rows, size_with_padding
 from vijax.xla.by_value import by_value
 
 JITTER = 1e-6
-"""On the diagonal of kernels, beside a scale of about one."""
+"""Jitter on the diagonal of kernels, for a scale of about one."""
 
 
 class Inputs(NamedTuple):
     """The inputs of training, padded.
 
     Attributes:
-      x: (N, D), zeros behind the rows there are.
+      x: (N, D), with rows of zeros at the end.
       real: 1 for a row, 0 for padding.
     """
 
@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def of(cls, x: np.ndarray) -> Inputs:
-        """Padded with zeros."""
+        """Inputs padded with zeros."""
         size = size_with_padding(len(x))
         return cls(np.pad(x, [(0, size - len(x)), (0, 0)]), (np.arange(size) < len(x)).astype(float))
 
@@ -113,7 +113,7 @@ large as later, and Adam, which divides by what it has seen of the last thousand
 
 
 class _Waiting(NamedTuple):
-    """How many steps there were, and the state of Adam."""
+    """The number of steps, and the state of Adam."""
 
     steps: Array
     adam: Any
@@ -121,7 +121,7 @@ class _Waiting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Init:
-    """Of Adam at a rate; unlike optax's own function it pickles, and equals another of that rate."""
+    """The start of Adam at a rate; unlike optax's own function it pickles, and equals another of the same rate."""
 
     rate: float
 
@@ -131,7 +131,7 @@ class _Init:
 
 @dataclasses.dataclass(frozen=True)
 class _Update:
-    """Adam after the first `WAIT` steps, of which it sees nothing. See `_Init`."""
+    """Adam from step `WAIT` on; it sees nothing of the steps before. See `_Init`."""
 
     rate: float
 
@@ -154,7 +154,7 @@ def fit_predictors(
     tol: float,
     learning_rate: float,
 ) -> Fitted:
-    """Fits the model to data: proximal-gradient steps, and gradient steps in what is learnt."""
+    """Fits the model to data: proximal-gradient steps, and gradient steps in the learnt hyperparameters."""
     adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
     more: Any = {"learn": learn(*learnt, optimizer=adam)} if learnt else {}
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
@@ -163,7 +163,7 @@ def fit_predictors(
 
 
 def learnt_values(fit: Fit) -> dict[str, Any]:
-    """The hyperparameters as they were found."""
+    """The hyperparameters that the fit has learnt."""
     return {name: np.array(x) for name, x in fit.state.hyper.items() if name != "inputs"}
 
 

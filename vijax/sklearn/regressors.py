@@ -1,4 +1,4 @@
-"""What regressors have in common: units of y, predictions, densities."""
+"""Regressors: units of y, predictions, densities."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from vijax.sklearn.parts.predictor_base import PredictorEstimator
 
 
 class PredictorRegressor(RegressorMixin, PredictorEstimator):
-    """An abstract regressor with a Gaussian predictor. A subclass has `_model`, `_start`, `_features` and says in
-    `_describe` what was found."""
+    """An abstract regressor with a Gaussian predictor. A subclass has `_model`, `_start`, `_features` and sets its
+    fitted attributes in `_describe`."""
 
     likelihood: str
 
@@ -33,7 +33,7 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
           ValueError: an argument out of its range, missing numbers, observations that cannot be.
 
         Warns:
-          ConvergenceWarning: the bound had not settled after `max_iter` steps.
+          ConvergenceWarning: the bound had not converged after `max_iter` steps.
         """
         self._check_settings()
         X, y = self._rows_and_targets(X, y, y_numeric=True)
@@ -59,7 +59,7 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
 
         Args:
           X: inputs, (rows, features).
-          return_std: give the standard deviation of y too.
+          return_std: return the standard deviation of y too.
         """
         mean, variance = self._predictor(X)
         moments = OBSERVED[self.likelihood].moments(mean, variance, self.hyperparameters_)
@@ -82,4 +82,4 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
             return predictors.predicted(self.fit_, self._features(X))
 
     def _describe(self, dim: int) -> None:
-        """What else the estimator says."""
+        """Sets further fitted attributes."""

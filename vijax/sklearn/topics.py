@@ -1,4 +1,4 @@
-"""What topic models have in common as estimators: fitting in passes, documents' shares, bounds and perplexity."""
+"""Topic models as estimators: fitting in passes, documents' shares, bounds and perplexity."""
 
 from __future__ import annotations
 
@@ -79,15 +79,15 @@ class TopicEstimator(Transformer, abc.ABC):
         return shares if normalize else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The sum over documents of a lower bound on their log probability under the fitted topics. (The bound's term
-        of the topics themselves is not in it: it says nothing of X.)"""
+        """The sum over documents of a lower bound on their log probability under the fitted topics. (It lacks the
+        bound's term of the topics themselves, which does not depend on X.)"""
         del y
         check_is_fitted(self)
         X = self._checked(X, "score", reset=False)
         return self._bound(X)
 
     def perplexity(self, X: Any) -> float:
-        """exp(-score per word): lower is better, and the size of the vocabulary is as good as knowing nothing."""
+        """exp(-score per word): lower is better; a model that knows nothing has the size of the vocabulary."""
         check_is_fitted(self)
         X = self._checked(X, "perplexity", reset=False)
         return self._perplexity(X)
@@ -102,7 +102,7 @@ class TopicEstimator(Transformer, abc.ABC):
             return float(self._per_document(X, bounds_of).sum(dtype=np.float64))
 
     def _per_document(self, X: Any, read: Any) -> np.ndarray:
-        """What `read` reads of each document, in their order."""
+        """The results of `read` for each document, in their order."""
         spec, state = self.fit_.alg.spec, cast(self.fit_.state, X)
         posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
         size = -(-X.shape[0] // AT_A_TIME)
@@ -114,7 +114,7 @@ class TopicEstimator(Transformer, abc.ABC):
         return in_order(np.concatenate(results), np.concatenate(rows))
 
     def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
-        """Runs `max_iter` passes, with a look at the perplexity of the data every so many of them."""
+        """Runs `max_iter` passes, and looks at the perplexity of the data at regular intervals."""
         key, state, before = key_of(self.random_state), None, np.inf
         max_iter, evaluate_every = self.max_iter, self.evaluate_every
         stops = [*range(evaluate_every, max_iter, evaluate_every), max_iter] if evaluate_every > 0 else [max_iter]
@@ -142,5 +142,5 @@ class TopicEstimator(Transformer, abc.ABC):
 
 
 def seed_of(random_state: Any) -> int:
-    """Of the order in which documents are dealt."""
+    """Seed of the order in which documents are dealt."""
     return keys.seed(key_of(random_state))

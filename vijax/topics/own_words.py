@@ -162,7 +162,7 @@ class ByWords(Wrapper):
         return value, _replaced(state, summed, {})
 
     def _cadence(self, model: Model, state: State, batch: Minibatch, own: OwnWords) -> Int[Array, ""]:
-        """How many steps apart the penalty is evaluated."""
+        """The number of steps between evaluations of the penalty."""
         stores: list[Any] = [state.posterior[name] for name in tables(model)]
         whole, topics = max(q.entries.size for q in stores), max(q.totals.size for q in stores)
         seen = own.words.size * topics
@@ -176,10 +176,12 @@ class ByWords(Wrapper):
 
 # --- what a batch sees of a state ---------------------------------------------------------------------------------
 class Seen(NamedTuple):
-    """Attributes:
-    state: as a batch sees it.
-    data: what is then to be read.
-    pairs: those of the global by word that are seen, where not all topics of a word are.
+    """The part of a state that a batch reads.
+
+    Attributes:
+      state: the state, its tables restricted to the words of the batch.
+      data: the data for this state.
+      pairs: pairs of the global by word that are read, where not all topics of a word are.
     """
 
     state: State
@@ -208,7 +210,7 @@ def _columns(model: Model, state: State, own: OwnWords) -> Seen:
 
 
 def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:
-    """Of each word, only the topics that its documents may use."""
+    """The state restricted, for each word, to the topics that its documents may use."""
     ((name, eta),) = tables(model).items()
     q: Any = state.posterior[name]
     choose: Any = model.form.documents.choose  # type: ignore[union-attr]
@@ -314,7 +316,7 @@ class OwnWordsLoader:
         return (renumbered(batch, self.vocab_size, size) for batch in self.inner.batches(start, stop))
 
     def words_of_batches(self) -> list[int]:
-        """How many different words there are in each of some batches of the first pass."""
+        """The number of different words in each of some batches of the first pass."""
         total = self.inner.steps_per_epoch
         if hasattr(self.inner, "spread"):
             some = self.inner.spread(LOOKED_AT)

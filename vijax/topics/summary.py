@@ -1,4 +1,4 @@
-"""What a reader wants of fitted topics: their words, sizes, likeness and most typical documents, as plain NumPy."""
+"""Summaries of fitted topics for readers: their words, sizes, likeness and most typical documents, as plain NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vijax.terminal import printable
 
 
 class Document(NamedTuple):
-    """A typical document of a topic: what to call it, how it begins, and the topic's share of it."""
+    """A typical document of a topic: its name, its beginning, and the topic's share of it."""
 
     title: str
     excerpt: str
@@ -25,9 +25,9 @@ class Topic(NamedTuple):
 
     Attributes:
       number: its row in the posterior.
-      share: of all the tokens, 0 to 1.
+      share: its share of all the tokens, 0 to 1.
       words: the most probable words.
-      probabilities: of those words, descending.
+      probabilities: probabilities of these words, descending.
       position: on the map of topics, within [-1, 1]^2.
       documents: the most typical ones.
       coherence: NPMI of its leading words (`vijax.evaluate.npmi`); NaN where it was not computed.
@@ -59,9 +59,9 @@ def summarise(
     Args:
       concentration: lambda, prior plus expected counts.
       vocabulary: the words; None names them by their ids.
-      num_words: how many words of each.
+      num_words: number of words of each topic.
       documents: typical documents of each topic, in the order of the rows.
-      coherence: of each topic, likewise.
+      coherence: coherence of each topic, likewise.
 
     >>> topics = summarise(np.array([[9.0, 1.0, 5.0], [1.0, 30.0, 1.0]]), ["sun", "rain", "sea"], num_words=2)
     >>> [(topic.number, topic.words, round(topic.share, 3)) for topic in topics]
@@ -102,7 +102,7 @@ def topic_distances(probs: Float[np.ndarray, "topics words"]) -> Float[np.ndarra
 def layout(distances: Float[np.ndarray, "n n"], num_iters: int = 300) -> Float[np.ndarray, "n 2"]:
     """Points in the square [-1, 1]^2 whose distances resemble the given ones: stress majorisation (SMACOF).
 
-    It starts from classical scaling, nudged so that points on one spot can part; there is nothing random in it.
+    It starts from classical scaling, shifted slightly so that coinciding points can separate; nothing in it is random.
     """
     n = len(distances)
     if n == 1:
@@ -123,13 +123,13 @@ def _classical_scaling(distances: np.ndarray) -> np.ndarray:
     vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))] < 0, -1, 1)
     points = vectors[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0.0))
     spiral = np.arange(len(distances))[:, None] * np.array([[2.4, 2.4 + np.pi / 2]])
-    return points + 1e-3 * np.cos(spiral)  # parts what falls on one spot
+    return points + 1e-3 * np.cos(spiral)  # separates points that coincide
 
 
 def typical_rows(
     proportions: Float[np.ndarray, "docs topics"], lengths: Float[np.ndarray, " docs"], per_topic: int = 3
 ) -> list[list[int]]:
-    """For each topic the rows with most of it, documents below a quarter of the median length left out."""
+    """The rows with most of each topic; documents below a quarter of the median length are left out."""
     long_enough = lengths >= 0.25 * np.median(lengths)
     ranked = np.argsort(-np.where(long_enough[:, None], proportions, -1.0), axis=0, kind="stable")
     return [[int(d) for d in ranked[:per_topic, k] if long_enough[d]] for k in range(proportions.shape[1])]

@@ -1,6 +1,6 @@
-"""How far a fit can be trusted: importance weights, predictions left out, calibration by simulation, mixing of chains.
+"""Checks of a fit: importance weights, predictions left out, calibration by simulation, mixing of chains.
 
-All in NumPy, float64 whatever the working precision.
+All are in NumPy, in float64 for any working precision.
 """
 
 from vijax.trust.calibration import Calibration as Calibration

@@ -1,4 +1,4 @@
-"""Simulation-based calibration: data from parameters of the prior are fitted, the parameters ranked among the draws."""
+"""Simulation-based calibration: data simulated from the prior are fitted, and the parameters ranked among the draws."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _split = quick_jit(jax.random.split, static_argnums=1)
 
 
 class Calibration(NamedTuple):
-    """What `sbc` found, in the structure of the parameters; of an array of parameters, entry by entry.
+    """The result of `sbc`, in the structure of the parameters; an array of parameters is treated entry by entry.
 
     Attributes:
-      ranks: draws that were below the true value, 0..L, leading axis of simulations.
+      ranks: number of draws below the true value, 0..L, leading axis of simulations.
       num_draws: L.
-      uniformity: p-values of a posterior that is right in all. Small: too narrow, too wide or shifted.
-      symmetry: p-values of a posterior whose centre is right (VSBC). An approximation that is too narrow, but has its
-        centre where it ought to be, passes.
+      uniformity: p-values of the hypothesis that the posterior is right. Small: too narrow, too wide or shifted.
+      symmetry: p-values of the hypothesis that the posterior's centre is right (VSBC). An approximation that is too
+        narrow, but has the right centre, passes.
     """
 
     ranks: PyTree
@@ -42,18 +42,18 @@ def sbc(
     key: PRNGKeyArray,
     num_simulations: int,
 ) -> Calibration:
-    """Simulation-based calibration (SBC), and that of the centres alone (VSBC).
+    """Simulation-based calibration (SBC) of posteriors, and of their centres alone (VSBC).
 
-    Every simulation is a fit: some hundred give a verdict. p-values are one for each parameter; of the smallest of m,
-    ask for less than .05 / m. Draws that depend on each other must be thinned. Draws equal to the true value, as of
+    Every simulation is a fit: some hundred give a verdict. There is one p-value for each parameter; compare the
+    smallest of m with .05 / m. Draws that depend on each other must be thinned. Draws equal to the true value, as with
     discrete parameters, are ranked at random.
 
     Args:
       draw_prior: key -> parameters, an array or a pytree of arrays.
       simulate: (key, parameters) -> data.
       fit_and_sample: (key, data) -> draws of the posterior, parameters with a leading axis of L draws.
-      key: of all that.
-      num_simulations: n.
+      key: random key of all of this.
+      num_simulations: number of simulations n.
 
     Raises:
       ValueError: draws unlike the parameters or not finite, fewer than 20 simulations.
@@ -86,7 +86,7 @@ def sbc(
 
 
 def _keys(key: PRNGKeyArray, num: int) -> list[PRNGKeyArray]:
-    """That many keys, cut apart without a program for each place."""
+    """This many keys, split without a program for each place."""
     data = np.asarray(jax.random.key_data(_split(key, num)))
     return [jax.random.wrap_key_data(x, impl=jax.random.key_impl(key)) for x in data]
 

@@ -1,4 +1,4 @@
-"""Whether chains, or restarts, agree: rank-normalised split R-hat, and the effective number of draws."""
+"""Agreement of chains, or of restarts: rank-normalised split R-hat, and the effective number of draws."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from vijax.trust.numbers import finite_array
 
 
 def rhat(draws: Any) -> Float[np.ndarray, "*shape"]:
-    """Rank-normalised split R-hat: the larger of that of the draws and of their distances from the median.
+    """Rank-normalised split R-hat: the larger of the values for the draws and for their distances from the median.
 
     Args:
-      draws: of each chain or restart, (chains, draws, *shape), four draws or more.
+      draws: draws of each chain or restart, (chains, draws, *shape), four draws or more.
 
     Returns:
-      R-hat by entry, (*shape): above 1.01 the chains have not found the same. NaN where all draws are equal, inf where
-      they are equal within half chains and differ between them.
+      R-hat by entry, (*shape): above 1.01 the chains disagree. NaN where all draws are equal, inf where they are equal
+      within half chains and differ between them.
 
     Raises:
       ValueError: too few axes or draws; numbers that are not finite.
@@ -40,10 +40,10 @@ def bulk_ess(draws: Any) -> Float[np.ndarray, "*shape"]:
     """Effective number of independent draws in the bulk of a distribution, after rank normalisation.
 
     Args:
-      draws: of each chain, (chains, draws, *shape), ten draws or more.
+      draws: draws of each chain, (chains, draws, *shape), ten draws or more.
 
     Returns:
-      By entry, (*shape): at least 100 a chain is wanted. NaN where all draws are equal.
+      The number by entry, (*shape): it should be at least 100 a chain. NaN where all draws are equal.
 
     Raises:
       ValueError: as `rhat`.
@@ -89,7 +89,7 @@ def _halves(draws: Any, fewest: int = 4) -> Float[np.ndarray, "halves draws *sha
 
 def _normal_scores(x: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, "chains draws *shape"]:
     """Quantiles of the standard normal at (rank - 3/8) / (S + 1/4), eq. 14; ties have their mean rank."""
-    from scipy.stats import rankdata  # here, for it takes as long to import as JAX itself
+    from scipy.stats import rankdata  # imported here, because it takes as long to import as JAX itself
 
     ranks = rankdata(x.reshape(-1, *x.shape[2:]), axis=0).reshape(x.shape)
     return special.ndtri((ranks - 0.375) / (x.shape[0] * x.shape[1] + 0.25))
@@ -103,7 +103,7 @@ def _split_rhat(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray
 
 
 def _autocovariances(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, " lags *shape"]:
-    """At lags 0..draws-1, divided by the number of draws, means over chains; by the Fourier transform."""
+    """Autocovariances at lags 0..draws-1, divided by the number of draws, means over chains; by Fourier transform."""
     length = z.shape[1]
     spectrum = np.fft.rfft(z - z.mean(1, keepdims=True), 2 * length, axis=1)
     return np.fft.irfft(np.mean(np.abs(spectrum) ** 2, 0), 2 * length, axis=0)[:length] / length

@@ -1,4 +1,4 @@
-"""Predictive checks: whether central intervals hold as many observations as they should."""
+"""Predictive checks: do central intervals hold as many observations as they should?"""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Coverage(NamedTuple):
     """Shares of observations within central predictive intervals.
 
     Attributes:
-      levels: what they should be, (levels,).
-      share: what they are, (levels,).
-      standard_error: of a share whose truth is its level, observations being independent, (levels,).
+      levels: the shares as they should be, (levels,).
+      share: the shares as they are, (levels,).
+      standard_error: standard error of a share whose true value is its level, for independent observations, (levels,).
     """
 
     levels: Float[np.ndarray, " levels"]
@@ -33,16 +33,16 @@ class Coverage(NamedTuple):
 def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 0.95)) -> Coverage:
     """The share of observations that are within central intervals of predictive draws.
 
-    Intervals are closed, from the quantiles at p (S + 1): they hold what they should exactly, however few the draws, of
-    continuous data. Of counts they hold more. Observations that were fitted are held too often: hold some out.
+    Intervals are closed, from the quantiles at p (S + 1): for continuous data they hold exactly their share, however
+    few the draws; for counts they hold more. Observations that were fitted are held too often: hold some out.
 
     Args:
       draws: S predictive draws of the observations, (S, *shape).
       observed: the observations, (*shape).
-      levels: between 0 and 1.
+      levels: probabilities of the intervals, between 0 and 1.
 
     Raises:
-      ValueError: shapes that do not fit, numbers that are not finite, a level that so few draws have no interval of.
+      ValueError: shapes that do not fit, numbers that are not finite, a level for which there are too few draws.
 
     Source: Gelman et al. 2013, Bayesian Data Analysis, section 6.3; the quantiles by Weibull's rule (Hyndman and Fan
     1996, type 6).

@@ -2,7 +2,7 @@
 
     p(x > t) = (1 + k t / sigma)^(-1 / k)
 
-In logarithms throughout: excesses of importance ratios may differ by a factor of exp(1000).
+All computations are in logarithms: excesses of importance ratios may differ by a factor of exp(1000).
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ _PRIOR_OF_K = 10.0, 0.5
 
 
 class GeneralisedPareto(NamedTuple):
-    """Attributes:
-    k: the shape; moments of order below 1 / k exist.
-    log_sigma: logarithm of the scale.
+    """A generalised Pareto distribution.
+
+    Attributes:
+      k: the shape; moments of order below 1 / k exist.
+      log_sigma: logarithm of the scale.
     """
 
     k: float
@@ -64,7 +66,7 @@ def fit(log_excess: Float[np.ndarray, " n"]) -> GeneralisedPareto:
 
 
 def _profile(log_x: Float[np.ndarray, " n"], a: Float[np.ndarray, " grid"]) -> tuple[np.ndarray, np.ndarray]:
-    """The shape that is most likely at each b, mean of log(1 - b x), and the logarithm of its scale -k / b."""
+    """The most probable shape at each b, mean of log(1 - b x), and the logarithm of its scale -k / b."""
     log_quartile = log_x[int(len(log_x) / 4 + 0.5) - 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rest = np.log(-np.expm1(log_x - log_x[-1]))

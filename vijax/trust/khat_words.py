@@ -1,4 +1,4 @@
-"""What a k-hat says, in words."""
+"""The meaning of a k-hat, in words."""
 
 from __future__ import annotations
 

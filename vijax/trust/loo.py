@@ -18,11 +18,11 @@ class Elpd(NamedTuple):
 
     Attributes:
       elpd: the sum; higher is better.
-      standard_error: of the sum, over groups; inf for a single group.
-      p_eff: effective number of parameters: what the fit's own log predictive density exceeds `elpd` by.
+      standard_error: standard error of the sum, over groups; inf for a single group.
+      p_eff: effective number of parameters: the excess of the fit's own log predictive density over `elpd`.
       pointwise: `elpd` by group, (N,).
-      p_eff_pointwise: `p_eff` by group, (N,). Of `waic`, values above 0.4 are a warning: take `loo`.
-      khat: of `loo`, the k-hat of each group, (N,): above 0.7 its term is not to be relied on (`in_words`). Of `waic`
+      p_eff_pointwise: `p_eff` by group, (N,). From `waic`, values above 0.4 are a warning: take `loo`.
+      khat: from `loo`, the k-hat of each group, (N,): above 0.7 its term is not reliable (`in_words`). From `waic`
         None.
     """
 
@@ -92,7 +92,7 @@ def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
 
 
 def _checked(log_lik: Any, log_ratios: Any) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, " S"]]:
-    """As float64; draws of no weight, whose likelihood says nothing, are left out."""
+    """The arguments as float64; draws of no weight, whose likelihood does not matter, are left out."""
     log_lik = np.asarray(log_lik, np.float64)
     some = log_lik.ndim == 2 and log_lik.shape[0] > 1 and log_lik.shape[1] > 0
     require(some, "log_lik", "an array (draws, groups) of two draws or more", f"shape {log_lik.shape}")

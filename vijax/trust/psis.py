@@ -1,5 +1,5 @@
-"""Pareto-smoothed importance sampling: the largest weights give way to quantiles of a distribution fitted to them, and
-its shape says how far the weights can be relied on."""
+"""Pareto-smoothed importance sampling: the largest weights are replaced by quantiles of a distribution fitted to them,
+whose shape tells how reliable the weights are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Smoothed(NamedTuple):
     Attributes:
       log_weights: normalised, so that their exponentials sum to one, (S,).
       khat: shape of the tail of the ratios; inf where it cannot be judged, the weights then being the raw ones.
-      ess: 1 / sum of the squared weights, the effective number of S independent draws; only good where khat is.
+      ess: 1 / sum of the squared weights, the effective number of S independent draws; reliable where khat is good.
     """
 
     log_weights: Float[np.ndarray, " S"]
@@ -37,16 +37,16 @@ def psis(log_ratios: Any) -> Smoothed:
       log_ratios: log p(theta_s, y) - log q(theta_s) of S draws of q, up to a constant, (S,); -inf where p is zero.
 
     Returns:
-      Log weights, shape (S,), k-hat and the effective number of draws. The tail are the min(S / 5, 3 sqrt(S)) largest.
+      Log weights, shape (S,), k-hat and the effective number of draws. The tail is the min(S / 5, 3 sqrt(S)) largest.
       Where it has fewer than five distinct values k-hat is inf: all ratios equal (a perfect approximation, or one that
       is a point), fewer than five ratios above -inf, fewer than 21 draws. One ratio far beyond all others is smoothed
-      down too: of 4000 draws, it takes 20 nats to bring k-hat above 0.7.
+      down too: with 4000 draws, it takes 20 nats to bring k-hat above 0.7.
 
     Raises:
       ValueError: a ratio that is NaN or +inf, all of them -inf, another shape.
 
     Source: Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling, JMLR 25(72), algorithm 1.
-    In logarithms, so that ratios of any size can be judged.
+      The computation is in logarithms, so that ratios of any size can be judged.
 
     >>> draws = np.random.default_rng(0).normal(size=4000)  # of N(0, 1), for a posterior N(0, 1.2^2)
     >>> smoothed = psis(-0.5 * draws**2 / 1.44 + 0.5 * draws**2)
@@ -76,7 +76,7 @@ def _cutoff(raw: Float[np.ndarray, " S"]) -> float:
 
 
 def _law(tail: Float[np.ndarray, " n"], cutoff: float) -> GeneralisedPareto | None:
-    """The distribution of what exceeds the cutoff; None where it cannot be judged."""
+    """The distribution of the excesses over the cutoff; None where it cannot be judged."""
     if len(np.unique(tail)) < _FEWEST:
         return None
     tail = np.sort(tail)

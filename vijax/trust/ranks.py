@@ -19,7 +19,7 @@ def uniformity(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     """Chi-square p-values of the hypothesis that the ranks are uniform.
 
     Args:
-      ranks: of n simulations, integers 0..L, (n, *shape).
+      ranks: ranks from n simulations, integers 0..L, (n, *shape).
       num_draws: L.
 
     Returns:
@@ -45,12 +45,12 @@ def uniformity(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
 def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     """Kolmogorov-Smirnov p-values of the hypothesis that the ranks are symmetric about L / 2.
 
-    The largest |F(x) - (1 - F(-x))| of the centred ranks, against its law under symmetry: that of the largest distance
-    of a random walk of n steps (Butler 1969), here of Brownian motion. Yao et al. compare p with 1 - p as if they were
-    two independent samples, which rejects a right centre more than twice as often as it says.
+    The largest |F(x) - (1 - F(-x))| of the centred ranks is compared with its law under symmetry: that of the largest
+    distance of a random walk of n steps (Butler 1969), here of Brownian motion. Yao et al. compare p with 1 - p as if
+    they were two independent samples, which rejects a right centre more than twice as often as it says.
 
     Args:
-      ranks: of n simulations, integers 0..L, (n, *shape).
+      ranks: ranks from n simulations, integers 0..L, (n, *shape).
       num_draws: L.
 
     Returns:
@@ -71,7 +71,7 @@ def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
 
 
 def _largest_distance(x: Int[np.ndarray, " n"]) -> float:
-    """Largest distance from zero of the walk of the signs, largest |x| first, by sqrt(n); ties are one step."""
+    """Largest distance from zero of the walk of the signs, largest |x| first, over sqrt(n); ties are one step."""
     x = x[x != 0]
     sizes, places = np.unique(-np.abs(x), return_inverse=True)
     steps = np.bincount(places, np.sign(x), len(sizes))
@@ -79,7 +79,7 @@ def _largest_distance(x: Int[np.ndarray, " n"]) -> float:
 
 
 def _beyond(distance: float) -> float:
-    """The probability that Brownian motion is ever that far from zero before time 1 (Feller 1971, X.5)."""
+    """The probability that Brownian motion reaches this distance from zero before time 1 (Feller 1971, X.5)."""
     if distance < 0.1:  # where the series would need more terms, it is 1 to rounding
         return 1.0
     odd = 2 * np.arange(50) + 1

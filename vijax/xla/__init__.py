@@ -1,4 +1,4 @@
-"""How programs are compiled, cached and kept small; gathers, random bits and native kernels.
+"""Compilation of programs and its caches; gathers, random bits and native kernels.
 
-What JAX or XLA should do by itself, and does not yet, is here and nowhere else. Nothing here knows a model.
+Everything that works around JAX or XLA is in this folder and nowhere else. Nothing in it knows a model.
 """

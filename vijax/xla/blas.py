@@ -1,11 +1,11 @@
-"""What SciPy's BLAS must be told before it is loaded: that its threads sleep when they have nothing to do.
+"""A setting for SciPy's BLAS, made before it is loaded: its idle threads sleep.
 
-XLA's factorisations on a CPU are LAPACK's, which JAX takes from SciPy, whose OpenBLAS shares a call out among threads
-even where matrices are small. Between calls these wait for work by spinning, for some tens of milliseconds, on the
-cores that the rest of a step runs on: a step of a mixture of full-covariance Gaussians (5,000 x 32, ten components, two
-cores) burnt some 190 ms of CPU for 15 ms of work. OpenBLAS reads how long they spin when it is loaded. So `import
-vijax` loads it, with a variable set for just as long: programs that are started later inherit nothing. A setting of the
-user's own stands; where SciPy's OpenBLAS has been loaded before, this comes too late, and changes nothing.
+XLA's factorisations on a CPU are LAPACK's, which JAX takes from SciPy. SciPy's OpenBLAS shares a call out among threads
+even where matrices are small. Between calls these threads spin for some tens of milliseconds, on the cores that the
+rest of a step runs on: a step of a mixture of full-covariance Gaussians (5,000 x 32, ten components, two cores) burnt
+some 190 ms of CPU for 15 ms of work. OpenBLAS reads the spinning time when it is loaded. So `import vijax` loads it,
+and sets a variable only meanwhile: programs that are started later inherit nothing. A setting of the user's own stands;
+where SciPy's OpenBLAS has been loaded before, this comes too late, and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One object for equal settings, so that what was compiled for the one serves the other.
+"""One object for equal settings, so that programs compiled for one serve the other.
 
 A model holds functions, and a function equals only itself. Programs are compiled for such functions. So a model that is
 made again with equal settings must be the same object, or everything is compiled again. The same holds for algorithms.
 
-What is made so can also be pickled, though its functions cannot: another process makes it again (`Remade`).
+Such objects can also be pickled, though their functions cannot: another process makes them again (`Remade`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
 
 MOST = 8
-"""So many objects of each kind are kept: those asked for last."""
+"""Number of objects of each kind that are kept: those asked for last."""
 LARGE = 1 << 16
 """Arrays of more numbers are not compared; objects with such arrays are made anew."""
 
@@ -30,8 +30,8 @@ LARGE = 1 << 16
 def by_value(make: Make) -> Make:
     """Decorates a function that makes something immutable: equal arguments give the object made before.
 
-    Arrays are compared by content, functions by identity; arrays that were given must not be changed in place. Objects
-    of float32 and of float64 are kept apart.
+    Arrays are compared by content, functions by identity; the arrays must not be changed in place. Objects of float32
+    and of float64 are kept apart.
 
     >>> @by_value
     ... def pair(x, y=2.0):
@@ -48,7 +48,7 @@ def by_value(make: Make) -> Make:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             key = (jax.config.jax_enable_x64, _key(bound.arguments))  # type: ignore[attr-defined]
-        except (TypeError, _NotComparableError):  # wrong arguments too: the function itself says what is wrong
+        except (TypeError, _NotComparableError):  # wrong arguments too: the function itself raises the error
             return _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
             if key in made:
@@ -63,7 +63,7 @@ def by_value(make: Make) -> Make:
 
 
 def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
-    """What was made, with the call that made it; not with arguments that are traced, which outlive no trace."""
+    """The object, with the call that made it; not with traced arguments, which do not outlive their trace."""
     result = Function(result) if inspect.isfunction(result) else result
     traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
     if isinstance(result, Remade) and not traced:
@@ -72,12 +72,12 @@ def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def remade_by(result: T, make: Callable, *args: Any) -> T:
-    """`result`, which pickles as this call."""
+    """`result`, which pickles as the call `make(*args)`."""
     return _with_recipe(result, make, args, {})
 
 
 class Remade:
-    """Pickled as the call that made it, where a function of `by_value` did."""
+    """An object that pickles as the call that made it, where a function of `by_value` made it."""
 
     _recipe: tuple[Callable, tuple, dict] | None = None
 
@@ -92,7 +92,7 @@ class Function(Remade):
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives."""
+        """Calls the function."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -108,8 +108,8 @@ def _made(make: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def of(owner: Any, x: T) -> T:
-    """`x`, or the equal object that was given for this owner before. The owner keeps those asked for last, so many of
-    each type."""
+    """`x`, or the equal object that this owner was given before. The owner keeps the objects that were asked for last,
+    a fixed number of each type."""
     try:
         hash(x)
     except TypeError:  # it holds something without a hash, such as an array
@@ -122,11 +122,11 @@ def of(owner: Any, x: T) -> T:
 
 
 _OWNERS = threading.Lock()
-"""One for all owners, so that these can be copied and pickled; it is held for a look-up."""
+"""One lock for all owners, so that these can be copied and pickled; it is held for a look-up."""
 
 
 def _put(kept: collections.OrderedDict, key: Any, x: Any) -> None:
-    """As the last asked for; the first leaves where there are too many."""
+    """Stores an object as the last asked for; the first leaves where there are too many."""
     kept[key] = x
     if len(kept) > MOST:
         kept.popitem(last=False)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-ACCELERATOR_BYTES = 2**29  # given to an accelerator at once: enough to keep all of it busy
+ACCELERATOR_BYTES = 2**29  # rows given to an accelerator at once: enough to keep it busy
 CACHE_BYTES = 2**22
 LEAST_GROUPS = 64  # per chunk: fewer would not fill the vector units
 
@@ -81,9 +81,9 @@ _sum.defvjp(_forward, _backward)
 
 
 def split_chunks(tree: PyTree, most: int, repeat_last: bool = False) -> PyTree:
-    """Splits the leading axis of every leaf into equal chunks of at most `most` rows; there are fewer rows added than
-    chunks. They are zeros (a zero row of `Documents` is a padding document), or copies of the last row, for data of
-    which zeros may make no sense.
+    """Splits the leading axis of every leaf into equal chunks of at most `most` rows, which adds fewer rows than there
+    are chunks. The added rows are zeros (a zero row of `Documents` is a padding document), or copies of the last row
+    for data in which zeros may make no sense.
 
     >>> split_chunks(jnp.arange(5), 4)
     Array([[0, 1, 2],
@@ -108,8 +108,8 @@ def merge_chunks(tree: PyTree, size: int) -> PyTree:
 
 
 def groups_per_chunk(fn: Callable[..., Any], *args: Any) -> int:
-    """How many evaluations of `fn(*args)`, the bound of one group, fill the cache with their largest intermediate; more
-    where that is less than the arguments, for the gradient in those is added up once per chunk.
+    """The number of evaluations of `fn(*args)`, the bound of one group, whose largest intermediates fill the cache. It
+    is larger where the arguments exceed the cache, because their gradient is added up once per chunk.
 
     >>> if jax.default_backend() == "cpu":
     ...     print(groups_per_chunk(lambda y: jnp.sum(jnp.outer(y, y)), jnp.ones(64)))

@@ -1,10 +1,10 @@
-"""How hard XLA's CPU compiler tries: most of a first fit is its work, and most of that gains nothing.
+"""Options for XLA's CPU compiler: most of a first fit is its work, and most of that work gains nothing.
 
-Two kinds of programs. *Steps* run many times: optimisation level 1, without fusion emitters, compiles in half the time
-and a fifth of the memory, and runs as fast. *Quick* programs run once: level 0, and all in one piece, for XLA's cutting
-of a program into up to 32 for as many threads costs a tenth to a third of their compilation. What runs once on data of
-any size is quick where it is little work. An accelerator, whose compiler knows other trades, gets no options; neither
-does a compiler an option that it does not know. What the user set in XLA_FLAGS stands.
+There are two kinds of programs. *Steps* run many times: optimisation level 1, without fusion emitters, compiles in half
+the time and a fifth of the memory, and runs as fast. *Quick* programs run once: level 0, and in one piece, because
+splitting a program into up to 32 parts for as many threads costs a tenth to a third of its compilation. A program that
+runs once on data of any size is quick where it is little work. Accelerators get no options, and no compiler gets an
+option that it does not know. Settings of the user in XLA_FLAGS stand.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ QUICK = STEP | {
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 LARGE = 1 << 20
-"""Numbers, times what is done with each, from which on a program that runs once costs more to run than to compile."""
+"""Numbers, times the work on each, from which a program that runs once costs more to run than to compile."""
 
 
 def step_jit(fn: Callable, **more: Any) -> Callable:
-    """`jax.jit` of what runs many times."""
+    """`jax.jit` for functions that run many times."""
     return _Program(fn, STEP, more)
 
 
 def quick_jit(fn: Callable, **more: Any) -> Callable:
-    """`jax.jit` of what runs once, where compiling costs more than running.
+    """`jax.jit` for functions that run once, where compiling costs more than running.
 
     >>> print(quick_jit(lambda x: x + 1)(2))
     3
@@ -44,12 +44,12 @@ def quick_jit(fn: Callable, **more: Any) -> Callable:
 
 
 def once_jit(fn: Callable, work: Callable[..., int] | None = None, **more: Any) -> Callable:
-    """`jax.jit` of what runs once, on data of any size: quick where there is little work.
+    """`jax.jit` for functions that run once, on data of any size: quick where there is little work.
 
     Args:
       fn: the function.
-      work: of the arguments, how much there is to do, to be compared with `LARGE`; None is how many numbers they hold.
-      more: what `jax.jit` takes.
+      work: (arguments) -> the amount of work, to be compared with `LARGE`; None counts the numbers in them.
+      more: further arguments of `jax.jit`.
 
     >>> print(once_jit(jnp.sum)(np.arange(3)))
     3
@@ -65,7 +65,7 @@ def once_jit(fn: Callable, work: Callable[..., int] | None = None, **more: Any) 
 
 
 def numbers_in(*args: Any, **kwargs: Any) -> int:
-    """How many there are in all."""
+    """The count of all numbers in the arguments."""
     return sum(int(np.size(leaf)) for leaf in jax.tree.leaves((args, kwargs)))
 
 
@@ -82,20 +82,20 @@ class _Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-            return jax.jit(self._fn, **self._more)(*args, **kwargs)  # a part of the user's program, with its options
+            return jax.jit(self._fn, **self._more)(*args, **kwargs)  # part of the user's program, with its options
         if not _within_a_program():
             return self._jitted(*args, **kwargs)
-        with jax.ensure_compile_time_eval():  # of constants alone it is no part
+        with jax.ensure_compile_time_eval():  # called with constants alone it is no part of that program
             return self._jitted(*args, **kwargs)
 
 
 def _within_a_program() -> bool:
-    """Whether another program is being traced: a constant put on the device is a part of it then."""
+    """True where another program is being traced: a constant put on the device is then a part of it."""
     return isinstance(jax.device_put(np.int32(0)), jax.core.Tracer)
 
 
 def usable(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Those options that this process may be given; None if there are none."""
+    """The options that this process may be given; None if there are none."""
     if jax.default_backend() != "cpu":
         return None
     unset = not_set(options, os.environ.get("XLA_FLAGS", ""))
@@ -105,7 +105,7 @@ def usable(options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def not_set(options: Mapping[str, Any], flags: str) -> dict[str, Any]:
-    """The options that the user's flags say nothing of.
+    """The options that the user's flags do not mention.
 
     >>> not_set({"xla_a": 1, "xla_b": 2}, "--xla_b=3 --xla_c")
     {'xla_a': 1}
@@ -116,10 +116,10 @@ def not_set(options: Mapping[str, Any], flags: str) -> dict[str, Any]:
 
 @functools.cache
 def _known(*options: tuple[str, Any]) -> bool:
-    """Whether this version of XLA has the options: it says so when it compiles something."""
+    """True where this version of XLA knows the options: it says so when it compiles something."""
     try:
         jax.jit(_nothing).lower().compile(dict(options))
-    except Exception:  # of a type that differs between versions; whatever it is, we do without the option
+    except Exception:  # its type differs between versions; in any case we do without the option
         return False
     return True
 
@@ -133,9 +133,9 @@ _kept: weakref.WeakKeyDictionary[Any, dict[Hashable, Any]] = weakref.WeakKeyDict
 
 
 def kept(owner: Any, what: Hashable, make: Callable[[weakref.ref], Any]) -> Any:
-    """What `make` returned for this owner, made once and let go with it: a process that fits a thousand algorithms one
-    after the other keeps the programs of one. So that they can be, `make` is given a weak reference to the owner, which
-    is alive whenever the program is called.
+    """The result of `make` for this owner, made once and freed with it: a process that fits a thousand algorithms one
+    after the other keeps the programs of one. `make` is given a weak reference to the owner, so that the owner can be
+    freed; it is alive whenever the program is called.
 
     >>> double = lambda x: 2 * x
     >>> program = kept(double, "twice", lambda double: quick_jit(lambda x: double()(double()(x))))

@@ -45,8 +45,8 @@ def sum_over_rows(
       chunks: groups of equally shaped chunks (one per length bucket): pytrees, every leaf with a leading chunk axis,
         with an attribute `words`, integer, (chunks, docs, slots), all in [0, V). See `split_chunks`.
       key: split into one key per chunk.
-      at_once: `(table, shared, chunks) -> (what this returns, the gradients in table and shared)`, the same by a kernel
-        that CPUs have; None of an `fn` that has none. It draws nothing.
+      at_once: `(table, shared, chunks) -> (what this returns, the gradients in table and shared)`, the same by a CPU
+        kernel; None where `fn` has none. It draws nothing.
 
     Returns:
       The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks, stacked along a
@@ -79,7 +79,7 @@ def _forward(fn, at_once, table, shared, groups, key):
 
 
 def _either(at_once, wanted, by_chunk, table, shared, groups, key):
-    """What is wanted of `at_once`, where it can be used; else `by_chunk`."""
+    """The `wanted` results of `at_once`, where it can be used; else those of `by_chunk`."""
     if at_once is None or not _of_one_type(table, shared, groups):
         return by_chunk(table, shared, groups, key)
     of_kernel = lambda table, shared, groups, key: wanted(at_once(table, shared, groups))
@@ -87,7 +87,7 @@ def _either(at_once, wanted, by_chunk, table, shared, groups, key):
 
 
 def _of_one_type(table, *others):
-    """Whether all numbers are of the table's type, and kernels know that."""
+    """True where all numbers are of the table's type, and kernels exist for that type."""
     types = {x.dtype for x in map(jnp.asarray, jax.tree.leaves(others)) if jnp.issubdtype(x.dtype, jnp.floating)}
     return table.dtype in (np.float32, np.float64) and types <= {table.dtype}
 
@@ -126,7 +126,7 @@ _sum_over_rows.defvjp(_forward, _backward)
 def _scan_groups(body, carry, groups, key):
     """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body per group."""
     ends = np.cumsum([group.words.shape[0] for group in groups])
-    # One split for all of them: a generator in each group would be compiled as often.
+    # One split for all groups: a generator in each would be compiled for each.
     keys = jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
     auxs = []
     for group, group_keys in zip(groups, keys, strict=True):
@@ -140,8 +140,8 @@ def _rows(table, words):
 
 
 def docs_per_chunk(num_slots: int, num_topics: int, cache_bytes: int = 2**18, most: int | None = None) -> int:
-    """How many rows of `num_slots` x `num_topics` float32 fill a cache, at least one and at most `most`; on an
-    accelerator, where every operation has its price and no cache is worth keeping to, many more.
+    """The number of rows of `num_slots` x `num_topics` float32 that fill a cache, at least one and at most `most`; many
+    more on an accelerator, where every operation has a price and cache size does not matter.
 
     >>> docs_per_chunk(num_slots=128, num_topics=64) if jax.default_backend() == "cpu" else 8
     8

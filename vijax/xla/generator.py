@@ -1,9 +1,9 @@
-"""JAX's own random numbers, made in one piece.
+"""JAX's own random numbers, computed in one piece.
 
-On a CPU, `jax.random` runs the rounds of Threefry as a loop whose turns are a dozen tiny calls each, more side by side
-than XLA leaves to one thread: a second one is woken for them, which costs a small step more than its arithmetic. A key
-of the implementation here is read by every function of `jax.random` like any other and gives the same numbers, bit for
-bit, from rounds that are written out.
+On a CPU, `jax.random` runs the rounds of Threefry as a loop; each turn is a dozen tiny calls side by side, too many for
+XLA to leave to one thread. A second thread is woken for them, which costs a small step more than its arithmetic. Every
+function of `jax.random` reads a key of this implementation like any other; it gives the same numbers, bit for bit, from
+rounds that are written out.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt, UInt32
 from vijax.xla.threefry import threefry2x32
 
 PLAIN = "threefry2x32"
-"""What JAX calls the implementation whose numbers these are."""
+"""JAX's name of the implementation that gives the same numbers."""
 
 
 def in_one_piece(key: PRNGKeyArray) -> PRNGKeyArray:
-    """The same key, to be used within a compiled step; as it is where that gains nothing: off the CPU, and where it is
-    of another implementation than JAX's usual one.
+    """The same key in this implementation, for use within a compiled step. The key stays as it is where that gains
+    nothing: off the CPU, and where it is of another implementation than JAX's usual one.
 
     >>> key = jax.random.key(1)
     >>> same = jax.random.normal(key, 3) == jax.random.normal(in_one_piece(key), 3)
@@ -58,7 +58,7 @@ def _bits(key: UInt32[Array, 2], width: int, shape: tuple[int, ...]) -> UInt[Arr
 
 
 def _words(key: UInt32[Array, 2], shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Two words for each element, whose counter is its place."""
+    """Two words for each element, with its position as the counter."""
     size = math.prod(shape)
     if size < 2**32:
         high, low = jnp.zeros(shape, jnp.uint32), lax.iota(jnp.uint32, size).reshape(shape)
@@ -69,7 +69,7 @@ def _words(key: UInt32[Array, 2], shape: tuple[int, ...]) -> tuple[Array, Array]
 
 
 def _once(x: Array) -> Array:
-    """Not again inside each of its readers: of keys made from keys that would be exponentially many times."""
+    """`x`, computed once and not again in each reader: for keys made from keys these would be exponentially many."""
     return lax.optimization_barrier(x)
 
 

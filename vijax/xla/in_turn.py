@@ -1,8 +1,8 @@
-"""Small things one after the other.
+"""Small computations one after the other.
 
 XLA's CPU runtime keeps a queue of the calls that may run. Where it holds more than eight, a second thread is woken to
-take half of them: right where calls are long, and for the calls of a small step, a tenth of a microsecond each, twice
-the processor time for nothing. What waits on one condition comes into that queue all at once. Here it comes by twos.
+take half of them: useful where calls are long, but for the calls of a small step, a tenth of a microsecond each, it
+doubles the processor time for nothing. Calls that wait on one condition enter it all at once; here two at a time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from vijax import tree
 
 Tree = TypeVar("Tree")
 SMALL = 1 << 17
-"""Numbers in all, from which on a second thread is worth waking."""
+"""Numbers in all from which a second thread is worth waking."""
 
 
 def select(condition: Bool[Array, ""], a: Tree, b: Tree) -> Tree:
-    """`vijax.tree.select`, of small trees on a CPU two leaves at a time.
+    """`vijax.tree.select`, for small trees on a CPU two leaves at a time.
 
     >>> print(select(jnp.array(True), [1, 2, 3], [4, 5, 6]))
     [Array(1, dtype=int32...), Array(2, dtype=int32...), Array(3, dtype=int32...)]
@@ -38,7 +38,7 @@ def select(condition: Bool[Array, ""], a: Tree, b: Tree) -> Tree:
 
 
 def after(condition: Bool[Array, ""], done: PyTree) -> Bool[Array, ""]:
-    """The condition, known when the last leaf of `done` is.
+    """The condition, made known only when the last leaf of `done` is.
 
     >>> print(after(jnp.array(True), jnp.nan))
     True

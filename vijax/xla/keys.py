@@ -1,4 +1,4 @@
-"""Random keys made between programs, each by a program that is compiled quickly."""
+"""Random keys made outside of other programs, each by a program that is compiled quickly."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""
 
 
 def seed(key: PRNGKeyArray) -> int:
-    """Of a generator on the host; another number than that of the order of the batches of a run by the same key."""
+    """Seed of a generator on the host; not the seed of the order of the batches of a run by the same key."""
     return int(jax.random.randint(key, (), 0, 2**31 - 1))

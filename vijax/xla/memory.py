@@ -1,4 +1,4 @@
-"""How much memory there is, for errors before an allocation that cannot succeed."""
+"""The amount of memory, for errors before an allocation that cannot succeed."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""What the XLA runtime must be told before it starts, for as long as it needs to hear it.
+"""Settings for the XLA runtime that must be in the environment before it starts.
 
-In jaxlib 0.10 batched LAPACK calls (Cholesky, triangular solves of stacks of matrices) wait for helpers from the very
-pool of threads that they run on: as many of them side by side as it has threads, one for each core, wait for ever.
-jaxlib 0.8 and 0.9 are free of it. Two settings together keep away from it: a scheduler that rarely runs two calls side
-by side (not enough on its own: around a loop it does), and a pool larger than their number (not enough on its own: a
-step may hold dozens).
+In jaxlib 0.10 batched LAPACK calls (Cholesky, triangular solves of stacks of matrices) wait for helpers from the same
+pool of threads that they run on: if as many of them run side by side as it has threads, one for each core, they
+deadlock. jaxlib 0.8 and 0.9 do not. Two settings together prevent it: a scheduler that rarely runs two calls side by
+side (not enough on its own: around a loop it does), and a pool larger than their number (not enough on its own: a step
+may hold dozens).
 
 XLA reads both from the environment: the pool's size when the first device is asked for, the scheduler when the first
-program is compiled. So `import vijax` sets two variables, XLA_FLAGS and PJRT_NPROC, and takes them back after the first
+program is compiled. So `import vijax` sets two variables, XLA_FLAGS and PJRT_NPROC, and removes them after the first
 compilation, which JAX announces to listeners (`jax.monitoring`). Programs that are started later inherit nothing;
-those started between the import and the first computation do. An import does not start a backend itself, so that
-`jax.distributed.initialize` and the choice of a platform may still follow it. An import after JAX has started comes
-too late: it changes nothing and warns. Settings of the user's own stand.
+programs started between the import and the first computation inherit them. An import does not start a backend itself,
+so that `jax.distributed.initialize` and the choice of a platform may still follow it. An import after JAX has started
+comes too late: it changes nothing and warns. Settings of the user's own stand.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import jax
 import jaxlib
 
 FLAG = "xla_cpu_enable_concurrency_optimized_scheduler"
-SPARE_THREADS = 16  # more than a step has LAPACK calls side by side, with the scheduler above
+SPARE_THREADS = 16  # more than the LAPACK calls that a step runs side by side, with the scheduler above
 COMPILED = "/jax/core/compile/backend_compile_duration"  # the event after which XLA has read both
 
 
 def needed(environ: MutableMapping[str, str], jaxlib_version: str, num_cores: int) -> dict[str, str]:
-    """The variables that keep this version of jaxlib from locking up, those that the user has chosen left out.
+    """The variables that keep this version of jaxlib from locking up, except those that the user has set.
 
     >>> needed({"XLA_FLAGS": "--xla_a=1"}, "0.9.2", num_cores=2)
     {}
@@ -51,7 +51,7 @@ _OURS = f"--{FLAG}=false"
 
 
 def lend(environ: MutableMapping[str, str], variables: dict[str, str]) -> Callable[[], None]:
-    """Sets variables; gives the function that takes them back, and leaves alone what others have set meanwhile.
+    """Sets variables; returns the function that takes them back, which leaves alone what others have set meanwhile.
 
     >>> environ = {"XLA_FLAGS": "--xla_a=1"}
     >>> take_back = lend(environ, needed(environ, "0.10.2", num_cores=2))
@@ -75,8 +75,8 @@ def lend(environ: MutableMapping[str, str], variables: dict[str, str]) -> Callab
 
 
 def has_started() -> bool:
-    """Whether JAX has a backend already. The number of CPU devices may be set before and not after, so an attempt to
-    set it tells; nothing is changed by it, and no backend is started."""
+    """True where JAX has a backend already. The number of CPU devices can be set only before, so an attempt to set it
+    tells; it changes nothing, and starts no backend."""
     number = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]
     try:
         jax.config.update("jax_num_cpu_devices", number + 1)
@@ -87,7 +87,7 @@ def has_started() -> bool:
 
 
 def prepare() -> None:
-    """What `import vijax` does, once: lends XLA its settings until the first compilation, or warns if that is over."""
+    """Lends XLA its settings until the first compilation, once, at `import vijax`; warns if JAX has already started."""
     variables = needed(os.environ, jaxlib.__version__, os.cpu_count() or 1)
     if not variables:
         return

@@ -1,1 +1,1 @@
-"""Runs beside each other."""
+"""Comparisons of runs."""

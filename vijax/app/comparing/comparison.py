@@ -1,4 +1,4 @@
-"""Runs beside each other on the same held-out data: scores, paired differences, coherence of topics."""
+"""Comparison of runs on the same held-out data: scores, paired differences, coherence of topics."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ SCALED = "standardise"
 UNUSABLE = "do not use this fit (see its verdict)"
 """Remark on a run whose verdict says so: it is not scored, however high its bound is."""
 NUM_WORDS = 10
-"""Words of a topic whose coherence is taken."""
+"""Number of leading words of a topic for its coherence."""
 
 
 class Compared(NamedTuple):
-    """A run beside others.
+    """A run in a comparison.
 
     Attributes:
-      folder: of the run.
+      folder: folder of the run.
       values: its settings that differ between runs, in the order of `Comparison.keys`.
-      score: on the held-out data; None where it has none, as a run that diverged, or whose verdict is not to use it.
-      behind: how much the best run is better, None of that run itself and of one without a score.
-      coherence: NPMI of the topics over the training documents; None of models without.
-      remark: what else there is to say: how it ended, why there is no score.
+      score: held-out score; None without one, as for a run that diverged, or whose verdict is not to use it.
+      behind: advantage of the best run; None for the best run itself and for a run without a score.
+      coherence: NPMI of the topics over the training documents; None for models without topics.
+      remark: further facts: how it ended, why there is no score.
     """
 
     folder: Path
@@ -56,10 +56,10 @@ class Comparison(NamedTuple):
     """Several runs.
 
     Attributes:
-      keys: settings that differ between them.
-      runs: in the order in which they were named.
-      best: the place of the run of the best score.
-      training: whether the scores are bounds on the training data, and nothing was held out for them.
+      keys: settings that differ between the runs.
+      runs: the runs, in the order in which they were named.
+      best: the place of the run with the best score.
+      training: True where the scores are bounds on the training data, and nothing was held out.
     """
 
     keys: tuple[str, ...]
@@ -74,7 +74,7 @@ class Comparison(NamedTuple):
 
     @property
     def as_good(self) -> list[int]:
-        """The places of runs that are within two standard errors of the best, that itself among them."""
+        """The places of runs that are within two standard errors of the best, the best included."""
         return [i for i, run in enumerate(self.runs) if i == self.best or (run.behind and _is_close(run.behind))]
 
 
@@ -87,9 +87,9 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
     same halves.
 
     Args:
-      folders: of two runs or more.
-      say: is told which run is scored.
-      data: theirs, where they have been read already.
+      folders: folders of two runs or more.
+      say: called with the run that is scored.
+      data: data of the runs, where they have been read already.
 
     Raises:
       ConfigError: fewer than two; runs of other data, or without held-out data; models whose scores measure other
@@ -118,7 +118,7 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
 
 
 def ending(folder: Path) -> str:
-    """How a run ended, if not as it should."""
+    """The end of a run that did not finish as it should."""
     ended = end_of(folder)
     status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
     if ended is not None and not ended["usable"]:
@@ -127,14 +127,14 @@ def ending(folder: Path) -> str:
 
 
 def differ_in_scale(configs: Sequence[Config]) -> bool:
-    """Whether only some of the runs have standardised the columns of their tables. Their scores, in the units of the
-    data, can be compared; each is then of its own reading of the table."""
+    """True where only some of the runs have standardised the columns of their tables. Their scores, in the units of the
+    data, can be compared; each run is then scored on its own reading of the table."""
     return len({getattr(config.data, SCALED, None) for config in configs} - {None}) > 1
 
 
 def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
-    """The data of each run, which are the same, but where some have standardised them; known to be what it began
-    with."""
+    """The data of each run. They are the same, except where some runs have standardised them; each is checked against
+    the data that the run began with."""
     found: dict[bool, Data] = {}
     for folder, config in zip(folders, configs, strict=True):
         scaled = getattr(config.data, SCALED, False)
@@ -143,8 +143,8 @@ def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
 
 
 def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = None) -> None:
-    """Raises ConfigError on fewer than two runs, or runs of other data. What was read is compared, not how it was asked
-    for: with `configs`, what it was before columns were standardised."""
+    """Raises ConfigError on fewer than two runs, or runs of other data. The data are compared, not their settings: with
+    `configs`, as they were before columns were standardised."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
     found = [read_facts(folder) for folder in folders]
@@ -162,7 +162,7 @@ def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = 
 
 
 def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
-    """Facts of the data of a run, its checksum that of the columns as they are in the table."""
+    """Facts of the data of a run, with the checksum of the columns as they are in the table."""
     if not getattr(config.data, SCALED, False):
         return facts
     raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
@@ -219,7 +219,7 @@ def _behind(scores: Sequence[Any], i: int, best: int) -> Difference | None:
 
 
 def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
-    """The settings that differ; of different models their names alone."""
+    """The settings that differ; for different models only their names."""
     flat = [flatten(config) for config in configs]
     if len({values["model.name"] for values in flat}) > 1:
         return ("model.name",)

@@ -42,7 +42,7 @@ def _six(cell: Any) -> Any:
 
 
 def figure(found: Comparison) -> Figure:
-    """Scores with their errors, what each run is behind the best with two errors of the difference, and coherence."""
+    """Scores with their errors, the distance from the best with two errors of the difference, and coherence."""
     panels = 2 + any(run.coherence for run in found.runs)
     drawn = new_figure(4.2 * panels, 3.6)
     axes = drawn.subplots(1, panels)
@@ -70,7 +70,7 @@ def figure(found: Comparison) -> Figure:
 
 
 def _unit(found: Comparison) -> str:
-    """What scores are in, as the best says."""
+    """The unit of scores, as the best score gives it."""
     return "nats" + str(found.runs[found.best].score).partition(" nats")[2].partition(" (")[0]
 
 
@@ -86,7 +86,7 @@ def _bars(ax: Any, places: np.ndarray, points: Any, errors: int, title: str) -> 
 
 
 def _by_values(found: Comparison) -> bool:
-    """Whether the settings that differ tell runs apart."""
+    """True where the settings that differ distinguish all runs."""
     return 0 < len(found.keys) <= 2 and len({run.values for run in found.runs}) == len(found.runs)
 
 

@@ -1,4 +1,4 @@
-"""A comparison of runs as a table, and what it says in words."""
+"""A comparison of runs as a table, and its conclusions in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vijax.app.page import blocks
 
 
 def table(found: Comparison) -> blocks.Table:
-    """A row a run."""
+    """A row for each run."""
     has_topics = any(run.coherence for run in found.runs)
     has_remarks = any(run.remark for run in found.runs)
     header = ["run", *(key.rpartition(".")[2] for key in found.keys), "score", "error", "behind", "its error"]
@@ -33,7 +33,7 @@ def table(found: Comparison) -> blocks.Table:
 
 
 def note(found: Comparison) -> str:
-    """What the columns are, and what follows."""
+    """The meaning of the columns, and the conclusions."""
     best = found.runs[found.best]
     if found.training:
         return (

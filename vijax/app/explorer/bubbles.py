@@ -1,4 +1,4 @@
-"""The map of topics, as inline SVG: a disc a topic, with its number."""
+"""The map of topics, as inline SVG: a disc for each topic, with its number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vijax.app.page.svg import escape
 
 
 class Bubble(NamedTuple):
-    """A disc on a map: place in [-1, 1]^2, area (any scale), number, name, where a click leads, what hovering says."""
+    """A disc on a map: place in [-1, 1]^2, area (any scale), number, name, target of a click, text for hovering."""
 
     x: float
     y: float
@@ -57,7 +57,7 @@ def _disc(bubble: Bubble, x: float, y: float, radius: float) -> str:
 
 
 def _name(label: str, x: float, y: float, radius: float, side: float, taken: list[tuple[float, ...]]) -> list[str]:
-    """The label below the disc, above it, or its first word there: the first place that is free, which it takes."""
+    """The label below the disc, above it, or its first word there: it takes the first place that is free."""
     for text in dict.fromkeys([label, label.partition(" ")[0]]):
         for place in (y + radius + 8, y - radius - 8):
             box = _label_box(text, x, place, side)

@@ -1,4 +1,4 @@
-"""The documents that the page of topics knows: those of doc_topics.csv, or some of them, and how they begin."""
+"""The documents on the page of topics: those of doc_topics.csv, or some of them, and their beginnings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LONGEST_EXCERPT, LONGEST_TITLE = 200, 120
 
 
 class Documents(NamedTuple):
-    """What the page embeds.
+    """The documents that the page embeds.
 
     Attributes:
-      titles: of those that are kept.
-      excerpts: how they begin; empty where that is not known.
-      sizes: their words.
-      shares: of each its largest topics and their shares.
-      typical: of each topic the places of those that use it most, and their shares.
-      total: how many documents there are.
+      titles: titles of the documents that are kept.
+      excerpts: their beginnings; empty where not known.
+      sizes: their numbers of words.
+      shares: for each document its largest topics and their shares.
+      typical: for each topic the places of the documents that use it most, and their shares.
+      total: number of all documents.
     """
 
     titles: tuple[str, ...]
@@ -41,9 +41,9 @@ def documents_of(columns: Mapping[str, Sequence[Any]], excerpts: Sequence[str], 
     """The documents for a page; None where there are none.
 
     Args:
-      columns: of doc_topics.csv: `document`, `words`, `share_0`, `share_1`, ...
-      excerpts: how each begins; empty where that is not known.
-      most: how many to keep: those that use a topic most, and others spread evenly.
+      columns: columns of doc_topics.csv: `document`, `words`, `share_0`, `share_1`, ...
+      excerpts: beginning of each; empty where not known.
+      most: number to keep: documents that use a topic most, and others spread evenly.
     """
     shares = share_matrix(columns)
     sizes = np.nan_to_num(np.asarray(columns["words"], float))
@@ -71,7 +71,7 @@ def share_matrix(columns: Mapping[str, Sequence[Any]]) -> Float[np.ndarray, "doc
 
 
 def _chosen(ranked: Sequence[Sequence[int]], known: np.ndarray, most: int) -> np.ndarray:
-    """Rows to keep, ascending: the leading ones of every topic first, then others spread evenly."""
+    """Rows to keep, ascending: first the leading ones of every topic, then others spread evenly."""
     if len(known) <= most:
         return known
     by_rank = (rows[i] for i in range(MOST_PER_TOPIC) for rows in ranked if i < len(rows))

@@ -1,4 +1,4 @@
-"""What the page of topics embeds, as one text of JSON: whole numbers wherever they will do, since they are short."""
+"""The data that the page of topics embeds, as one text of JSON: whole numbers wherever possible, as they are short."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from vijax.app.explorer.words import GRID, MOST_SHOWN, Words
 from vijax.topics.summary import Topic
 
 MOST_ALIKE = 6
-"""Similar topics that are listed of each."""
+"""Number of similar topics that are listed for each."""
 FINE, SHARE = 1e4, 1e5
-"""How fine logarithms and shares are kept: to 0.0001 nats, and to a thousandth of a per cent."""
+"""The precision of logarithms and shares: 0.0001 nats, and a thousandth of a per cent."""
 
 
 class Explored(NamedTuple):
-    """All that is explored on the page of a run.
+    """Everything that is explored on the page of a run.
 
     Attributes:
       topics: largest first, as everywhere.
       distances: between topics, in the order of their numbers.
       words: the lexicon.
-      tokens: words of the training documents, or None where that is not known.
-      documents: those that can be searched, or None where there are none.
+      tokens: number of words of the training documents, or None where not known.
+      documents: documents that can be searched, or None.
       groups: topics by group and over time.
-      name: of the run, for files that are saved.
-      sampled: how many documents, evenly spread, all that is said of documents and groups is made of; None: of all.
+      name: name of the run, for files that are saved.
+      sampled: number of documents, evenly spread, on which all statements about documents and groups rest; None: all.
     """
 
     topics: Sequence[Topic]
@@ -83,7 +83,7 @@ def _topic(topic: Topic, explored: Explored) -> dict[str, Any]:
 
 
 def _alike(number: int, distances: Any) -> list[list[float]]:
-    """The nearest topics and how far they are."""
+    """The nearest topics and their distances."""
     row = np.array([np.nan if value is None else value for value in distances[number]], float)
     row[number] = np.nan
     order = [int(k) for k in np.argsort(row, kind="stable") if np.isfinite(row[k])]
@@ -114,7 +114,7 @@ def _group(group: Grouped) -> dict[str, Any]:
 
 
 def _fine(logs: Iterable[float]) -> list[int]:
-    """Minus logarithms, as whole numbers."""
+    """Negative logarithms, as whole numbers."""
     return [round(-FINE * float(value)) for value in logs]
 
 

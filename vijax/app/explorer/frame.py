@@ -1,6 +1,6 @@
-"""The frame of the part of the page on which topics are explored: what stands there before a script has run.
+"""The frame of the part of the page on which topics are explored: its content before a script has run.
 
-Without scripts the map, and a table of topics and their words, are there all the same.
+Without scripts it still shows the map, and a table of topics and their words.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from vijax.app.page.svg import escape
 from vijax.topics.summary import Topic
 
 RELEVANCE = 0.6
-"""Where the slider stands at first: Sievert and Shirley's choice."""
+"""The first position of the slider: Sievert and Shirley's choice."""
 IN_TABLE = 8
 ALL = "The topics of all documents: vijax transform."
 SCRIPTS = ("start", "words", "map", "topics", "one_topic", "search", "groups", "finish")
 
 
 def script() -> str:
-    """All script of the page, one file of ours after the other."""
+    """The whole script of the page, one file after the other."""
     return '"use strict";\n{\n' + "\n".join(_file(f"script/{name}.js") for name in SCRIPTS) + "}\n"
 
 
 def style() -> str:
-    """Its style sheet."""
+    """The style sheet of this part."""
     return _file("explorer.css")
 
 
@@ -39,7 +39,7 @@ def _file(name: str) -> str:
 
 
 def sections(explored: Explored) -> str:
-    """All of it, without its script; what is put in is escaped where it is made."""
+    """The whole part, without its script; text is escaped where it is made."""
     choices = (f'<option value="{i}">{escape(group.by)}</option>' for i, group in enumerate(explored.groups))
     return string.Template(_file("explorer.html")).substitute(
         title="The topic" if len(explored.topics) == 1 else f"The {len(explored.topics)} topics",

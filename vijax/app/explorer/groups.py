@@ -10,7 +10,7 @@ from vijax.app.rows.shares import Every, Shares, shares_by
 from vijax.app.settings.typed_toml import ConfigError
 
 FEWEST, MOST_GROUPS = 2, 30
-"""A column of so many different values makes groups by itself."""
+"""A column whose number of different values is in this range makes groups by itself."""
 MOST_TIMES = 60
 """More days are put together to months, more months to years."""
 MOST_COLUMNS = 4
@@ -21,9 +21,9 @@ class Grouped(NamedTuple):
 
     Attributes:
       by: the column.
-      every: the stretch of time that makes a group, or None where equal values do.
-      in_time: whether the groups follow each other in time.
-      shares: of the groups.
+      every: the length of time of a group, or None where equal values make one.
+      in_time: True where the groups follow each other in time.
+      shares: shares of topics in the groups.
     """
 
     by: str
@@ -38,16 +38,16 @@ def grouped(
     by: Sequence[str] | None = None,
     every: Literal["auto"] | Every = "auto",
 ) -> list[Grouped]:
-    """Topics by the columns asked for, or by those that suit.
+    """Topics by the columns asked for, or by suitable ones.
 
     Args:
       columns: see `vijax.app.rows.shares.shares_by`.
       beside: the columns that came with the documents.
-      by: which of them; None takes the first few that are of dates, or of a few values.
-      every: of dates; "auto" takes days, months or years, by their number.
+      by: names of columns; None takes the first few with dates, or with few values.
+      every: length of time for dates; "auto" takes days, months or years, by their number.
 
     Raises:
-      ConfigError: a column that is not there.
+      ConfigError: an unknown column.
     """
     for name in by or ():
         if name not in beside:
@@ -66,7 +66,7 @@ def _by(columns: Mapping[str, Sequence[Any]], name: str, every: Literal["auto"] 
 
 
 def suits(values: Sequence[Any]) -> bool:
-    """Whether a column makes groups that are worth a look: dates, or a few values that repeat.
+    """True where a column makes useful groups: dates, or a few values that repeat.
 
     >>> suits(["a", "b", "a", "b"]), suits(["a", "b", "c"]), suits(["2024-01-01", "2024-01-02"])
     (True, False, True)
@@ -79,7 +79,7 @@ def suits(values: Sequence[Any]) -> bool:
 
 
 def dates_of(values: Sequence[Any]) -> list[str] | None:
-    """The days of a column of ISO dates, empty where one is missing; None of anything else.
+    """The days of a column of ISO dates, empty where one is missing; None for anything else.
 
     >>> dates_of(["2024-05-31T08:00", ""]), dates_of(["20240531"]), dates_of(["soon"])
     (['2024-05-31', ''], None, None)
@@ -93,7 +93,7 @@ def dates_of(values: Sequence[Any]) -> list[str] | None:
 
 
 def are_years(values: Sequence[Any]) -> bool:
-    """Whether all values are years.
+    """True where all values are years.
 
     >>> are_years(["1999", "2001"]), are_years(["1", "2"])
     (True, False)
@@ -103,7 +103,7 @@ def are_years(values: Sequence[Any]) -> bool:
 
 
 def stretch_of(days: Sequence[str]) -> Every:
-    """Days, months or years, whichever makes no more points than can be read."""
+    """Days, months or years: the finest that makes no more points than can be read."""
     known = {day for day in days if day}
     if len(known) <= MOST_TIMES:
         return "day"

@@ -1,4 +1,4 @@
-"""From a run folder to what is explored on its page."""
+"""The explored topics of a page, from a run folder."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from vijax.app.runs.run_folder import read_facts
 from vijax.app.settings.config import Config, ConfigError
 
 CONCENTRATION = "topics/concentration"
-"""Of posterior.npz: the Dirichlet parameters of the topics' words."""
+"""The name in posterior.npz of the Dirichlet parameters of the topics' words."""
 
 
 def explored_of(
     folder: Path, config: Config, block: blocks.Topics, tokens: int | None, concentration: np.ndarray | None
 ) -> Explored | None:
-    """What the page of a run of topics explores; None of a block without topics.
+    """The explored topics of the page of a run; None for a block without topics.
 
     Args:
-      folder: of the run.
+      folder: folder of the run.
       config: its settings.
-      block: its topics.
-      tokens: words of the training documents.
-      concentration: of the topics' words, of a run that has not ended; else those of posterior.npz are read.
+      block: the block of its topics.
+      tokens: number of words of the training documents.
+      concentration: concentration of the topics' words, for a run that has not ended; else posterior.npz is read.
 
     Raises:
       ConfigError: a file of the run is damaged, or `page.by` names no column.
@@ -53,7 +53,7 @@ def explored_of(
 
 
 def _of_sample(explored: Explored, folder: Path, size: int) -> Explored:
-    """With the number of all documents, of which the page knows so many."""
+    """The explored topics with the number of all documents, of which the page knows only some."""
     facts = read_facts(folder)
     documents = explored.documents
     known = None if documents is None else documents._replace(total=facts["documents"] + facts["held_out"])

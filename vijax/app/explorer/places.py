@@ -1,4 +1,4 @@
-"""Discs of a map moved apart, a little, so that the number of each can be read."""
+"""Positions of discs of a map, moved apart a little so that each number can be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def parted(
 ) -> Float[np.ndarray, "n 2"]:
     """Points moved until the boxes about them (of half sides `half`) do not overlap, as far as there is room in the
     square from `low` to `high`; nothing in it is random. Where they are too many for small moves, all go to places of a
-    grid, as near as they can.
+    grid, as near as possible.
 
     >>> moved = parted(np.array([[5.0, 5.0], [5.5, 5.0]]), np.full((2, 2), 1.0), 0.0, 10.0)
     >>> moved.round(2).tolist()
@@ -40,7 +40,7 @@ def parted(
 def _on_a_grid(
     points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, " 2"], low: float, high: float
 ) -> Float[np.ndarray, "n 2"]:
-    """Each point on a place of its own, by the smallest sum of squared moves; unmoved where places are too few."""
+    """Each point on its own place of a grid, by the smallest sum of squared moves; unmoved where places are too few."""
     from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
 
     numbers = ((high - low) // (2 * half)).astype(int)
@@ -53,7 +53,7 @@ def _on_a_grid(
 
 
 def _same(points: np.ndarray) -> np.ndarray:
-    """Which points lie where an earlier one does."""
+    """True for points that coincide with an earlier one."""
     _, first = np.unique(points.round(9), axis=0, return_index=True)
     same = np.ones(len(points), bool)
     same[first] = False

@@ -1,4 +1,4 @@
-"""The words that the page of topics knows, and those that it shows of each topic at any weight of relevance.
+"""The words on the page of topics, and the words shown of each topic at any weight of relevance.
 
     relevance(w | k, lambda) = lambda log p(w | k) + (1 - lambda) log (p(w | k) / p(w))
 
@@ -18,11 +18,11 @@ from vijax.topics.summary import Topic
 MOST_SHOWN = 30
 """Words of a topic that can be seen at once."""
 GRID = np.linspace(0.0, 1.0, 21)
-"""Where the slider stops."""
+"""The stops of the slider."""
 MOST_WORDS = 20_000
 """Words that can be searched, the most frequent."""
 MOST_USES, LEAST_USE = 6, 0.01
-"""Of each word so many topics are kept, of those that have a hundredth of its uses or more."""
+"""Most topics that are kept of a word, of those that have a hundredth of its uses or more."""
 
 
 class Leading(NamedTuple):
@@ -33,14 +33,14 @@ class Leading(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What the page embeds of the words.
+    """The words that the page embeds.
 
     Attributes:
       names: the lexicon, most frequent first.
       log_overall: log p(w).
-      leading: a `Leading` a topic, in the order of their numbers.
-      uses: of each word its topics and their shares of its uses, largest first.
-      left_out: how many words of the vocabulary the lexicon lacks.
+      leading: a `Leading` for each topic, in the order of their numbers.
+      uses: for each word its topics and their shares of its uses, largest first.
+      left_out: number of words of the vocabulary that the lexicon lacks.
     """
 
     names: tuple[str, ...]
@@ -53,13 +53,13 @@ class Words(NamedTuple):
 def words_of(
     concentration: Float[np.ndarray, "K V"], vocabulary: Sequence[str], most: int = MOST_WORDS, shown: int = MOST_SHOWN
 ) -> Words:
-    """The words for a page: the `most` frequent ones, and whatever leads a topic at some weight.
+    """The words for a page: the `most` frequent ones, and every word that leads a topic at some weight.
 
     Args:
-      concentration: of the topics' words, prior plus expected counts.
+      concentration: concentration of the topics' words, prior plus expected counts.
       vocabulary: the words.
-      most: how many to keep.
-      shown: how many lead a topic.
+      most: number of words to keep.
+      shown: number of leading words of a topic.
 
     >>> found = words_of(np.array([[6.0, 1.0, 1.0], [6.0, 0.5, 5.5]]), ["the", "sun", "sea"], shown=1)
     >>> found.names, [[found.names[i] for i in leading.places] for leading in found.leading]
@@ -91,7 +91,7 @@ def words_of(
 def leads_somewhere(
     log_probs: Float[np.ndarray, "K V"], log_overall: Float[np.ndarray, " V"], shown: int
 ) -> np.ndarray:
-    """Which words are among the `shown` most relevant ones of a topic at some weight of the grid, (K, V)."""
+    """True for words that are among the `shown` most relevant ones of a topic at some weight of the grid, (K, V)."""
     found = np.zeros(log_probs.shape, bool)
     shown = min(shown, log_probs.shape[1])
     for weight in GRID:
@@ -113,7 +113,7 @@ def _uses(shares: Float[np.ndarray, "K W"]) -> tuple[tuple[tuple[int, float], ..
 
 
 def words_of_blocks(topics: Sequence[Topic], shown: int = MOST_SHOWN) -> Words:
-    """Of a folder that has the leading words of its topics, and no posterior: those alone."""
+    """The words of a folder that has the leading words of its topics, and no posterior: only these."""
     names = list(dict.fromkeys(word for topic in topics for word in topic.words)) or [""]
     place = {name: i for i, name in enumerate(names)}
     weights = np.zeros((len(topics), len(names)))

@@ -1,4 +1,4 @@
-"""What a page shows of a fitted model: a list of blocks, plain numbers that JSON holds.
+"""Blocks, the parts of a page on a fitted model: plain numbers that JSON holds.
 
 A listing makes blocks and draws nothing; each kind of block is drawn on the page (`vijax.app.page.charts`), as a
 picture (`vijax.app.page.figures`) and, where it has words or numbers to read, on the screen (`text`).
@@ -44,8 +44,8 @@ class Lines(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are those of the classes,
-    which else are called by their numbers."""
+    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are the names of the
+    classes, which otherwise have their numbers."""
 
     title: str
     x_label: str
@@ -59,8 +59,8 @@ class Scatter(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """A quantity a row, with its standard deviation; drawn with two of them on either side. The screen shows the first
-    `most` rows, none where a table beside it has them."""
+    """One quantity for each row, with its standard deviation; drawn with two of them on either side. The screen shows
+    the first `most` rows, none where a table beside it has them."""
 
     title: str
     labels: Sequence[str]
@@ -71,8 +71,8 @@ class Intervals(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """A matrix, as colours. Where the diagonal is apart, such as that of correlations or the staying of states, it has
-    no colour and does not set the scale of the others."""
+    """A matrix, as colours. Where the diagonal is special, as in correlations or in the probability of staying in a
+    state, it has no colour and does not set the scale of the others."""
 
     title: str
     rows: Sequence[str]
@@ -92,7 +92,7 @@ class Strips(NamedTuple):
 
 
 class Course(NamedTuple):
-    """One sequence: columns by step, the likeliest path of its states, and the probability of each state by step."""
+    """One sequence: columns by step, the most probable path of its states, and probabilities of the states by step."""
 
     title: str
     columns: Sequence[str]
@@ -103,8 +103,8 @@ class Course(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Grey images of one size, in rows that have labels: `images[row][place]` is one as a flat list of its pixels, from
-    the top left, row by row. The lowest value of all is light, the highest dark."""
+    """Grey images of one size, in rows that have labels: `images[row][place]` is an image as a flat list of its pixels,
+    from the top left, row by row. The lowest value of all is light, the highest dark."""
 
     title: str
     labels: Sequence[str]
@@ -130,11 +130,11 @@ KINDS: dict[str, Any] = {
 
 
 MOST_COLOURS = 10
-"""Classes that are told apart by colour; more have no legend, for it would not tell."""
+"""Classes that have different colours; more classes have no legend."""
 
 
 def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
-    """What the classes that occur are called, in their order; nothing of one class, or of more than there are colours.
+    """The names of the classes that occur, in their order; none for one class, or for more than there are colours.
 
     >>> legend_of([2, 0, 2], ["low", "", "high"]), legend_of([1, 1]), legend_of([0, 1])
     ({0: 'low', 2: 'high'}, {}, {0: '0', 1: '1'})
@@ -155,7 +155,7 @@ def classes_of(block: Scatter) -> dict[int, str]:
 
 
 def file_name(block: Block) -> str:
-    """What the file of a block is called, without its ending: its title in small letters.
+    """The file name of a block, without its ending: its title in small letters.
 
     >>> file_name(Table("Classes of held-out rows", [], []))
     'classes_of_held_out_rows'
@@ -164,7 +164,7 @@ def file_name(block: Block) -> str:
 
 
 def coloured(block: Heat) -> np.ndarray:
-    """The values that have a colour: NaN where there is none, and on a diagonal that is apart.
+    """The values that have a colour: NaN where there is none, and on a special diagonal.
 
     >>> coloured(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
     [[nan, 0.5], [nan, nan]]
@@ -177,7 +177,7 @@ def coloured(block: Heat) -> np.ndarray:
 
 
 def value_range(block: Images) -> tuple[float, float]:
-    """The lowest and highest finite pixel of all, or those of nothing to see."""
+    """The lowest and highest finite pixel of all, or a default range without any."""
     pixels = np.array([np.nan if v is None else v for row in block.images for image in row for v in image], float)
     pixels = pixels[np.isfinite(pixels)]
     low, high = (float(pixels.min()), float(pixels.max())) if len(pixels) else (0.0, 1.0)
@@ -191,10 +191,10 @@ def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
-    """The blocks again: of each kind its own fields, text as text and numbers as numbers, whatever the file holds.
+    """Blocks from JSON: of each kind its own fields, text as text and numbers as numbers, whatever the file holds.
 
     Raises:
-      KeyError, TypeError, ValueError: they are not what `to_json` makes.
+      KeyError, TypeError, ValueError: data that `to_json` does not make.
     """
     return [_block(record) for record in records]
 
@@ -213,7 +213,7 @@ def _block(record: dict[str, Any]) -> Block:
 
 
 def _shapes(block: Block) -> list[tuple[Any, int, int]]:
-    """Nested lists of a block, how many they should be, and how long each."""
+    """Nested lists of a block, their number, and the length of each."""
     if isinstance(block, Table):
         return [(block.rows, len(block.rows), len(block.header))]
     if isinstance(block, Heat):
@@ -237,7 +237,7 @@ def _side(value: int) -> int:
 
 
 def _number(value: Any) -> float | None:
-    """A number that can be drawn: half the exponents of float64 leave room for what charts compute of it."""
+    """A number that can be drawn: half the exponents of float64 leave room for computations of the charts."""
     return None if value is None or not abs(float(value)) < 1e150 else float(value)
 
 
@@ -284,7 +284,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "width": int,
     "topics": _list_of(_topic),
 }
-"""How each field is read from JSON."""
+"""The readers of fields from JSON."""
 OWN_READERS: dict[str, dict[str, Callable[[Any], Any]]] = {
     "Table": {"rows": _list_of(_list_of(_cell))},
     "Heat": {"rows": _texts},
@@ -304,7 +304,7 @@ def _plain(value: Any) -> Any:
 
 # --- the screen ------------------------------------------------------------------------------------------------------
 def text(blocks: Iterable[Block], most: int = 40) -> str:
-    """The blocks that can be read without pictures; of long tables the first rows."""
+    """The blocks that can be read without pictures; for long tables only the first rows."""
     parts = [_text(block, most) for block in blocks]
     return printable("\n\n".join(part for part in parts if part))
 

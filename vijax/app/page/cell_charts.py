@@ -11,7 +11,7 @@ from vijax.app.page.svg import RIGHT, WIDTH, escape, known, number_text, plain_c
 
 
 def heat(block: blocks.Heat) -> str:
-    """A cell an entry: blue above zero, orange below, its number in it where there is room."""
+    """A cell for each entry: blue above zero, orange below, its number in it where there is room."""
     values = np.array([[np.nan if v is None else v for v in row] for row in block.values], float)
     shades = blocks.coloured(block)
     left, top = 8 + 6.2 * min(18, max(len(str(label)) for label in block.rows)), 20
@@ -47,7 +47,7 @@ LEVELS = 15
 
 
 def images(block: blocks.Images) -> str:
-    """Each image as one path a shade, of horizontal stretches: a tenth of the text of as many rectangles."""
+    """Each image as one path for each shade, of horizontal stretches: a tenth of the text of as many rectangles."""
     across = max(map(len, block.images), default=1) or 1
     left = 8 + 6.2 * min(18, max((len(str(label)) for label in block.labels), default=0))
     step = min(90.0, (WIDTH - left - RIGHT) / across)

@@ -41,14 +41,14 @@ def card(block: blocks.Block) -> str:
 
 
 def framed(title: str, note: str, drawn: str, beside: str = "") -> str:
-    """A card: title and note are text, what was drawn and what stands beside the title are markup."""
+    """A card: title and note are text, the drawing and the links beside the title are markup."""
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     head = f"<h3>{escape(title)}</h3>{f'<span>{beside}</span>' if beside else ''}"
     return f'<section class="card"><div class="heading">{head}</div>{said}{drawn}</section>'
 
 
 def _saved(name: str, text: str, part: str) -> str:
-    """A link that saves a file of CSV which the page itself holds."""
+    """A link that saves a CSV file which the page itself holds."""
     if len(text) > LARGEST_FILE:
         return ""
     data, what = urllib.parse.quote(text, safe=",;:/()+", errors="replace"), part.replace("_", " ")
@@ -59,7 +59,7 @@ def _saved(name: str, text: str, part: str) -> str:
 
 
 def table(block: blocks.Table) -> str:
-    """Words to the left, numbers to the right."""
+    """A table with words to the left, numbers to the right."""
     numeric = [all(not isinstance(row[i], str) for row in block.rows) for i in range(len(block.header))]
     kinds = [' class="number"' if right else "" for right in numeric]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(block.header, kinds, strict=True))
@@ -100,7 +100,7 @@ def lines(block: blocks.Lines, *least: float) -> str:
 
 
 def _seen(y: np.ndarray, low: np.ndarray, high: np.ndarray, points: np.ndarray) -> list[float]:
-    """What the vertical axis shows: points and curve; of a band that is far wider, a part."""
+    """The range of the vertical axis: points and curve, and only a part of a band that is far wider."""
     core = np.concatenate([y, points])
     reach = 2.0 * (np.ptp(core) if len(core) else 1.0)
     low, high = np.maximum(low, core.min(initial=0.0) - reach), np.minimum(high, core.max(initial=0.0) + reach)
@@ -113,7 +113,7 @@ def _finite(values: Any) -> np.ndarray:
 
 
 def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
-    """Pixels of points inside the vertical axis, which what lies beyond is moved to the edge of."""
+    """Pixels of points inside the vertical axis; points beyond it are moved to its edge."""
     return [f"{x(a):.1f},{y.inside(b):.1f}" for a, b in zip(xs, ys, strict=True) if known(a, b)]
 
 
@@ -136,7 +136,7 @@ def scatter(block: blocks.Scatter) -> str:
 
 
 def intervals(block: blocks.Intervals) -> str:
-    """A line a quantity, two standard deviations to either side of its mean."""
+    """A line for each quantity, two standard deviations to either side of its mean."""
     left, row = 8 + 6.2 * min(24, max(len(str(label)) for label in block.labels)), 19
     height = row * len(block.labels) + 26
     there = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if known(m, d)]

@@ -1,4 +1,4 @@
-"""What a page shows as CSV, for a spreadsheet or another program: tables/NAME.csv, every block of the page."""
+"""The blocks of a page as CSV, for a spreadsheet or another program: tables/NAME.csv."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vijax.app.page.spreadsheet import quoted
 from vijax.topics.summary import Topic
 
 Part = tuple[str, Sequence[Any], Iterable[Sequence[Any]]]
-"""What is added to the name of a block for the name of a file, a header, and rows."""
+"""The addition to a block's name for the name of a file, a header, and rows."""
 
 
 def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
-    """Names of files and their text: numbers as result.json has them, six digits. Blocks of one title are numbered.
+    """Names of files and their text: numbers as in result.json, six digits. Blocks of one title are numbered.
 
     >>> [(name, text)] = tables([blocks.Table("The coin", ["", "heads"], [["penny", 0.5]])])
     >>> name, text.splitlines()
@@ -30,7 +30,7 @@ def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A header and rows as CSV; nothing stands for what is missing, and what a spreadsheet would run is text."""
+    """A header and rows as CSV; missing values are empty, and text that a spreadsheet would run is quoted."""
     return "".join(",".join(map(_cell, row)) + "\n" for row in itertools.chain([header], rows))
 
 
@@ -46,12 +46,12 @@ APART = frozenset('",\r\n')
 
 
 def _is_missing(cell: Any) -> bool:
-    """Nothing, or a number that is none, as JSON has it too."""
+    """True where there is no value, or a number that is not finite, as JSON has it too."""
     return cell is None or (isinstance(cell, float | np.floating) and not np.isfinite(cell))
 
 
 def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[int, float, str, float]]:
-    """A row a word: number and share of the topic, the word and its probability."""
+    """A row for each word: number and share of the topic, the word and its probability."""
     for topic in topics:
         words = zip(topic.words[:num_words], topic.probabilities, strict=False)
         yield from ((topic.number, topic.share, word, probability) for word, probability in words)
@@ -105,14 +105,14 @@ def _heat(block: blocks.Heat) -> Iterator[Part]:
 
 
 def _strips(block: blocks.Strips) -> Iterator[Part]:
-    """A row a step, those beyond the end of a sequence left out."""
+    """A row for each step; steps beyond the end of a sequence are left out."""
     strips = zip(block.labels, block.states, strict=True)
     rows = ((label, step, k) for label, states in strips for step, k in enumerate(states) if k >= 0)
     yield "", ["sequence", "step", "state"], rows
 
 
 def _course(block: blocks.Course) -> Iterator[Part]:
-    """A row a step."""
+    """A row for each step."""
     probabilities = [f"probability_{k}" for k in range(len(block.probabilities))]
     columns = zip(*block.values, block.states, *block.probabilities, strict=True)
     rows = ((step, *row) for step, row in enumerate(columns))
@@ -120,7 +120,7 @@ def _course(block: blocks.Course) -> Iterator[Part]:
 
 
 def _images(block: blocks.Images) -> Iterator[Part]:
-    """A row an image, its pixels from the top left, row by row."""
+    """A row for each image, its pixels from the top left, row by row."""
     named = zip(block.labels, block.images, strict=True)
     rows = ((label, place, *pixels) for label, images in named for place, pixels in enumerate(images))
     pixels = [f"pixel_{i}_{j}" for i in range(block.height) for j in range(block.width)]
@@ -148,4 +148,4 @@ PARTS: dict[str, Callable[[Any], Iterator[Part]]] = {
     "Images": _images,
     "Topics": _topics,
 }
-"""How each kind of block is written."""
+"""The writers of blocks, by kind."""

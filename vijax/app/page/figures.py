@@ -76,7 +76,7 @@ def scatter(block: blocks.Scatter) -> Figure:
 
 
 def intervals(block: blocks.Intervals) -> Figure:
-    """A line a quantity, two standard deviations to either side of its mean."""
+    """A line for each quantity, two standard deviations to either side of its mean."""
     figure, ax = _axes(6.0, 0.9 + 0.24 * len(block.labels), block)
     places = np.arange(len(block.labels))
     ax.errorbar(_array(block.mean), places, xerr=2 * _array(block.deviation), fmt="o", color=BLUE, markersize=4)
@@ -87,7 +87,7 @@ def intervals(block: blocks.Intervals) -> Figure:
 
 
 def heat(block: blocks.Heat) -> Figure:
-    """A cell an entry."""
+    """A cell for each entry."""
     values = blocks.coloured(block)
     figure, ax = _axes(min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])), max(2.6, 1.2 + 0.26 * values.shape[0]), block)
     signed = bool(np.nanmin(values, initial=0.0) < 0)
@@ -103,7 +103,7 @@ def heat(block: blocks.Heat) -> Figure:
 
 
 def strips(block: blocks.Strips) -> Figure:
-    """A row a sequence, a colour a state."""
+    """A row for each sequence, a colour for each state."""
     from matplotlib.colors import ListedColormap
 
     longest = max(len(row) for row in block.states)

@@ -1,4 +1,4 @@
-"""From a run folder to what a person looks at: summary.txt, figures, report.html."""
+"""The files of a run folder for readers: summary.txt, figures, report.html."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Run(NamedTuple):
     """A run folder, read.
 
     Attributes:
-      folder: where it is.
+      folder: its path.
       config: its settings.
       shown: the blocks of its page.
-      result: of result.json; empty while there is no end yet.
-      concentration: of the words of topics, while there is no end yet.
+      result: contents of result.json; empty while the run has not ended.
+      concentration: concentration of the words of topics, while the run has not ended.
     """
 
     folder: Path
@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """A run, finished or not: of one that is not, what its newest checkpoint holds is described again.
+    """A run, finished or not: for an unfinished one its newest checkpoint is described again.
 
     Raises:
       ConfigError: not a run folder, nothing was saved yet, or a file of it is damaged.
@@ -60,7 +60,7 @@ def read_run(folder: Path) -> Run:
 
 
 def write_pages(folder: Path) -> Path:
-    """Writes summary.txt, figures, tables and report.html of a run; gives the path of the last.
+    """Writes summary.txt, figures, tables and report.html of a run; returns the path of report.html.
 
     Raises:
       ConfigError: not a run folder, or nothing was saved yet.
@@ -89,7 +89,7 @@ def _page(run: Run, curves: metrics.Curves) -> str:
 
 
 def _explored(run: Run) -> Explored | None:
-    """What is explored on the page of a run of topics; None of others."""
+    """The explored topics on the page of a run of topics; None for other runs."""
     topics = [block for block in run.shown if isinstance(block, blocks.Topics)]
     if not topics or run.config.listing.source is not DOCUMENTS:
         return None
@@ -100,29 +100,29 @@ def _explored(run: Run) -> Explored | None:
 
 
 def summary_path(folder: Path) -> Path:
-    """The file that holds what a run found, in words and numbers."""
+    """The path of the file with a run's results, in words and numbers."""
     return folder / "summary.txt"
 
 
 def summary_text(run: Run) -> str:
-    """What summary.txt says, and the score."""
+    """The text of summary.txt, and the score."""
     score = run.result.get("score_text")
     return found_text(run) + (f"\n\nHeld-out score: {printable(score)}" if score else "")
 
 
 def found_text(run: Run) -> str:
-    """What a run found, in words and numbers; what is not complete says so first."""
+    """The results of a run, in words and numbers; an unfinished run says so first."""
     return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown)) if part))
 
 
 def _unfinished(run: Run) -> str:
-    """How a run stands that has not come to its end, and how to go on; empty of one that has."""
+    """The state of an unfinished run, and how to go on; empty for a finished one."""
     status = run.result.get("status")
     if status is None:
         return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
     if status.startswith(("finished", "converged")):
         return ""
-    why = status.partition(";")[0]  # what follows speaks of Python
+    why = status.partition(";")[0]  # the rest is about Python
     more = f". Go on: vijax resume {run.folder}" if status.startswith(("interrupted", "stopped")) else ""
     return f"Not complete: {why}{more}"
 
@@ -176,7 +176,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
 
 
 def _score_per(run: Run) -> str:
-    """What the score is per, as the score itself says; before there is one, what bounds are per."""
+    """The unit of the score, as the score itself says; before there is one, the unit of bounds."""
     said = run.result.get("score_text")
     return _after_unit(said).removeprefix("nats per ") if said else run.config.listing.per
 

@@ -1,8 +1,8 @@
-"""A self-contained page of a run: facts, what was found (`vijax.app.page.blocks`), curves, settings.
+"""A self-contained page of a run: facts, results (`vijax.app.page.blocks`), curves, settings.
 
-Everything is inline (style, charts, and of topics the script and the data that it reads), so the file works offline, by
-mail and for ever. What comes from data or from a run folder is text, wherever it stands: the functions that make markup
-take text and numbers and escape them (`vijax.app.page.svg.escape`), and the page's policy lets no other script run.
+Everything is inline (style, charts, and for topics the script and its data), so the file works offline, by mail and for
+ever. Content from data or from a run folder is always text: the functions that make markup take text and numbers and
+escape them (`vijax.app.page.svg.escape`), and the page's policy lets no other script run.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ PASSES = "passes over the data"
 
 
 class Report(NamedTuple):
-    """What the page shows.
+    """The content of the page.
 
     Attributes:
-      title: of the page.
+      title: title of the page.
       lead: a sentence under it.
       facts: the tiles: name and value; a value may have a small remark after a "|".
-      shown: the blocks of what was found.
-      curves: what `vijax.evaluate.metrics.read_curves` gives.
+      shown: the blocks of results.
+      curves: curves from `vijax.evaluate.metrics.read_curves`.
       settings: files to show folded away, by their names.
-      per: what bounds are per.
-      score_per: what scores are per.
+      per: unit of bounds.
+      score_per: unit of scores.
       explored: the topics, where the run has some.
     """
 
@@ -66,7 +66,7 @@ def render(report: Report) -> str:
 
 
 def _policy(script: str) -> str:
-    """What a browser may do with the page: run the page's own script and no other, fetch nothing, send nothing."""
+    """The page's policy for a browser: run the page's own script and no other, fetch nothing, send nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "

@@ -1,4 +1,4 @@
-"""Sequences on the page: the states of many, a strip each; and one in full, its states beneath it."""
+"""Sequences on the page: the states of many, a strip each; and one in full, its states below it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vijax.app.page.svg import (
 
 
 def strips(block: blocks.Strips) -> str:
-    """A row a sequence, a colour a state."""
+    """A row for each sequence, a colour for each state."""
     longest = max((len(row) for row in block.states), default=1)
     left, row = 8 + 6.2 * min(18, max(len(str(label)) for label in block.labels)), 18
     width = (WIDTH - left - RIGHT) / max(longest, 1)
@@ -49,12 +49,12 @@ def strips(block: blocks.Strips) -> str:
 
 
 PANEL, STRIP, GAP = 84, 30, 8
-"""Heights of a column's curve and of the strip of probabilities, and what is between them."""
+"""Heights of a column's curve and of the strip of probabilities, and the gap between them."""
 
 
 def course(block: blocks.Course) -> str:
-    """The columns of a sequence, one below the other, the path of its states behind them; then how probable each state
-    is at each step, as heights of its colour that add to one."""
+    """The columns of a sequence, one below the other, over the path of its states; then the probability of each state
+    at each step, as heights of its colour that add up to one."""
     steps = len(block.states)
     x = axis([0.0, max(steps, 1)], LEFT, WIDTH - RIGHT, margin=0.0)
     drawn = [_panel(block, d, x, (PANEL + GAP) * d) for d in range(len(block.columns))]
@@ -83,7 +83,7 @@ def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
 
 
 def _probabilities(block: blocks.Course, x: Axis, top: float) -> str:
-    """A band a state, as high at each step as the state is probable."""
+    """A band for each state, whose height at a step is the probability of the state."""
     probabilities = np.array([[v if known(v) else 0.0 for v in row] for row in block.probabilities], float)
     below = np.clip(np.vstack([np.zeros(len(block.states)), np.cumsum(probabilities, axis=0)]), 0.0, 1.0)
     return "".join(
@@ -96,7 +96,7 @@ def _probabilities(block: blocks.Course, x: Axis, top: float) -> str:
 
 def _steps(x: Axis, top: float, level: np.ndarray) -> list[str]:
     """The corners of a line that is level within each step."""
-    changes = np.flatnonzero(np.abs(np.diff(level)) > 5e-3) + 1  # what is finer is not seen
+    changes = np.flatnonzero(np.abs(np.diff(level)) > 5e-3) + 1  # finer detail is not visible
     starts, ends = [0, *changes.tolist()], [*changes.tolist(), len(level)]
     heights = [f"{top + STRIP * (1.0 - level[start]):.1f}" for start in starts]
     return [f"{x(t):.1f},{h}" for start, end, h in zip(starts, ends, heights, strict=True) for t in (start, end)]

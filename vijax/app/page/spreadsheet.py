@@ -1,8 +1,8 @@
-"""Text of the user's in CSV, which a spreadsheet shows and does not run.
+"""Quoting of text in CSV, so that a spreadsheet shows it and does not run it.
 
 A cell that begins with =, +, -, @, a tab or a line end is a formula to a spreadsheet, and may start programs or send
-data away (OWASP, CSV Injection). Such a cell gets a single quote in front, by which spreadsheets know text. Numbers are
-left alone. A cell that has quotes in front of such a beginning gets one more, so that `unquoted` gives every text back.
+data away (OWASP, CSV Injection). Such a cell gets a single quote in front, which marks text for spreadsheets. Numbers
+are left alone. A cell with quotes in front of such a beginning gets one more, so that `unquoted` restores every text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 FORMULA = re.compile(r"^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""How a formula begins; some spreadsheets take the wide signs too."""
+"""The beginnings of formulas; some spreadsheets take the wide signs too."""
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
 
 

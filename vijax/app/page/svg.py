@@ -15,9 +15,9 @@ from vijax.evaluate.metrics import not_of_rounding
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
 NUM_HUES = blocks.MOST_COLOURS
-"""Classes beyond so many take the first colours again; see report.css."""
+"""Number of colours of classes; further classes take the first colours again; see report.css."""
 LINE = 16
-"""Of a legend."""
+"""The line height of a legend."""
 
 
 class Axis(NamedTuple):
@@ -30,7 +30,7 @@ class Axis(NamedTuple):
     ticks: list[float]
 
     def __call__(self, value: float) -> float:
-        """Where a value is drawn."""
+        """The pixel of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def inside(self, value: float) -> float:
@@ -54,7 +54,7 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str, classes: Mapping[int, str] | None = None) -> str:
-    """What was drawn, over a grid and above the name of its horizontal axis, below it which colour is which class."""
+    """A drawing over a grid and above the name of its horizontal axis, with the colours of the classes below."""
     named, height = legend(classes or {}, LEFT, HEIGHT + 2)
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT + height}" role="img" aria-label="{escape(y_label)} by '
@@ -65,7 +65,7 @@ def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str, classes: Map
 
 
 def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, int]:
-    """Which colour is which class, in lines as long as there is room; and how high that is.
+    """The colours of the classes, in lines as long as there is room; and the height of these lines.
 
     >>> legend({}, 0.0, 0.0)
     ('', 0)
@@ -128,13 +128,13 @@ def escape(text: object) -> str:
 
 
 def plain_chart(title: str, height: float, drawn: Sequence[str]) -> str:
-    """A chart without a frame, as high as it must be."""
+    """A chart without a frame, as high as it needs."""
     name = escape(title)
     return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}">{"".join(drawn)}</svg>'
 
 
 def shortened(label: object, most: int = 24) -> str:
-    """A label of at most so many letters."""
+    """A label of at most this many letters."""
     text = str(label)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -145,12 +145,12 @@ def number_text(value: Any) -> str:
 
 
 def known(*values: Any) -> bool:
-    """Whether all of them are numbers: JSON has None for those that are not finite."""
+    """True where all values are numbers: JSON has None for those that are not finite."""
     return all(value is not None and math.isfinite(value) for value in values)
 
 
 def stretches(states: Sequence[int] | np.ndarray) -> list[tuple[int, int, int]]:
-    """Where each stretch of one state starts, how long it is, and the state.
+    """Stretches of one state: the start of each, its length, and the state.
 
     >>> stretches([0, 0, 2])
     [(0, 2, 0), (2, 1, 2)]

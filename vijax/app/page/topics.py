@@ -1,4 +1,4 @@
-"""Topics on the page, with documents that are typical of them, whatever model found them."""
+"""Topics on the page, with documents that are typical of them, for any model of topics."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vijax.evaluate import npmi
 from vijax.topics.summary import Document, summarise, topic_distances, typical_rows
 
 MOST_READ = 2000
-"""At most so many documents are searched for typical ones."""
+"""Most documents that are searched for typical ones."""
 MOST_COUNTED = 100_000
-"""At most so many are counted for coherence."""
+"""Most documents that are counted for coherence."""
 LEADING = 10
-"""Words whose coherence is that of their topic."""
+"""Number of leading words that give the coherence of a topic."""
 
 Proportions = Callable[[Any, np.ndarray], Float[np.ndarray, "docs K"]]
 
@@ -28,11 +28,11 @@ def topics_block(seen: Seen, concentration: Any, proportions: Proportions) -> To
     """The topics of Dirichlet parameters (K, V), with documents typical of each.
 
     Args:
-      seen: what was fitted, to what.
-      concentration: of the topics' words.
-      proportions: (some of the training documents, which of them) -> how much of each topic they are.
+      seen: the fit and its data.
+      concentration: concentration of the topics' words.
+      proportions: (some of the training documents, their rows) -> the share of each topic in them.
     """
-    # A topic that maximum likelihood has emptied has no words: alike, rather than 0/0.
+    # A topic that maximum likelihood has emptied has no words: all are equally probable, rather than 0/0.
     concentration = np.maximum(np.asarray(concentration, np.float64), 1e-10)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     topics = summarise(
@@ -51,12 +51,12 @@ def shares_of_documents(seen: Seen, corpus: Any, tell: Tell) -> Found:
 
 
 def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:
-    """Shares, and before them the number of the topic that has most."""
+    """Shares, and before them the number of the topic with the largest share."""
     return {"topic": shares.argmax(axis=1), "share": shares}
 
 
 def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:
-    """For each topic, the documents that are most of it, among `MOST_READ` spread over the training set."""
+    """For each topic the documents with the largest share of it, among `MOST_READ` spread over the training set."""
     rows = np.unique(np.linspace(0, corpus.num_documents - 1, min(MOST_READ, corpus.num_documents)).astype(int))
     sample = corpus[rows]
     shares = np.asarray(proportions(sample, rows))
@@ -70,7 +70,7 @@ def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Docume
 
 
 def without_excerpts(shown: Sequence[Block]) -> list[Block]:
-    """Blocks that do not hold how documents begin."""
+    """Blocks without the beginnings of documents."""
     return [_without(block) if isinstance(block, Topics) else block for block in shown]
 
 
@@ -80,7 +80,7 @@ def _without(block: Topics) -> Topics:
 
 
 def _coherence(probs: Float[np.ndarray, "K V"], corpus: Any) -> Float[np.ndarray, " K"]:
-    """NPMI of each topic's leading words in the training documents, or many of them."""
+    """NPMI of each topic's leading words in the training documents, or in many of them."""
     rows = np.unique(np.linspace(0, corpus.num_documents - 1, min(MOST_COUNTED, corpus.num_documents)).astype(int))
     number = min(LEADING, probs.shape[1])
     if number < 2:

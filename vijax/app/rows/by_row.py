@@ -1,4 +1,4 @@
-"""What models say row by row: read in blocks of one size, so that each program is compiled once; rows of sequences."""
+"""Results of models row by row: read in blocks of one size, so that each program is compiled once; of sequences too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 65_536
 
 
 def checked(seen: Seen, data: Any) -> Any:
-    """New data, known to be such as the model may have; ValueError names the first row that is not."""
+    """New data, checked to be possible for the model; ValueError names the first row that is not."""
     check = seen.fit.alg.spec.model.form.check
     if check is not None:
         check(data)
@@ -26,9 +26,9 @@ def checked(seen: Seen, data: Any) -> Any:
 
 
 def in_blocks(read: Callable[[Any], Found], data: Any, tell: Tell, size: int = BLOCK) -> Found:
-    """What `read` makes of arrays with one leading axis, block by block.
+    """The results of `read` for arrays with one leading axis, block by block.
 
-    The last block is filled up with rows that are read already; what it says of those is dropped.
+    The last block is filled up with rows that have been read already; their results are dropped.
 
     >>> in_blocks(lambda x: {"twice": 2 * x}, np.arange(5), lambda done: None, size=2)
     {'twice': array([0, 2, 4, 6, 8])}
@@ -45,13 +45,13 @@ def in_blocks(read: Callable[[Any], Found], data: Any, tell: Tell, size: int = B
 
 
 def in_blocks_of_sequences(read: Callable[[Any], Found], table: Table, data: Any, tell: Tell) -> Found:
-    """What `read` says of each step of padded sequences, (N, T, ...), in the order of the rows of their table.
+    """The results of `read` for each step of padded sequences, (N, T, ...), in the order of the rows of their table.
 
     Args:
-      read: of `data`, or some of its sequences.
-      table: whose rows they are.
+      read: a function of `data`, or of some of its sequences.
+      table: the table of these rows.
       data: (y, mask).
-      tell: is called with the number of rows that are done.
+      tell: called with the number of rows that are done.
     """
     mask = data[1]
     ends = np.cumsum(mask.sum(axis=1))

@@ -16,7 +16,7 @@ from vijax.files import write_atomically
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Writes columns of one length, by the ending of the name.
+    """Writes columns of one length; the ending of the name gives the format.
 
     Raises:
       ConfigError: another ending.
@@ -41,7 +41,7 @@ def as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Six digits of the model's own numbers; all of those that are carried through."""
+    """A cell: six digits of the model's own numbers; all digits of those that are carried through."""
     if isinstance(value, float | np.floating):  # NumPy's float64 is both
         value = None if value != value else _short(value)
     return "" if value is None else value

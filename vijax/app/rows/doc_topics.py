@@ -1,4 +1,4 @@
-"""doc_topics.csv and excerpts.json of a run: the topics of its documents, and how these begin."""
+"""doc_topics.csv and excerpts.json of a run: the topics of its documents, and their beginnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vijax.extras import require_extra
 from vijax.files import write_text
 
 OWN = ("document", "words", "topic")
-"""Columns that come from no file of the user's, beside the shares."""
+"""Columns, beside the shares, that do not come from the user's file."""
 COMMONEST = 15
 """Words that stand for a document whose text is not known."""
 
@@ -38,7 +38,7 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
             parse_options=reader.ParseOptions(newlines_in_values=True),
             convert_options=reader.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
-    except (ValueError, csv.Error) as error:  # those of Arrow are ValueErrors
+    except (ValueError, csv.Error) as error:  # Arrow's errors are ValueErrors
         raise ConfigError(f"{path}: damaged ({error}); {written_again(path)}") from error
     if not {"document", "words", "share_0"} <= set(header):
         got = ", ".join(header)[:200]
@@ -51,7 +51,7 @@ def _values(column: Any, is_number: bool) -> Sequence[Any]:
 
 
 def written_again(path: Path) -> str:
-    """What to do with a file that is not as it should be."""
+    """The remedy for a file that is not as it should be."""
     return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
 
 
@@ -79,7 +79,7 @@ def beside(columns: Iterable[str]) -> list[str]:
 
 # --- how documents begin --------------------------------------------------------------------------------------------
 def excerpts_of(corpus: Any) -> list[str]:
-    """How each document begins; of counts the commonest words."""
+    """The beginning of each document; for counts its commonest words."""
     if corpus.texts is not None:
         return [str(text) for text in corpus.texts]
     return [commonest_words(corpus, row) for row in range(corpus.num_documents)]
@@ -93,12 +93,12 @@ def commonest_words(corpus: Any, row: int) -> str:
 
 
 def write_excerpts(path: Path, excerpts: Sequence[str]) -> None:
-    """Writes them, one a document in the order of doc_topics.csv."""
+    """Writes excerpts, one for each document in the order of doc_topics.csv."""
     write_text(path, json.dumps(list(excerpts), indent=0, ensure_ascii=True) + "\n")
 
 
 def read_excerpts(path: Path) -> list[str]:
-    """Those of a run; none where it has none.
+    """The excerpts of a run; none where it has none.
 
     Raises:
       ConfigError: the file is damaged.

@@ -1,4 +1,4 @@
-"""Tables drawn from a run: how each kind of model is asked for draws, and how these become rows of a table."""
+"""Tables drawn from a run: for each kind of model, how to draw, and how draws become rows of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vijax.app.rows.by_row import checked, rows_of_steps
 
 
 def of_rows(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
-    """Of models of rows: all columns.
+    """The drawing of models of rows: all columns.
 
     Args:
       arrange: (table, [model]) -> rows as the model reads them.
@@ -42,15 +42,15 @@ def _steps(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: An
 
 
 ROWS = of_rows()
-"""Of mixtures and factors."""
+"""For mixtures and factors: all columns."""
 TARGETS = Drawing(_targets, of_target=True)
-"""Of regressions: the target, given the columns."""
+"""For regressions: the target, given the columns."""
 SEQUENCES = Drawing(_steps, of_steps=True)
-"""Of models of sequences: all columns of each step."""
+"""For models of sequences: all columns of each step."""
 
 
 def new_rows(seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    """Rows of nobody, and what stands beside them: so many, or sequences of so many steps each."""
+    """New rows, and the columns beside them: `sizes` is a number of rows, or the lengths of sequences."""
     draws = np.asarray(seen.fit.predictive(key, num_draws, sizes))
     if draws.ndim == 3:
         return draws, {"row": np.arange(draws.shape[1])}
@@ -63,7 +63,7 @@ def new_rows(seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any) -> tuple
 def rows_ahead(
     seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The next steps of each sequence, and what stands beside them."""
+    """The next steps of each sequence, and the columns beside them."""
     y, mask = checked(seen, padded_sequences(table))
     draws = np.asarray(seen.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))

@@ -1,4 +1,4 @@
-"""Targets drawn from hierarchical regressions: of groups that training has seen by their own coefficients, of others by
+"""Targets drawn from hierarchical regressions: for groups seen in training by their own coefficients, for others by
 coefficients drawn from the population."""
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from vijax.inference import likelihood
 from vijax.models.emission.gaussian import normal_draw
 
 LAWS = {"probit": likelihood.bernoulli_probit, "logistic": likelihood.bernoulli_logit}
-"""Of two classes given the predictor, by the name of the response."""
+"""The likelihoods of two classes given the predictor, by the name of the response."""
 
 
 def group_numbers(train: Any, table: Any) -> Int[np.ndarray, " N"]:
-    """Of each row the place of its group among those of training; groups that are none of them come after these."""
+    """For each row the place of its group among the groups of training; new groups come after these."""
     if train.groups is None:
         return np.zeros(table.num_rows, int)
     known = {name: place for place, name in enumerate(train.group_names)}
@@ -43,7 +43,7 @@ def _draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
 
 
 def _of_population(people: Any, num_draws: int, number: int, key: PRNGKeyArray) -> Float[Array, "draws J D"]:
-    """Coefficients of so many groups of which nothing is known."""
+    """Coefficients of a number of groups of which nothing is known."""
     full = people.precision.ndim == 3
     factor = jnp.linalg.cholesky(people.precision) if full else jax.vmap(jnp.diag)(jnp.sqrt(people.precision))
     keys = jax.random.split(key, (num_draws, number))

@@ -1,4 +1,4 @@
-"""New rows for a fitted run: what a run keeps of its table, and other tables of the same columns."""
+"""New rows for a fitted run: the facts that a run keeps of its table, and other tables of the same columns."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def keep(folder: Path, data: Data) -> None:
 
 
 def kept(folder: Path) -> Data | None:
-    """A table of as many rows as the run's, all of zeros, of which its model and the shapes of its state can be made.
-    None of a run of an earlier version, which has kept nothing.
+    """A table with as many rows as the run's, all of zeros, from which its model and the shapes of its state can be
+    made. None for a run of an earlier version, which has kept nothing.
 
     Raises:
       DamagedError: the file is damaged.
@@ -79,7 +79,7 @@ def _stand_in(outline: dict[str, Any]) -> Table:
 
 # --- new rows --------------------------------------------------------------------------------------------------------
 class AllBut(Container):
-    """The names that are not among these."""
+    """The names that are not in a given set."""
 
     def __init__(self, names: tuple[str, ...]):
         self.names = frozenset(names)
@@ -89,7 +89,7 @@ class AllBut(Container):
 
 
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Rows of the run's columns, on its scale; a target is not needed, and is carried through if there is one.
+    """Rows with the run's columns, on its scale; a target is not needed, and is carried through if there is one.
 
     Raises:
       ConfigError: a column of text was named.
@@ -113,7 +113,7 @@ def _where(config: Any, source: Any) -> str:
 
 
 def _columns(config: Any, like: Table, source: Any, notes: Notes) -> Columns:
-    """Every column, those that are carried through as they are written."""
+    """Every column; columns that are carried through stay as they are written."""
     if source is not None and not isinstance(source, str | Path):
         return columns_of(source, like.columns)
     given, own = config.data, source is None or str(source) == config.data.path
@@ -122,7 +122,7 @@ def _columns(config: Any, like: Table, source: Any, notes: Notes) -> Columns:
 
 
 def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
-    """Says which of the run's columns are missing, all at once, and which there are instead."""
+    """Raises an error that lists all missing columns of the run, and the columns that are there."""
     missing = [name for name in wanted if name not in found]
     if missing:
         known = ", ".join(map(repr, list(found)[:20]))

@@ -18,7 +18,7 @@ from vijax.app.settings.typed_toml import LARGEST, ConfigError
 
 
 class Asked(NamedTuple):
-    """What is to be drawn; the options of `vijax predict`."""
+    """The options of `vijax predict`: what is to be drawn."""
 
     data: str | None = None
     rows: int | None = None
@@ -30,12 +30,12 @@ class Asked(NamedTuple):
 
 
 def predict_run(folder: Path, asked: Asked, out: Path | None, training: str | None, say: Say) -> str:
-    """What `vijax predict` prints: the name of the file that it has written, or CSV.
+    """The output of `vijax predict`: the name of the file that it has written, or CSV.
 
     Raises:
-      ConfigError: options that do not go together or are out of range; a model that draws no tables; a file that is
-        there already, or of another ending.
-      ValueError: data that cannot be read, or are not such as the run's.
+      ConfigError: options that do not go together or are out of range; a model that draws no tables; a file that exists
+        already, or has another ending.
+      ValueError: data that cannot be read, or are unlike the run's.
     """
     if out is not None and check_ending(out) and out.exists():
         raise ConfigError(f"--out: {out} exists; name another file, or remove it")
@@ -51,7 +51,7 @@ def predict_run(folder: Path, asked: Asked, out: Path | None, training: str | No
 
 
 def check(listing: Listing, asked: Asked) -> None:
-    """Raises a `ConfigError` on what cannot be drawn."""
+    """Raises a `ConfigError` on options for which nothing can be drawn."""
     if listing.drawing is None:
         raise ConfigError(
             f"vijax predict is for models of tables, which {listing.name} is not; in Python: "

@@ -23,11 +23,11 @@ class Draws:
     """Draws of a table from the posterior predictive distribution.
 
     Attributes:
-      values: (draws, rows, columns), in the units of the data; of two classes -1 and +1.
-      names: of the columns.
-      beside: what is carried through, by name: identifiers, groups, how many steps ahead.
+      values: (draws, rows, columns), in the units of the data; -1 and +1 for two classes.
+      names: names of the columns.
+      beside: columns that are carried through, by name: identifiers, groups, number of steps ahead.
       classes: names of the two classes of a target.
-      notes: what the reader should be told.
+      notes: notes for the reader.
 
     >>> draws = Draws(np.array([[[1.0]], [[3.0]]]), ("height",), {"row": [0]})
     >>> draws.mean().tolist(), draws.interval(0.5)[0].tolist()
@@ -68,7 +68,7 @@ class Draws:
         return low, high
 
     def summary(self, level: float = 0.95) -> Transformed:
-        """A row for each row drawn: mean, standard deviation and interval of each column; of a target of two classes
+        """A row for each row drawn: mean, standard deviation and interval of each column; for a target of two classes
         the probability of the second class."""
         if self.classes is not None:
             chance = (self.values[..., 0] > 0).mean(axis=0)
@@ -105,14 +105,14 @@ def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, size
 
 
 def drawn_ahead(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int) -> Draws:
-    """Draws of what follows each sequence."""
+    """Draws of the next steps of each sequence."""
     with rows_of(new.data):
         ahead = rows_ahead(seen, new.data, key, num_draws, num_steps)
     return _draws(seen, listing, *ahead, new.notes)
 
 
 def check_of_steps(listing: Any) -> None:
-    """Raises a `ConfigError` where nothing follows the data of a model."""
+    """Raises a `ConfigError` where the data of a model have no next steps."""
     if listing.drawing is None or not listing.drawing.of_steps:
         raise ConfigError(
             f"{listing.name} has no order of time, so that nothing can be forecast. Forecasts are for hmm, "

@@ -19,12 +19,12 @@ class RowScore(NamedTuple):
     """Log predictive density of held-out data, nats.
 
     Attributes:
-      mean: per row (step of a sequence, entry).
-      standard_error: of `mean`.
-      number: of rows.
-      per: what one of them is called.
-      remarks: what else is worth saying, such as errors.
-      parts: the log density of each row (or group of rows), and how many rows it is.
+      mean: mean per row (step of a sequence, entry).
+      standard_error: standard error of `mean`.
+      number: number of rows.
+      per: name of a row.
+      remarks: further facts, such as errors.
+      parts: the log density of each row (or group of rows), and its number of rows.
 
     >>> print(RowScore.of([-1.0, -3.0], per="row", remarks="1 error"))
     -2.000 ± 1.000 nats per row (2 rows; 1 error)
@@ -53,7 +53,7 @@ class RowScore(NamedTuple):
 
 
 def sequences(number: int) -> str:
-    """How many there are, in words.
+    """The number of sequences, in words.
 
     >>> sequences(1), sequences(5)
     ('1 sequence', '5 sequences')
@@ -62,7 +62,7 @@ def sequences(number: int) -> str:
 
 
 def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
-    """Bounds on the log densities of held-out groups, their locals inferred, the globals as they are fitted."""
+    """Bounds on the log densities of held-out groups, with their locals inferred and the globals fixed."""
     spec = fit.alg.spec
     batch = Minibatch(jax.tree.map(as_array, data), None)
     per_group = inferred(bounds_of, spec, fit.state.hyper, fit.posterior, batch, key)

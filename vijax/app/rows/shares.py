@@ -1,4 +1,4 @@
-"""Topics by group and over time: what share of the words of each group's documents is of each topic.
+"""Topics by group and over time: the share of each topic in the words of each group's documents.
 
     share of topic k in group g = sum_d n_d theta_dk / sum_d n_d   over the documents d of g, n_d their words,
 
@@ -25,17 +25,17 @@ from vijax.evaluate.score import ratio_estimate
 
 Every = Literal["year", "month", "day"]
 LENGTHS: dict[str, int] = {"year": 4, "month": 7, "day": 10}
-"""Of the beginning of an ISO date that names them."""
+"""Lengths of the beginning of an ISO date that names days, months or years."""
 
 
 class Shares(NamedTuple):
-    """Of each group, in order.
+    """Shares of topics in groups, in order.
 
     Attributes:
-      groups: their names.
-      documents: how many each has.
-      share: (groups, topics).
-      error: their standard errors; infinite of one document.
+      groups: names of the groups.
+      documents: number of documents of each.
+      share: shares, (groups, topics).
+      error: standard errors of the shares; infinite for one document.
     """
 
     groups: tuple[str, ...]
@@ -61,9 +61,9 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
     """The shares of groups of documents.
 
     Args:
-      columns: of documents: `words`, `share_0`, `share_1`, ..., and the column that groups them.
-      by: which.
-      every: of a column of dates, the stretch of time that makes a group; None groups equal values.
+      columns: columns of documents: `words`, `share_0`, `share_1`, ..., and the column that groups them.
+      by: name of the grouping column.
+      every: for a column of dates, the length of time of a group; None groups equal values.
 
     Raises:
       ConfigError: no such column; values that are no dates, where `every` is given.
@@ -92,7 +92,7 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
 
 
 def _of_group(each: np.ndarray, words: np.ndarray) -> tuple[int, list[float], list[float]]:
-    """How many documents, and of each topic its share with the error."""
+    """The number of documents, and the share of each topic with its error."""
     pairs = [ratio_estimate(words * column, words) for column in each.T]
     return len(words), [mean for mean, _ in pairs], [error for _, error in pairs]
 
@@ -111,7 +111,7 @@ def _group(value: Any, by: str, every: Every | None) -> str:
 
 
 def _order(name: str) -> tuple[int, float, str]:
-    """Numbers by their size, then words; what has none at the end."""
+    """An order: numbers by their size, then words; missing values at the end."""
     try:
         return (0, float(name), name)
     except ValueError:
@@ -121,7 +121,7 @@ def _order(name: str) -> tuple[int, float, str]:
 def shares_of_run(
     folder: Path, by: str, every: Every | None, source: str | None, column: str | None, say: Say
 ) -> Shares:
-    """Of the documents of a run, as its doc_topics.csv has them, or of others.
+    """The shares of the documents of a run, from its doc_topics.csv, or of others.
 
     Raises:
       ConfigError: a run that has no topics; no such file; see `shares_by`.
@@ -140,7 +140,7 @@ def shares_of_run(
 
 
 def table(found: Shares, by: str) -> Table:
-    """A row a group: the shares in per cent with their errors."""
+    """A row for each group: the shares in per cent with their errors."""
     cell = lambda share, error: f"{100 * share:.1f}" + (f" ± {100 * error:.1f}" if np.isfinite(error) else "")
     rows = [
         [group or "(none)", int(number), *map(cell, share, error)]

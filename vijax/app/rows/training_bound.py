@@ -1,4 +1,4 @@
-"""How well a run fits the data that it was fitted to: its bound, where nothing was held out."""
+"""The fit of a run to its training data: its bound, where nothing was held out."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class TrainingBound(NamedTuple):
     """The bound on the log evidence of the training data, nats, averaged over the last pass.
 
     Attributes:
-      mean: per word (row, step).
-      per: what that is called.
+      mean: mean per word (row, step).
+      per: name of this unit.
 
     >>> print(TrainingBound(-2.5, "row"))
     -2.500 nats per row (bound on the training data)
@@ -41,7 +41,7 @@ class TrainingBound(NamedTuple):
 
     @property
     def standard_error(self) -> float:
-        """Not known: the data are those that it was fitted to."""
+        """NaN: it is not known, because the bound is on the training data."""
         return float("nan")
 
     def __str__(self) -> str:
@@ -49,10 +49,10 @@ class TrainingBound(NamedTuple):
 
 
 def training_bound(folder: Path, config: Config) -> TrainingBound:
-    """Of a run, from what its steps have written.
+    """The training bound of a run, from the records of its steps.
 
     Raises:
-      ConfigError: it has written none.
+      ConfigError: the run has written none.
     """
     curves = metrics.read_curves(folder / "metrics.jsonl")
     finite = np.flatnonzero(np.isfinite(curves.elbo))
@@ -62,10 +62,10 @@ def training_bound(folder: Path, config: Config) -> TrainingBound:
 
 
 def compare_by_training(folders: Sequence[Path]) -> Comparison:
-    """Compares runs by their bounds on the data that they were fitted to, where none can be held out.
+    """Compares runs by their bounds on the training data, where none can be held out.
 
     Args:
-      folders: of two runs or more, of the same data.
+      folders: folders of two runs or more, of the same data.
 
     Raises:
       ConfigError: fewer than two; runs of other data, or whose bounds are per other things; nothing was written yet.
@@ -92,5 +92,5 @@ def _by_means(found: Sequence[TrainingBound], i: int, best: int) -> Difference |
 
 
 def _remark(folder: Path, config: Config) -> str:
-    """How it ended, and that a likelihood at a point is no bound on the evidence."""
+    """The end of a run, and "point estimates": a likelihood at a point is no bound on the evidence."""
     return ", ".join(filter(None, [ending(folder), "point estimates" if config.algorithm.name in POINTS else ""]))

@@ -1,4 +1,4 @@
-"""What a run says of documents, rows, steps or nodes, one by one; as columns, and as a file of them."""
+"""Results of a run for documents, rows, steps or nodes, one by one; as columns, and as a file of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from vijax.data.tables.table import rows_of
 
 @dataclasses.dataclass(frozen=True)
 class Transformed:
-    """What a model says of each row of some data.
+    """The results of a model for each row of some data.
 
     Attributes:
       found: vectors (N,) and matrices (N, K) by name: the shares of topics, the probabilities of components or states.
-      beside: what is carried through, by name: identifiers, columns that the model does not use.
-      notes: what the reader should be told, such as how many words were not known.
+      beside: columns that are carried through, by name: identifiers, columns that the model does not use.
+      notes: notes for the reader, such as the number of unknown words.
 
     >>> rows = Transformed({"topic": np.array([1]), "share": np.array([[0.25, 0.75]])}, {"id": ["a7"]})
     >>> rows["share"].tolist()
@@ -47,8 +47,8 @@ class Transformed:
         return f"Transformed({len(self):,} rows: {shapes}; beside: {', '.join(self.beside) or 'nothing'})"
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """All of it as columns of one length, matrices cut into columns: `pandas.DataFrame(rows.columns())`. Where a
-        column of the data has the name of one of the model's, an underscore is added to that of the data."""
+        """All results as columns of one length, matrices cut into columns: `pandas.DataFrame(rows.columns())`. Where a
+        column of the data has the name of a column of the model, it gets an underscore."""
         ours: dict[str, Any] = {}
         for key, values in self.found.items():
             ours |= _columns(key, values)
@@ -77,11 +77,11 @@ def _columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def transformed(listing: Listing, seen: Seen, new: New, tell: Tell = lambda done: None) -> Transformed:
-    """What a fitted model says of new data.
+    """The results of a fitted model for new data.
 
     Raises:
-      ConfigError: it says nothing of single rows.
-      ValueError: data that the model cannot have.
+      ConfigError: the model has no results for single rows.
+      ValueError: data that are impossible for the model.
     """
     check_transforms(listing)
     transform: Any = listing.transform
@@ -91,7 +91,7 @@ def transformed(listing: Listing, seen: Seen, new: New, tell: Tell = lambda done
 
 
 def check_transforms(listing: Listing) -> None:
-    """Raises a `ConfigError` where a model says nothing of single rows, with what to use instead."""
+    """Raises a `ConfigError`, with what to use instead, where a model has no results for single rows."""
     if listing.transform is None:
         why = listing.no_transform or "what it found is in summary.txt and posterior.npz of the run"
         raise ConfigError(f"{listing.name} cannot be applied to rows one by one: {why}")

@@ -68,7 +68,7 @@ def chain_marginals(
 def chain_log_normalizer_parallel(
     initial: Initial, transition: Transition, unary: Unary, mask: Mask = None
 ) -> Float[Array, ""]:
-    """The same by products of K x K matrices in a tree: O(log T) deep but O(T K^3) work, for accelerators."""
+    """A by products of K x K matrices in a tree: O(log T) deep but O(T K^3) work, for accelerators."""
     initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     start = initial + unary[0]
     eye = jnp.where(jnp.eye(len(initial), dtype=bool), 0.0, _LOG_ZERO).astype(unary.dtype)
@@ -78,9 +78,9 @@ def chain_log_normalizer_parallel(
 
 
 def chain_entropy(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Float[Array, ""]:
-    """-E[log q(z)], in nats, by one forward pass (Hernando et al., 2005): with w_ij the probability of z_t = i given
-    z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). A sum of positive
-    terms, where A - <lambda, mu> is a difference of terms of size T; what all states share is set apart."""
+    """-E[log q(z)], in nats, by one forward pass (Hernando et al., 2005). With w_ij the probability of z_t = i given
+    z_{t+1} = j, the entropy of the path up to a state is E_{t+1}(j) = sum_i w_ij (E_t(i) - log w_ij). This is a sum of
+    positive terms, where A - <lambda, mu> is a difference of terms of size T; a shared constant is kept apart."""
     initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask)
 
@@ -125,7 +125,7 @@ def chain_sample(
 
 
 def chain_mode(initial: Initial, transition: Transition, unary: Unary, mask: Mask = None) -> Int[Array, " T"]:
-    """The likeliest path (Viterbi, 1967); 0 on padded steps."""
+    """The most probable path (Viterbi, 1967); 0 on padded steps."""
     initial, transition, unary, mask = _checked(initial, transition, unary, mask)
     forward = forward_pass(initial, transition, unary, mask, reduce=functools.partial(jnp.max, axis=0))
     start = jnp.argmax(forward.last)
@@ -144,7 +144,7 @@ def chain_stats(
     states: Int[Array, "*shape T"], num_states: int, shared: bool, mask: Mask = None, dtype: Any = jnp.float32
 ) -> tuple[Array, Array, Array]:
     """Statistics of paths: one-hot first state (K,), pair counts (K, K) or per step (T-1, K, K), one-hot states (T, K);
-    padded steps count nowhere."""
+    padded steps are not counted."""
     unary = jax.nn.one_hot(states, num_states, dtype=dtype)
     if mask is not None:
         unary = jnp.where(mask[:, None], unary, 0.0)
@@ -169,9 +169,9 @@ def _log_normalizer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 @jax.custom_jvp
 @jax.jit  # so that it is traced once, though a step asks for it some ten times
 def _smoothed(initial: Array, transition: Array, unary: Array, mask: Array) -> Smoothed:
-    """In probabilities; where those might have underflowed in any sequence of a batch, once more in log space. (A
-    `lax.cond` in a batch would always do both; a loop does what any of the batch needs. XLA would move what does not
-    depend on its state out of the loop, and do it always.)"""
+    """A and the expected statistics, in probabilities; where those might have underflowed in any sequence of a batch,
+    once more in log space. (A `lax.cond` in a batch would always do both; a loop does what any sequence of the batch
+    needs. XLA would move what does not depend on its state out of the loop, and do it always.)"""
     fast, sound = scaled_passes(initial, transition, unary, mask)
 
     def again(state: tuple[Smoothed, Array]) -> tuple[Smoothed, Array]:
@@ -199,7 +199,7 @@ def _per_step(transition: Array, num_steps: int) -> Array:
 
 
 def _log_matmul(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """log(exp(a) exp(b)) of matrices of logarithms, each with its largest entry set apart."""
+    """log(exp(a) exp(b)) for matrices of logarithms, each shifted by its largest entry."""
     product, level = _settled(logsumexp(a[0][..., :, :, None] + b[0][..., None, :, :], axis=-2))
     return product, level + a[1] + b[1]
 

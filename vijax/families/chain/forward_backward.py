@@ -1,7 +1,7 @@
 """The two passes over a discrete chain in log space, for one sequence whose potentials have been checked: forward
-filtering, and smoothing by a pass back over what that left. Right whatever the potentials.
-`vijax.families.chain.chains` takes the filter from here, and the smoothing where that of
-`vijax.families.chain.scaled_passes`, four times faster, would underflow."""
+filtering, and smoothing by a pass back over its messages. Accurate for all potentials. `vijax.families.chain.chains`
+takes the filter from here, and the smoothing where `vijax.families.chain.scaled_passes`, which is four times faster,
+would underflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 
 class Forward(NamedTuple):
-    """What the forward recursion leaves.
+    """The results of the forward recursion.
 
     Attributes:
       messages: log p(z_t, y_1..t) up to a shift, such that the largest entry of each is zero.
@@ -36,7 +36,7 @@ class Forward(NamedTuple):
 
 
 def largest(scores: Array) -> Array:
-    """Of the first axis; finite where all are log 0, so that differences from it are no NaN."""
+    """The maximum over the first axis; finite where all entries are log 0, so that differences from it are not NaN."""
     return jnp.maximum(jnp.max(scores, 0), jnp.finfo(scores.dtype).min)
 
 
@@ -47,8 +47,8 @@ def log_sum(scores: Array) -> Array:
 
 
 def forward_pass(initial: Array, transition: Array, unary: Array, mask: Array, reduce: Callable = log_sum) -> Forward:
-    """Without the shifts a float32 message would lose, at step t, the digits that A has reached by then. A padded step
-    hands its message on. The loop keeps what depends on the step before; the rest is done for all steps at once."""
+    """The forward recursion with shifts: without them a float32 message would lose, at step t, the digits that A has
+    reached by then. A padded step hands its message on. The loop does only what depends on the step before."""
 
     @jax.checkpoint
     def step(message: Array, inputs: Any) -> tuple[Array, Array]:
@@ -66,21 +66,21 @@ def forward_pass(initial: Array, transition: Array, unary: Array, mask: Array, r
 
 
 def backward_pass(transition: Array, forward: Forward, mask: Array) -> tuple[Array, Array, Array]:
-    """Marginals by a pass back: p(z_t = i, z_{t+1} = j | y) is that of j times p(z_t = i | z_{t+1} = j, y_1..t), the
-    share of i in what was predicted of j; nothing over- or underflows."""
+    """Marginals by a pass back: p(z_t = i, z_{t+1} = j | y) is p(z_{t+1} = j | y) times p(z_t = i | z_{t+1} = j,
+    y_1..t), the share of i in the prediction of j; nothing overflows or underflows."""
     shared = transition.ndim == 2
 
     def back(carry: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Any]:
         (later, counts), (message, predicted, exists, into) = carry, inputs
         share = message[:, None] + (transition if shared else into) - predicted
-        share = jnp.exp(jnp.where(exists, share, 0.0))  # a padded step's might overflow
+        share = jnp.exp(jnp.where(exists, share, 0.0))  # the entry of a padded step might overflow
         here = jnp.einsum("ij,j->i", share, later, precision="highest")
-        here = jnp.where(exists, here / jnp.sum(here), later)  # which rounding alone keeps from summing to one
+        here = jnp.where(exists, here / jnp.sum(here), later)  # they sum to one but for rounding
         pairs = share * jnp.where(exists, later, 0.0)
         return (here, counts + pairs if shared else counts), (here, None if shared else pairs)
 
     end, zero = jax.nn.softmax(forward.last), jnp.zeros_like(transition if shared else forward.messages[:0])
-    predicted = jnp.maximum(forward.predicted, jnp.finfo(end.dtype).min)  # log 0 less itself would be NaN
+    predicted = jnp.maximum(forward.predicted, jnp.finfo(end.dtype).min)  # log 0 - log 0 would be NaN
     steps = forward.messages[:-1], predicted, mask[1:], None if shared else transition
     (first, counts), (states, pairs) = lax.scan(back, (end, zero), steps, reverse=True)
     states = jnp.where(mask[:, None], jnp.concatenate([states, end[None]]), 0.0)

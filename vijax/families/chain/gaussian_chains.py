@@ -4,7 +4,7 @@ family and any hand-written state-space bound share.
     q(x) = exp{sum_t <linear_t, x_t> + <square_t, x_t x_t'> + sum_t <cross_t, x_t x_{t+1}'> - A}
 
 of shapes (T, D), (T, D, D), (T-1, D, D). The precision matrix has the blocks -(square_t + square_t') on its diagonal
-and -cross_t above it; one pass of block elimination gives A and all that follows (the Kalman filter in information
+and -cross_t above it; one pass of block elimination gives A and its derivatives (the Kalman filter in information
 form), and a second pass back the marginals (Rauch, Tung and Striebel). Sequences of unequal lengths are padded to one
 T: `masked` replaces the potentials of padded steps, whatever they hold, by those of independent normals whose
 log-normaliser is zero, so that they add nothing to A or its gradient; `chain_entropy` and `chain_moments` take the
@@ -94,8 +94,8 @@ def chain_log_normalizer(chain: Filtered) -> Float[Array, ""]:
 
 
 def chain_log_normalizer_parallel(potentials: Potentials) -> Float[Array, ""]:
-    """The same from the potentials by a tree of products: O(log T) deep, for accelerators.
-    Its gradient is the smoother.
+    """A = sum_t |whitened_t|^2 / 2 - log|L_t| + D log(2 pi) / 2 from the potentials by a tree of products: O(log T)
+    deep, for accelerators. Its gradient is the smoother.
 
     An element is a stretch of the chain, as a quadratic form in its first and last vector, all between integrated out:
     two stretches that share a vector join by integrating that out (Sarkka and Garcia-Fernandez, 2021).
@@ -121,14 +121,14 @@ def chain_log_normalizer_parallel(potentials: Potentials) -> Float[Array, ""]:
 
 
 def chain_entropy(chain: Filtered, mask: Bool[Array, " T"] | None = None) -> Float[Array, ""]:
-    """Entropy in nats: the sum of those of the conditionals, of steps that exist."""
+    """Entropy in nats: the sum of the entropies of the conditionals, over the steps that exist."""
     d = chain.whitened.shape[-1]
     terms = 0.5 * d + _half_log_two_pi(chain) - half_log_det(chain.factor)
     return jnp.sum(terms if mask is None else jnp.where(mask, terms, 0.0))
 
 
 def chain_marginals(chain: Filtered, cross: Float[Array, "S D D"]) -> Potentials:
-    """E[x_t], Cov[x_t] and Cov[x_t, x_{t+1}] of every step, by one pass back, sums of positive terms."""
+    """E[x_t], Cov[x_t] and Cov[x_t, x_{t+1}] of every step, by one pass back, as sums of positive terms."""
 
     def step(carry: tuple[Array, Array], inputs: tuple[Filtered, Array]) -> tuple[tuple[Array, Array], tuple]:
         (mean, cov), (here, cross) = carry, inputs
@@ -158,7 +158,7 @@ def chain_moments(chain: Filtered, cross: Float[Array, "S D D"], mask: Bool[Arra
 def chain_sample(
     chain: Filtered, cross: Float[Array, "S D D"], noise: Float[Array, "*shape T D"]
 ) -> Float[Array, "*shape T D"]:
-    """Draws, from the last step back, pathwise differentiable; `noise` is standard normal. With no noise, the mean."""
+    """Draws, from the last step back, pathwise differentiable; `noise` is standard normal: zero gives the mean."""
     noise = jnp.moveaxis(noise, -2, 0)
 
     def step(later: Array, inputs: tuple[Filtered, Array, Array]) -> tuple[Array, Array]:
@@ -173,8 +173,8 @@ def chain_sample(
 
 
 def chain_kl(potentials: Potentials, other_potentials: Potentials) -> Float[Array, ""]:
-    """KL(q || p) of two chains: the sum over t of the mean divergence between the two laws of x_t given x_{t+1}. Those
-    are normals, of precisions L L' and L^ L^' and of means that differ by (G - G^) x_{t+1} + c, so that
+    """KL(q || p) of two chains: the sum over t of the mean divergence between the two laws of x_t given x_{t+1}. These
+    laws are normals, of precisions L L' and L^ L^' and of means that differ by (G - G^) x_{t+1} + c, so that
 
         KL = sum_t [tr S - D - log|S| + tr{R_t Cov_q[x_{t+1}] R_t'}] / 2 + (m - m^)' P^ (m - m^) / 2,
 
@@ -244,7 +244,7 @@ class _Stretch(NamedTuple):
 
 
 def _joined(a: _Stretch, b: _Stretch) -> _Stretch:
-    """The two, a before b, without the vector that they share."""
+    """The stretch a followed by b, the vector that they share integrated out."""
     factor = jnp.linalg.cholesky(a.last + b.first)
     back, on = solve(factor, transpose(a.cross)), solve(factor, b.cross)
     shared = solve_lower(factor, a.last_linear + b.first_linear)

@@ -2,8 +2,8 @@
 
 A is the Kalman filter in information form, its gradient the smoother; the recursions are in
 `vijax.families.chain.gaussian_chains`. Everything is O(T D^3), and nothing has the size of the joint covariance.
-Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which exist: the first ones. What the
-others hold counts nowhere.
+Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which exist: the first ones. The content
+of the others has no effect.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class LinearGaussianChain(Family):
 
     @classmethod
     def from_potentials(cls, linear: Any, negative_half_precision: Any, coupling: Any) -> Self:
-        """From the information form: (*batch, T, D), (*batch, T, D, D) and (*batch, T-1, D, D), the latter the
-        coefficients of x_t x_{t+1}'.
+        """Chains from the information form: (*batch, T, D), (*batch, T, D, D) and (*batch, T-1, D, D), the last holding
+        the coefficients of x_t x_{t+1}'.
 
         Raises:
           ValueError: shapes that do not fit, or a joint precision that is not positive definite.
@@ -79,7 +79,7 @@ class LinearGaussianChain(Family):
     def from_dynamics(
         cls, initial_mean: Any, initial_cov: Any, transition: Any, noise_cov: Any, num_steps: int
     ) -> Self:
-        """x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), of shapes (D,) and (D, D).
+        """Chains with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov), for vectors in R^D.
 
         Raises:
           ValueError: shapes that do not fit, covariances that are not symmetric positive definite, or `num_steps` < 1.
@@ -98,7 +98,7 @@ class LinearGaussianChain(Family):
 
     @property
     def cov(self) -> Float[Array, "*batch T D D"]:
-        """The marginal covariance of each step, whatever the means are."""
+        """The marginal covariance of each step, which does not depend on the means."""
         return self._each(lambda mask, *p: chains.chain_marginals(chains.filtered(p), p[2])[1])
 
     # --- the law ----------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class LinearGaussianChain(Family):
         return self.expected_stats().value
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and the diagonals of the covariances of each step."""
+        """Normal laws of the means and the diagonals of the covariances of each step."""
         return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch T D"]:
@@ -206,10 +206,10 @@ class LinearGaussianChain(Family):
         return self.stats(x), v_product
 
     def _potentials(self) -> chains.Potentials:
-        """Those of the steps that exist, and of padded ones such as add nothing to A."""
+        """The potentials, those of padded steps replaced by ones that add nothing to A."""
         potentials = self.linear, self.negative_half_precision, self.coupling
         return potentials if self.mask is None else chains.masked(potentials, self.mask)
 
     def _each(self, f: Any) -> Any:
-        """f(mask, potentials of one chain) of every chain."""
+        """f(mask, potentials of one chain) for every chain."""
         return over_batch(f, len(self.batch_shape))(self.mask, *self._potentials())

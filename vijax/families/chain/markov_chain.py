@@ -2,7 +2,7 @@
 
 A is the forward recursion and its gradient the posterior marginals (forward-backward); the recursions themselves are in
 `vijax.families.chain.chains`. Sequences of unequal lengths are padded to T steps, and `mask` (*batch, T) says which
-exist: the first ones. Padded steps count nowhere, whatever their potentials hold.
+exist: the first ones. Padded steps have no effect, whatever their potentials hold.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MarkovChain(Family):
 
     @classmethod
     def from_potentials(cls, initial: Any, transition: Any, unary: Any) -> Self:
-        """From log potentials of shapes (*batch, K), (*batch, K, K) or (*batch, T-1, K, K), and (*batch, T, K).
+        """Chains from log potentials of shapes (*batch, K), (*batch, K, K) or (*batch, T-1, K, K), and (*batch, T, K).
 
         Raises:
           ValueError: shapes that do not fit, or entries that are not finite.
@@ -78,8 +78,8 @@ class MarkovChain(Family):
 
     @classmethod
     def from_probs(cls, initial: Any, transition: Any, num_steps: int) -> Self:
-        """From probabilities of the first state (*batch, K) and of the next one given each (*batch, K, K), the same at
-        every step; no further potentials. Raises ValueError where they do not sum to one."""
+        """Chains from probabilities of the first state (*batch, K) and of the next one given each (*batch, K, K), the
+        same at every step, without further potentials. Raises ValueError where they do not sum to one."""
         require(num_steps >= 1, "num_steps", "a positive integer", num_steps)
         first, step = Categorical.from_probs(initial).logits, Categorical.from_probs(transition).logits
         return cls.from_potentials(first, step, jnp.zeros((*first.shape[:-1], num_steps, first.shape[-1]), first.dtype))
@@ -91,7 +91,7 @@ class MarkovChain(Family):
 
     @property
     def shared(self) -> bool:
-        """Whether one transition potential serves all steps."""
+        """True where one transition potential serves all steps."""
         return jnp.ndim(self.transition) == jnp.ndim(self.initial) + 1
 
     @property
@@ -131,15 +131,15 @@ class MarkovChain(Family):
 
     @property
     def probs(self) -> Float[Array, "*batch T K"]:
-        """The same as `mean`."""
+        """The marginal probabilities of the states, as `mean` returns them."""
         return self.mean()
 
     def variance(self) -> Float[Array, "*batch T K"]:
-        """p (1 - p): of the one-hot states, as the mean is. States have no order, and so no quantiles."""
+        """p (1 - p), the variances of the one-hot states. States have no order, and so no quantiles."""
         return self.mean() * complements(self.mean())
 
     def mode(self) -> Int[Array, "*batch T"]:
-        """The likeliest path (Viterbi)."""
+        """The most probable path (Viterbi)."""
         return self._each(chains.chain_mode)
 
     def in_domain(self) -> Self:
@@ -157,8 +157,8 @@ class MarkovChain(Family):
         return self._each(chains.chain_entropy)
 
     def fisher_solve(self, cotangent: MarkovChainStats) -> Self:
-        """The shortest solution of F x = g, by conjugate gradients on products with F: O(T K^2) each and nothing of the
-        size of F in memory. The part of g outside the range of F is not solved for."""
+        """The shortest solution of F x = g, by conjugate gradients on products with F, O(T K^2) each; memory stays far
+        below the size of F. The part of g outside the range of F is not solved for."""
 
         def solve_one(q: Self, g: MarkovChainStats) -> Self:
             product = lambda v: list(q.fisher_product(q.with_naturals(v)))

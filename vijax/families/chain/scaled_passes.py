@@ -13,10 +13,10 @@ A is the sum of log c_t and of what was divided out, f_t * b_t / <f_t, b_t> are 
 Numbers below the least normal one, `tiny`, are lost, and with them paths that later steps could have made the
 likeliest: no message would show it. So each step of the filter, the first included, is given floor = 4 K tiny, which is
 more than it can have lost: f is nowhere too small, while b is nowhere too large. In units of likelihood <f_t, b_t>
-would be p(y) at every t; now it starts no higher, ends no lower and never falls, and what is added at a step or lost on
-the way back makes it grow by a factor of at most 1 + (K + 1) floor / Z_t. Where 2 K floor / Z_t <= eps / T at every
+would be p(y) at every t; now it starts no higher, ends no lower and never falls, and additions at a step or losses on
+the way back make it grow by a factor of at most 1 + (K + 1) floor / Z_t. Where 2 K floor / Z_t <= eps / T at every
 step, underflow has therefore changed p(y), and any marginal, by no more than a rounding error. `scaled_passes` says
-whether that is so. It is not, for NaN, for data without any path, and for sequences that pass through what the model
+whether this holds. It does not hold for NaN, for data without any path, and for sequences through states that the model
 held to be all but impossible (odds of about 1e-23 in float32 at T = 10,000, K = 20).
 """
 
@@ -30,9 +30,11 @@ from jaxtyping import Array, Bool, Float
 
 
 class Smoothed(NamedTuple):
-    """Attributes:
-    value: A.
-    initial, transition, unary: the expected statistics.
+    """Results of the smoothing passes.
+
+    Attributes:
+      value: A.
+      initial, transition, unary: the expected statistics.
     """
 
     value: Float[Array, ""]
@@ -42,7 +44,7 @@ class Smoothed(NamedTuple):
 
 
 def scaled_passes(initial: Array, transition: Array, unary: Array, mask: Array) -> tuple[Smoothed, Bool[Array, ""]]:
-    """A and the expected statistics, and whether no underflow has touched them."""
+    """A, the expected statistics, and True where no underflow has touched them."""
     steps, k = unary.shape
     limits = jnp.finfo(unary.dtype)
     floor = 4 * k * limits.tiny
@@ -71,7 +73,7 @@ def scaled_passes(initial: Array, transition: Array, unary: Array, mask: Array) 
     filtered, future = raw / scales[:, None], future / jnp.sum(future, 1, keepdims=True)
     both = filtered * future
     evidence = jnp.sum(both, 1)
-    reached = raw > floor  # the floor alone stands for no path: what is impossible has probability zero exactly
+    reached = raw > floor  # the floor alone is no path: an impossible path has probability zero exactly
     states = jnp.where(mask[:, None] & reached, both / evidence[:, None], 0.0)
     ahead = jnp.where(mask[:, None], weights * future / (scales * evidence)[:, None], 0.0)[1:]
     before = jnp.where(reached, filtered, 0.0)[:-1]
@@ -82,7 +84,7 @@ def scaled_passes(initial: Array, transition: Array, unary: Array, mask: Array) 
 
 
 def _exponentials(scores: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Over the largest of these axes, and its logarithm; log 0 allowed."""
+    """Exponentials, divided by the largest over these axes, and the logarithm of that largest; log 0 allowed."""
     top = jnp.maximum(jnp.max(scores, axes, keepdims=True), jnp.finfo(scores.dtype).min)
     return jnp.exp(scores - top), jnp.squeeze(top, axes)
 

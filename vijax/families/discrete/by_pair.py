@@ -1,4 +1,4 @@
-"""Dirichlet rows seen from some of their entries: pairs (word, topic), and of each topic all other words together.
+"""Dirichlet rows restricted to some of their entries: pairs (word, topic), and for each topic all other words together.
 
 By the aggregation of the Dirichlet, the shares of topic k's own pairs and of the rest are Dirichlet(lambda_pairs,
 Lambda_k - sum lambda_pairs), whichever pairs are chosen, as long as the choice does not look at the draw.
@@ -24,7 +24,7 @@ from vijax.xla import native
 
 
 class DirichletOfPairsStats(NamedTuple):
-    """log of the shares of the pairs, and of the rest of each topic."""
+    """Logarithms of the shares of the pairs, and of the rest of each topic."""
 
     pairs: Float[Array, " p"]
     rest: Float[Array, " k"]
@@ -36,8 +36,8 @@ class DirichletOfPairs(Family):
 
     Attributes:
       pairs: concentrations of the pairs.
-      rest: of all other words of each topic.
-      topic: of which topic each pair is; K of padding, which is of none.
+      rest: concentration of all other words of each topic.
+      topic: the topic of each pair; K for padding, which has none.
 
     >>> q = DirichletOfPairs(jnp.array([1.0, 2.0, 4.0]), jnp.array([3.0, 4.0]), jnp.array([0, 0, 1]))
     >>> print(*(f"{share:.3f}" for share in q.mean()[0]))
@@ -52,16 +52,16 @@ class DirichletOfPairs(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (1, 1)
 
     def totals(self) -> Float[Array, " k"]:
-        """Concentration of each topic in all."""
+        """The total concentration of each topic."""
         return self._sum(self.pairs) + self.rest
 
     def log_normalizer(self) -> Float[Array, ""]:
-        """Sum of the topics'."""
+        """A, summed over topics."""
         own = jnp.where(self._real(), special.log_gamma(self.pairs), 0.0)
         return jnp.sum(own) + jnp.sum(special.log_gamma(self.rest)) - jnp.sum(special.log_gamma(self.totals()))
 
     def stats(self, x: tuple[Array, Array]) -> DirichletOfPairsStats:
-        """Logarithms."""
+        """Logarithms of the shares."""
         return DirichletOfPairsStats(jnp.log(x[0]), jnp.log(x[1]))
 
     def expected_stats(self) -> DirichletOfPairsStats:
@@ -93,31 +93,31 @@ class DirichletOfPairs(Family):
         return self.pairs / self._of_topic(totals), self.rest / totals
 
     def mode(self) -> Any:
-        """NotImplementedError: of a distribution over a part of the words nobody asks for it."""
+        """Raises NotImplementedError: nothing needs the mode of a distribution over a part of the words."""
         raise NotImplementedError("The mode of a DirichletOfPairs is not defined: ask the posterior over all words.")
 
     def in_domain(self) -> Self:
-        """Positive and finite."""
+        """All concentrations positive and finite."""
         return dataclasses.replace(self, pairs=positive_and_finite(self.pairs), rest=positive_and_finite(self.rest))
 
     def flat(self) -> Self:
-        """Ones."""
+        """Concentrations of one."""
         return dataclasses.replace(self, pairs=jnp.ones_like(self.pairs), rest=jnp.ones_like(self.rest))
 
     def _real(self) -> Array:
         return self.topic < self.rest.size
 
     def _sum(self, x: Array) -> Array:
-        """Over the pairs of each topic."""
+        """Sums over the pairs of each topic."""
         return jnp.zeros(self.rest.shape, x.dtype).at[self.topic].add(x, mode="drop")
 
     def _of_topic(self, x: Array) -> Array:
-        """Of each pair, what is of its topic."""
+        """The topic's value at each of its pairs."""
         return x.at[self.topic].get(mode="clip")
 
 
 def _log_gammas(key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] | int) -> Float[Array, " n"]:
-    """log of gamma draws; of the first `count`, for the others are padding. Block by block, as many as that takes."""
+    """Logarithms of gamma draws: block by block, until the first `count`, since the rest are padding."""
     size = min(_BLOCK, c.size)
     padded = jnp.pad(c, (0, -c.size % size), constant_values=1.0).reshape(-1, size)
 
@@ -128,9 +128,11 @@ def _log_gammas(key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] 
 
 
 class Distinct(NamedTuple):
-    """Attributes:
-    ids: the different ones, increasing, filled up with `universe`.
-    places: of each of those given, where it is among them; 0 of those that are none.
+    """The distinct ids among some, and their places.
+
+    Attributes:
+      ids: the distinct ids, increasing, filled up with `universe`.
+      places: the index in `ids` of each given entry; 0 for entries that are no id.
     """
 
     ids: Int[Array, " capacity"]
@@ -138,22 +140,22 @@ class Distinct(NamedTuple):
 
 
 def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Distinct:
-    """The different ids among some, without sorting.
+    """The distinct ids among the given ones, without sorting.
 
     Args:
-      given: arrays of ids from 0; those from `universe` on are none.
-      universe: above all ids.
-      capacity: no fewer than there are different ones.
+      given: arrays of ids from 0; entries from `universe` on are padding.
+      universe: a number above all ids.
+      capacity: at least the number of distinct ids.
 
     Raises:
       ValueError: an id below 0 (of ids that are traced, the compiled kernel raises a `JaxRuntimeError`, and to XLA such
-        an id is none); a universe of more ids than 31 bits can tell apart.
+        an entry is padding); a universe of more ids than 31 bits can tell apart.
 
     >>> found = distinct([jnp.array([7, 2]), jnp.array([[2, 9]])], universe=9, capacity=3)
     >>> found.ids.tolist(), [place.tolist() for place in found.places]
     ([2, 7, 9], [[1, 0], [[0, 0]]])
     """
-    remedy = "Ids are of a word and a topic: take fewer topics or words, or let documents use all topics."
+    remedy = "An id is a pair of a word and a topic: take fewer topics or words, or let documents use all topics."
     require(0 <= universe <= MOST_IDS, "universe", f"at most {MOST_IDS:,} ids", f"{universe:,}", remedy)
     flat = jnp.concatenate([jnp.ravel(ids) for ids in given]).astype(jnp.int32)
     if not isinstance(flat, jax.core.Tracer):
@@ -166,7 +168,7 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
 
 
 def _distinct(universe: int, capacity: int, ids: Int[Array, " n"]) -> tuple[Array, Array]:
-    """Those below `universe`, and the place of each; bit by bit."""
+    """The distinct ids below `universe`, and the place of each entry; by a bit set."""
     known = (ids >= 0) & (ids < universe)
     marks = jnp.zeros(-(-universe // _BITS) * _BITS, bool)
     marks = marks.at[jnp.where(known, ids, marks.size)].set(True, mode="drop")

@@ -1,4 +1,4 @@
-"""Dirichlet rows stored so that a step which touches few of their columns costs those columns.
+"""Dirichlet rows stored so that a step that touches few of their columns costs only these columns.
 
     lambda_kv = eta_v + S a_vk,     Lambda_k = sum_v lambda_kv
 
@@ -26,7 +26,7 @@ from vijax.families.product import Product
 from vijax.tree import register
 
 FOLD_BELOW = 1e-12
-"""Of S: entries of a stay below 1e12 times those of lambda."""
+"""The least S: entries of a stay below 1e12 times those of lambda."""
 PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
 
 
@@ -46,9 +46,9 @@ class DirichletByWord(Family):
     `dense()`, which computes all K x V concentrations; a step asks for `columns`.
 
     Attributes:
-      entries: a, word by word, so that what is known of a word lies together.
+      entries: a, one row for each word, so that the numbers of a word are contiguous.
       scale: S.
-      base: eta, of all words alike or one of each.
+      base: eta, one number for all words or one for each.
       totals: Lambda.
 
     >>> q = DirichletByWord.of(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
@@ -68,7 +68,7 @@ class DirichletByWord(Family):
 
     @classmethod
     def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
-        """The same law."""
+        """The same law in this form."""
         entries = (q.concentration - base).T
         return cls(
             entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), jnp.sum(q.concentration, axis=1)
@@ -93,7 +93,7 @@ class DirichletByWord(Family):
         return TransposedDirichlet(_with_rest(lam, known, rest))
 
     def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
-        """Their concentrations; 0 of padding."""
+        """Concentrations of these words; 0 for padding."""
         entries = self.entries.at[words].get(mode="clip", indices_are_sorted=True)
         lam = _at(self.base, words)[:, None] + self.scale * entries
         return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
@@ -101,13 +101,13 @@ class DirichletByWord(Family):
     def moved(
         self, words: Int[Array, " w"], to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]
     ) -> Self:
-        """After a step.
+        """The law after a step.
 
         Args:
           words: as in `columns`.
-          to: where it led.
-          kept: 1 - rho, by how much it shrank lambda - eta of the other words; 1 where it was not taken.
-          ok: whether it was.
+          to: the columns after the step.
+          kept: 1 - rho, the factor by which the step shrank lambda - eta of the other words; 1 where it was not taken.
+          ok: True where the step was taken.
         """
         entries, scale = self._shrunk(kept)
         lam = to.concentration[: words.size]
@@ -118,7 +118,7 @@ class DirichletByWord(Family):
 
     def pairs(self, words: Int[Array, " w"], ids: Int[Array, " p"]) -> tuple[DirichletOfPairs, DirichletOfPairs]:
         """The law of the shares of some pairs (word, topic), and of all other words of each topic together; and the
-        prior's.
+        same for the prior.
 
         Args:
           words: as in `columns`.
@@ -133,7 +133,7 @@ class DirichletByWord(Family):
             rest = self.base * (num_words - seen.with_naturals((known.astype(base.dtype), seen.rest)).totals())
         else:
             rest = jnp.sum(self.base) - seen.with_naturals((base, seen.rest)).totals()
-        # Where a topic's pairs are all words there is no rest: a share that is as good as none.
+        # Where a topic's pairs are all its words there is no rest: its share is as good as zero.
         rest = jnp.maximum(rest, jnp.finfo(base.dtype).tiny ** 0.5)
         left = jnp.maximum(self.totals - seen.totals(), rest)
         return seen.with_naturals((seen.pairs, left)), seen.with_naturals((base, rest))
@@ -146,7 +146,7 @@ class DirichletByWord(Family):
         kept: Float[Array, ""],
         ok: Bool[Array, ""],
     ) -> Self:
-        """After a step of `pairs`; see `moved`."""
+        """The law after a step of `pairs`; see `moved`."""
         entries, scale = self._shrunk(kept)
         word, topic, base = self._of_pairs(words, ids)
         at = jnp.where(ok, word, len(entries))
@@ -154,7 +154,7 @@ class DirichletByWord(Family):
         return dataclasses.replace(self, entries=entries, scale=scale, totals=to.totals())
 
     def _of_pairs(self, words: Array, ids: Array) -> tuple[Array, Array, Array]:
-        """Word, topic and eta of each; V, K and 1 of padding."""
+        """Word, topic and eta of each pair; V, K and 1 for padding."""
         num_words, num_topics = self.entries.shape
         known = ids < words.size * num_topics
         word = jnp.where(known, words.at[ids // num_topics].get(mode="clip"), num_words)
@@ -164,12 +164,12 @@ class DirichletByWord(Family):
 
     def _shrunk(self, kept: Float[Array, ""]) -> tuple[Array, Array]:
         """a and S after a step."""
-        return jax.lax.while_loop(  # at most once; a loop, for its arrays stay where they are
+        return jax.lax.while_loop(  # at most once; a loop, because it keeps its arrays in place
             lambda x: x[1] < FOLD_BELOW, lambda x: (x[0] * x[1], jnp.ones_like(x[1])), (self.entries, self.scale * kept)
         )
 
     def summed(self) -> Self:
-        """With totals that are summed anew over all words."""
+        """This law with its totals summed anew over all words."""
         base = _total(self.base, len(self.entries))
         return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
 
@@ -207,7 +207,7 @@ class DirichletByWord(Family):
 def prior_columns(
     base: Float[Array, ""] | Float[Array, " v"], words: Int[Array, " w"], num_words: int, num_topics: int
 ) -> TransposedDirichlet:
-    """Of the prior, what `DirichletByWord.columns` is of the posterior: eta of each component, the same in all topics.
+    """The prior's counterpart of `DirichletByWord.columns`: eta of each component, the same in all topics.
 
     >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3, 1).concentration.tolist()
     [[0.5], [0.5], [0.5]]
@@ -220,23 +220,23 @@ def prior_columns(
 
 
 def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Product:
-    """With these of its Dirichlets by word."""
+    """A mapping with its plain Dirichlets replaced by these, stored by word."""
     return posterior.replace({name: DirichletByWord.of(posterior[name], base) for name, base in bases.items()})  # type: ignore[arg-type]
 
 
 def _and_one_more(words: Array, num_words: int) -> Array:
-    """With one more that is padding, for the rest, where not all words are here; different and increasing as before."""
+    """The ids and one more as padding, for the rest, where words are missing; distinct and increasing as before."""
     return words if len(words) == num_words else jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
 
 
 def _with_rest(lam: Array, known: Array, rest: Array) -> Array:
-    """Padding stands for equal parts of the rest."""
+    """The components with padding replaced by equal parts of the rest."""
     parts = jnp.maximum(jnp.sum(~known), 1)
     return jnp.where(known[:, None], lam, rest / parts)
 
 
 def _at(base: Array, words: Array) -> Array:
-    """eta of some words, anything of padding."""
+    """eta of some words; any number for padding."""
     if base.ndim == 0:
         return jnp.broadcast_to(base, words.shape)
     return base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
@@ -247,7 +247,7 @@ def _total(base: Array, num_words: int) -> Array:
 
 
 def _rest_of(base: Array, words: Array, num_words: int) -> Array:
-    """eta summed over the words that are not here."""
+    """eta summed over all words but these."""
     known = words < num_words
     if base.ndim == 0:
         return base * (num_words - jnp.sum(known))

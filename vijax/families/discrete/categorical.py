@@ -43,7 +43,7 @@ class Categorical(Family):
     @classmethod
     @constructor
     def from_logits(cls, logits: Any) -> Self:
-        """From unnormalised log probabilities. Raises ValueError unless finite, with at least one axis."""
+        """Categoricals from unnormalised log probabilities. Raises ValueError unless finite, with at least one axis."""
         logits = as_float(logits)
         _require_axis("logits", logits)
         require(finite(logits), "logits", "finite numbers", logits, "For zero probabilities use from_probs.")
@@ -52,7 +52,7 @@ class Categorical(Family):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
-        """From probabilities along the last axis; zeros become the smallest normal float.
+        """Categoricals from probabilities along the last axis; zeros become the smallest normal float.
 
         Raises:
           ValueError: a probability is negative, or they do not sum to one within 1e-4.
@@ -77,7 +77,7 @@ class Categorical(Family):
 
     @property
     def log_probs(self) -> Float[Array, "*batch K"]:
-        """log P(x = k), right relative to itself where that is nearly certain too."""
+        """log P(x = k), with small relative error also where P is nearly one."""
         first = _is_largest(self.logits)
         largest = jnp.sum(jnp.where(first, self.logits, 0.0), -1, keepdims=True)
         shifted = self.logits - largest
@@ -105,11 +105,11 @@ class Categorical(Family):
         return self.probs
 
     def variance(self) -> Float[Array, "*batch K"]:
-        """p (1 - p): of the one-hot vector, as the mean is. Classes have no order, and so no quantiles."""
+        """p (1 - p), the variances of the one-hot vector. Classes have no order, and so no quantiles."""
         return self.probs * complements(self.probs)
 
     def mode(self) -> Int[Array, "*batch"]:
-        """The likeliest class; the first of several."""
+        """The most probable class; the first of several."""
         return jnp.argmax(self.logits, axis=-1)
 
     def in_domain(self) -> Self:
@@ -150,7 +150,7 @@ class Categorical(Family):
 
 
 def complements(probs: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
-    """1 - p, of the largest p the sum of the others.
+    """1 - p; for the largest p it is the sum of the others.
 
     >>> print(complements(jnp.array([1.0, 1e-20, 2e-20])))
     [3.e-20 1.e+00 1.e+00]
@@ -160,7 +160,7 @@ def complements(probs: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
 
 
 def _is_largest(x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
-    """Where the first of the largest entries is."""
+    """True at the first of the largest entries."""
     return jnp.arange(x.shape[-1]) == jnp.argmax(x, -1, keepdims=True)
 
 

@@ -34,7 +34,7 @@ class DirichletStats(NamedTuple):
 
     @property
     def by_word(self) -> Float[Array, "v k"]:
-        """Component by component, as `TransposedDirichlet` has them: of K Dirichlets over words, word by word."""
+        """Statistics in the layout of `TransposedDirichlet`: for K Dirichlets over words, word by word."""
         return jnp.swapaxes(self.log, -1, -2)
 
 
@@ -59,7 +59,7 @@ class Dirichlet(Family):
 
     @classmethod
     def from_concentration(cls, concentration: Any) -> Self:
-        """Validated: ValueError unless every concentration is positive and finite and there is an event axis."""
+        """Dirichlets of these concentrations; ValueError unless all are positive and finite, with an event axis."""
         c = as_float(concentration)
         require(c.ndim >= 1 and c.shape[-1] >= 1, "concentration", "at least one component on the last axis", c.shape)
         remedy = "Give empty components a small positive pseudo-count."
@@ -85,7 +85,7 @@ class Dirichlet(Family):
         return jnp.asarray(c / xp.sum(c, axis=-1, keepdims=True))
 
     def marginal_laws(self) -> BetaLaw:
-        """Of component v Beta(c_v, C - c_v)."""
+        """Beta(c_v, C - c_v) for component v."""
         c = self.concentration
         before, after = (_sum_of_earlier(x) for x in (c, jnp.flip(c, -1)))
         return BetaLaw(c, before + jnp.flip(after, -1))  # not C - c_v, which cancels
@@ -174,7 +174,7 @@ class Dirichlet(Family):
 
 # --- shared with Gamma and Beta ---------------------------------------------------------------------------------------
 def _sum_of_earlier(c: Float[Array, "*batch v"]) -> Float[Array, "*batch v"]:
-    """Of each component the sum of those before it."""
+    """For each component the sum of those before it."""
     total = jnp.cumsum(c, axis=-1)
     return jnp.concatenate([jnp.zeros_like(c[..., :1]), total[..., :-1]], axis=-1)
 

@@ -37,7 +37,7 @@ def dirichlet_divergence(c: Float[Array, "*batch v"], c2: Float[Array, "*batch v
     shares = c2 * _share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
     remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
     of_total = -special.stirling_divergence(total, total2)
-    # The branch without them saves the sums apart: of many thousands of components none is as large.
+    # The branch without these saves separate sums: among many thousands of components none is so large.
     totals = lax.cond(jnp.any(largest), _with_largest, lambda c, c2, of_total: of_total, c, c2, of_total)
     return without_rounding_below_zero(jnp.sum(shares + remainders, axis=-1) + totals)
 
@@ -76,7 +76,7 @@ def _of_the_largest(x: Array, r: Array, x2: Array, r2: Array, dx: Array, dr: Arr
 
 
 def _dirichlet_divergence_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """F(c) (c - c') in c, and mu' - mu in c'; of the one that moves, where only one does."""
+    """F(c) (c - c') in c, and mu' - mu in c'; only one of the two where only one argument moves."""
     (c, c2), (dc, dc2) = primals, tangents
     value = dirichlet_divergence(c, c2)
     slope = jnp.zeros_like(value)

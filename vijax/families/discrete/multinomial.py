@@ -56,7 +56,7 @@ class Multinomial(Family):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any, total: int) -> Self:
-        """From probabilities along the last axis, as `Categorical.from_probs`, and the number of draws.
+        """Multinomials from probabilities along the last axis, as `Categorical.from_probs`, and the number of draws.
 
         Raises:
           ValueError: a probability is negative, they do not sum to one, or `total` is no integer >= 0.
@@ -66,7 +66,7 @@ class Multinomial(Family):
     @classmethod
     @constructor
     def from_logits(cls, logits: Any, total: int) -> Self:
-        """From unnormalised log probabilities. Raises ValueError unless they are finite and `total` is an
+        """Multinomials from unnormalised log probabilities. Raises ValueError unless they are finite and `total` is an
         integer >= 0."""
         return cls(Categorical.from_logits(logits).logits, _checked(total))
 
@@ -97,15 +97,15 @@ class Multinomial(Family):
         return self.log_normalizer() - self.dot(self.expected_stats()) - self.entropy()
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch K"]:
-        """Counts, int32: of a large total the sum of draws of `PIECE` each, for `jax.random.binomial` decides in
-        float32 by terms of the size of the total (of 1e8 its variances are a fifth off), and counts in floats.
+        """Counts, int32. For a large total they are sums of draws of `PIECE` each, because `jax.random.binomial`
+        decides in float32 by terms of the total's size (at 1e8 its variances are a fifth off), and counts in floats.
 
         Raises:
           ValueError: a total above 2^31 - 1, which int32 does not hold."""
         require(self.total < 2**31, "total", "at most 2^31 - 1, as counts are int32", self.total)
         size = shape + self.logits.shape
         draw = lambda key, n: jax.random.multinomial(key, n, self.probs, shape=size).astype(jnp.int32)
-        pieces, rest = divmod(max(self.total - 1, 0), PIECE)  # at least one is left over: the draw of a small total
+        pieces, rest = divmod(max(self.total - 1, 0), PIECE)  # at least one remains: the draw of a small total
         add = lambda i, counts: counts + draw(jax.random.fold_in(key, i), PIECE)
         last = draw(key, rest + min(self.total, 1))
         return last if pieces == 0 else jax.lax.fori_loop(0, pieces, add, last)
@@ -115,11 +115,11 @@ class Multinomial(Family):
         return self.total * self.probs
 
     def marginal_laws(self) -> BinomialLaw:
-        """Of each category Binomial(n, p_k)."""
+        """Binomial(n, p_k) for category k."""
         return BinomialLaw(jnp.asarray(self.total, self.logits.dtype), self.probs, complements(self.probs))
 
     def mode(self) -> Int[Array, "*batch K"]:
-        """The likeliest counts: draws are handed out one by one to the largest p_k / (x_k + 1) (D'Hondt's method),
+        """The most probable counts: draws are handed out one by one to the largest p_k / (x_k + 1) (D'Hondt's method),
         after the first n p_k, rounded down, that each category is known to receive."""
         start = jnp.floor(self.mean() * (1.0 - 1e-6))
         left = lambda x: self.total - jnp.sum(x, -1, keepdims=True)
@@ -145,7 +145,7 @@ class Multinomial(Family):
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers; minus infinity unless x are counts that sum to the total."""
-        adds_up = jnp.sum(jnp.asarray(x), -1) == self.total  # of integers exactly
+        adds_up = jnp.sum(jnp.asarray(x), -1) == self.total  # integers, so the sum is exact
         (x,) = self.stats(x)
         log_mean = self.as_categorical().log_probs + math.log(max(self.total, 1e-30))
         each = jnp.sum(deviance(x, log_mean) + log_factorial_gap(x), -1)

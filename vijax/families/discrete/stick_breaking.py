@@ -24,8 +24,8 @@ from vijax.families.scalar.beta import Beta, BetaStats
 def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
     """log pi_1, ..., log pi_{T+1} from the statistics of T sticks.
 
-    The last is the log of all that is left of the stick, sum_{j<=T} log(1 - v_j). Which truncation it is depends on
-    what the model does with it (Pei 2019):
+    The last is the log of all that is left of the stick, sum_{j<=T} log(1 - v_j). The truncation depends on the model's
+    use of it (Pei 2019):
 
     - Blei and Jordan: T + 1 components, v_{T+1} = 1. Take all of them: they sum to one.
     - Kurihara et al.: infinitely many components, those after T under the prior. Component k > T has E[log pi_k] = the
@@ -65,7 +65,7 @@ def weights(sticks: Float[Array, "*batch T"]) -> Float[Array, "*batch T1"]:
 
 def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
     """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick; the sticks are independent, so that means multiply.
-    At a point, its weights.
+    For a `Point` they are its weights.
 
     >>> print(mean_weights(dirichlet_process(1.0, 2)))
     [0.5  0.25 0.25]

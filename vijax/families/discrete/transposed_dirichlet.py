@@ -1,5 +1,5 @@
-"""K Dirichlets side by side, kept component by component: where each component is a word, what is known of a word lies
-together, as a batch of documents reads and writes it."""
+"""K Dirichlets side by side, stored component by component: where each component is a word, the numbers of a word are
+contiguous, as a batch of documents reads and writes them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class TransposedDirichletStats(NamedTuple):
 
     @property
     def log(self) -> Float[Array, "*shape k v"]:
-        """As `DirichletStats` have it."""
+        """The logarithms in the layout of `DirichletStats`."""
         return jnp.swapaxes(self.by_word, -1, -2)
 
 
 @family
 class TransposedDirichlet(Family):
-    """K Dirichlets over V components. What a step does not need is asked of `plain()`.
+    """K Dirichlets over V components. It has only the methods that a step needs; `plain()` has the others.
 
     Attributes:
-      concentration: of each component in each Dirichlet.
+      concentration: one for each component in each Dirichlet.
 
     >>> q = TransposedDirichlet(jnp.array([[0.5, 1.0], [2.5, 1.0], [1.0, 2.0]]))
     >>> q.plain().concentration.tolist(), q.mean().round(3).tolist()
@@ -43,15 +43,15 @@ class TransposedDirichlet(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (2,)
 
     def plain(self) -> Dirichlet:
-        """The same law."""
+        """The same law as a `Dirichlet`."""
         return Dirichlet(self.concentration.T)
 
     def log_normalizer(self) -> Float[Array, ""]:
-        """Sum of the Dirichlets'."""
+        """A, summed over the Dirichlets."""
         return jnp.sum(self.plain().log_normalizer())
 
     def stats(self, x: Float[Array, "*shape v k"]) -> TransposedDirichletStats:
-        """Logarithms, floored as those of `Dirichlet`."""
+        """Logarithms, floored as in `Dirichlet`."""
         return TransposedDirichletStats(Dirichlet(self.concentration).stats(x).log)
 
     def expected_stats(self) -> TransposedDirichletStats:

@@ -29,6 +29,6 @@ def log_gamma_kernel(
 
 
 def total_log_density(terms: Float[Array, "*shape n"]) -> Float[Array, "*shape"]:
-    """The sum over the last axis; -inf where one of the terms is, even beside one that is infinite."""
+    """The sum over the last axis; -inf where one of the terms is -inf, even beside an infinite one."""
     none = terms == -jnp.inf
     return jnp.where(jnp.any(none, axis=-1), -jnp.inf, jnp.sum(jnp.where(none, 0.0, terms), axis=-1))

@@ -1,4 +1,4 @@
-"""How a gamma draw moves with its shape at a fixed quantile: the elasticity G(a, x) = a d log x / d a.
+"""The elasticity of a gamma draw: how it moves with its shape at a fixed quantile, G(a, x) = a d log x / d a.
 
 With F(x; a) the distribution function, implicit reparameterisation gives d log x / d a = -(dF/da) / (x p(x; a));
 Hoffman and Blei 2015, eq. (7), calls the same derivative of the inverse distribution function J. Written in a and the
@@ -10,7 +10,7 @@ which stays accurate where log x does not (at a = 1e6 a float32 log x has steps 
 
 Two routes. In float32 G - 1 = K(t, s) - L, with t = exp(L / 3) - 1, s = (2/3) / (a + 2/3) and K one polynomial for all
 shapes up to 3e6 and quantiles 1e-9 to 1 - 1e-10 (`benchmarks/fit_coefficients.py`): no regions, no branches, relative
-error 4e-6 / sqrt(1 + a). In float64, and for every derivative of G, the integral itself by the trapezium rule.
+error 4e-6 / sqrt(1 + a). In float64, and for every derivative of G, the trapezium rule gives the integral itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Differences of which nothing is left but rounding where they are taken as they stand: m - 1 - log m, a b - c d."""
+"""Differences that would be nothing but rounding if computed as written: m - 1 - log m, a b - c d."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from vijax.families.numeric.polynomial import horner
 def log_excess(excess: Float[Array, "*shape"], log: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """m - 1 - log m, which is not negative, from m - 1 and log m.
 
-    Who can write m - 1 without a cancellation (as a difference of parameters, say) loses no digit of it here: for m
-    near 1 a series in m - 1 (Loader 2000), elsewhere the difference. `log` is read only there."""
+    A caller that can write m - 1 without cancellation (as a difference of parameters, say) loses no digit of it here:
+    near m = 1 this is a series in m - 1 (Loader 2000), elsewhere the difference, which alone reads `log`."""
     near = _is_near(excess)
     return jnp.where(near, log_excess_series(jnp.where(near, excess, 0.0)), excess - log)
 
@@ -52,9 +52,9 @@ def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 
 def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
-    """raw - x y / (2 strength), right to the last bits of the difference, as `product_difference` is: what the square
-    of a location leaves of a raw rate. The quotient's own rounding is taken off again, to first order; in NumPy, where
-    wider numbers are at hand, they serve."""
+    """raw - x y / (2 strength), right to the last bits of the difference, as `product_difference` is: the rate that
+    remains of a raw rate without the square of a location. The rounding of the quotient is taken off again, to first
+    order; NumPy's wider numbers serve where they are at hand."""
     if isinstance(raw, np.ndarray):
         wide = np.longdouble if raw.dtype == np.float64 else np.float64
         x, y, strength = (np.asarray(z, wide) for z in (x, y, strength))
@@ -80,7 +80,7 @@ def _product_difference_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 @jax.custom_jvp
 def without_rounding_below_zero(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """max(x, 0) of an x that is positive but for rounding: its derivative is that of x."""
+    """max(x, 0) for an x that is positive but for rounding: its derivative is that of x."""
     return jnp.maximum(x, 0.0)
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scipy import special
 
 _NEAR = 1e-3
-"""Of y times (|a| + g), below which series of four terms are right to rounding."""
+"""The limit of y (|a| + g) below which series of four terms are right to rounding."""
 
 
 def cumulative_hazard(y: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
@@ -36,7 +36,7 @@ def excess(hazard: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]) 
     >>> excess(np.array([8e-10, 1.0]), np.array([0.0, 1e6])).round(12).tolist()
     [1.003e-09, 1e-06]
     """
-    r = 1.0 / np.maximum(_hazard(a), 1e-200)  # that nothing overflow
+    r = 1.0 / np.maximum(_hazard(a), 1e-200)  # so that nothing overflows
     near = hazard * (1.0 + (np.abs(a) + 1.0) * r) < _NEAR
     v, whole = np.where(near, hazard, 0.0), np.where(near, 1.0, hazard)
     return np.where(near, _series(v, _slopes_of_inverse(a, np.where(near, r, 1.0))), _inverse_beyond(whole, a))
@@ -54,7 +54,7 @@ def _log_ratio(a: np.ndarray) -> np.ndarray:
 
 
 def _series(v: np.ndarray, slopes: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Taylor's, from the derivatives at 0."""
+    """Taylor's series, from the derivatives at 0."""
     total = np.zeros_like(v)
     for n in range(len(slopes), 0, -1):
         total = v / n * (slopes[n - 1] + total)
@@ -62,7 +62,7 @@ def _series(v: np.ndarray, slopes: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def _slopes_of_hazard(a: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, ...]:
-    """g and three derivatives of it."""
+    """g and its first three derivatives."""
     first = g * (g - a)
     second = first * (2 * g - a) - g
     return g, first, second, second * (2 * g - a) + 2 * first * (first - 1.0)
@@ -83,7 +83,7 @@ def _beyond(y: np.ndarray, a: np.ndarray) -> np.ndarray:
 
 
 def _inverse_beyond(hazard: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """For a > 1 by Newton's steps from the right of a convex function, whence each comes nearer."""
+    """The inverse for a > 1, by Newton's steps from the right of a convex function, from where each comes nearer."""
     far, kept = np.maximum(a, 1.0), np.minimum(a, 1.0)
     y = 2 * hazard / (far + np.sqrt(far**2 + 2 * hazard))
     for _ in range(6):

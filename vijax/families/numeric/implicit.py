@@ -1,5 +1,5 @@
-"""Draws that move with the parameters of their law, whatever drew them: implicit reparameterisation (Figurnov, Mohamed
-and Mnih 2018, eq. 6).
+"""Draws that move with the parameters of their law, however they were drawn: implicit reparameterisation (Figurnov,
+Mohamed and Mnih 2018, eq. 6).
 
 A draw x of a law with distribution function F(x; theta) and density p is at the quantile u = F(x; theta). At that
 quantile, held fixed, F(x(theta); theta) = u gives
@@ -29,14 +29,15 @@ def implicit(x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob
     """The draws `x`, unchanged, with their pathwise derivative in `parameters`.
 
     For laws that can be drawn, by rejection say, but have no quantile function to differentiate. Elementwise: entries
-    of `x` are draws of laws of one dimension. To any order, if `cdf` and `log_prob` are.
+    of `x` are draws of laws of one dimension. Differentiable to any order if `cdf` and `log_prob` are.
 
     Args:
       x: draws of the law at `parameters`. A derivative of their own is dropped.
-      parameters: of the law, a pytree of floats. Only what is in here gets a derivative: the functions may close over
-        constants, not over what is differentiated.
-      cdf: (x, parameters) -> F(x), of the shape of `x`, differentiable in the parameters. Its value does not matter,
-        nor what is added to it that does not depend on them.
+      parameters: parameters of the law, a pytree of floats. Only these get a derivative: what the functions close over
+        is constant.
+      cdf: (x, parameters) -> F(x), of the shape of `x`, differentiable in the parameters. Only its derivative in these
+        matters:
+        a term that does not depend on the parameters may be missing.
       log_prob: (x, parameters) -> log density, in the same units as `cdf`, of the shape of `x`.
 
     Raises:
@@ -64,12 +65,12 @@ def implicit(x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def moving(x: Float[Array, "*shape"], parameters: PyTree, velocity: Callable[[Array, Any, Any], Array]) -> Array:
-    """`x`, of which (x, parameters, change of the parameters) -> its change is the derivative."""
+    """`x`, with the derivative given as a function (x, parameters, change of the parameters) -> change of x."""
     del parameters, velocity
     return x
 
 
 @moving.defjvp
 def _moving_jvp(velocity: Callable, primals: tuple, tangents: tuple) -> tuple:
-    x = moving(*primals, velocity)  # which moves too, in the derivatives of this one
+    x = moving(*primals, velocity)  # x moves too, in derivatives of this derivative
     return x, velocity(x, primals[1], tangents[1])

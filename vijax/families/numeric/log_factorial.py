@@ -47,8 +47,8 @@ def log_factorial_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _log_factorial_below_one(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log Gamma(1 + x) of 0 <= x <= 1, right relative to x: -log(1 + x) + (1 - gamma) x + sum_k (-1)^k (zeta(k) - 1)
-    x^k / k, k from 2 (Abramowitz and Stegun 1964, 6.1.33)."""
+    """log Gamma(1 + x) for 0 <= x <= 1, with small relative error: -log(1 + x) + (1 - gamma) x + sum_k (-1)^k (zeta(k)
+    - 1) x^k / k, k from 2 (Abramowitz and Stegun 1964, 6.1.33)."""
     return x * horner(_SERIES, x) - jnp.log1p(x)
 
 
@@ -59,7 +59,7 @@ def deviance(x: Float[Array, "*shape"], log_mean: Float[Array, "*shape"]) -> Flo
 
 
 def is_count(x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-    """Whether x is 0, 1, 2, ..."""
+    """True where x is 0, 1, 2, ..."""
     return (x >= 0) & (x == jnp.floor(x)) & jnp.isfinite(x)
 
 

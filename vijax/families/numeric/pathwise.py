@@ -49,7 +49,7 @@ def sample_log_gamma(key: PRNGKeyArray, concentration: Float[Array, "*shape"], s
 
 
 def sample_offset(key: PRNGKeyArray, concentration: Float[Array, "*shape"], shape: tuple[int, ...] = ()) -> Array:
-    """L = log x - log(concentration + 2/3) of such draws, with the same derivative rule: see `elasticity.py`."""
+    """L = log x - log(concentration + 2/3) of draws x ~ Gamma(concentration, 1), differentiable (`elasticity.py`)."""
     a = as_float(concentration)
     seed = jax.random.bits(key, (2,), jnp.uint32)
     return _offset(seed, jnp.broadcast_to(a, (*shape, *a.shape)))
@@ -82,7 +82,7 @@ def _offset_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 # --- rejection --------------------------------------------------------------------------------------------------------
 def _by_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
-    """What the kernel `gamma_offsets` computes."""
+    """The computation of the kernel `gamma_offsets`, in XLA."""
     valid = (a > 0) & jnp.isfinite(a)
     return (jnp.where(valid, _accepted_offsets(seed, jnp.where(valid, a, 1.0)), jnp.nan),)
 
@@ -109,7 +109,7 @@ class _Rejected(NamedTuple):
 
 
 def _redraw_until(few: int, seed: Array, a: Array, groups: UInt32[Array, "*groups"], state: _Rejected) -> _Rejected:
-    """Rounds of a new candidate for each group's lowest flagged element, until at most `few` groups have one left."""
+    """Rounds of a new candidate for each group's lowest flagged element, until at most `few` groups still have one."""
 
     def redraw(state: _Rejected) -> _Rejected:
         lowest = state.flags & (~state.flags + jnp.uint32(1))
@@ -152,7 +152,7 @@ def _propose(seed: UInt32[Array, "*two"], round_: Array, index: Array, a: Array)
 
 
 def _log1p_and_remainder(t: Float[Array, "*shape"]) -> tuple[Array, Array]:
-    """log(1 + t), and what its first three terms leave; by the series near 0, where the difference would cancel."""
+    """log(1 + t), and its remainder after three terms; by the series near 0, where the difference would cancel."""
     direct = jnp.log(1.0 + t)
     three_terms = t * (1.0 + t * (-1 / 2 + t * (1 / 3)))
     tail = (t * t) ** 2 * horner((-1 / 4, 1 / 5, -1 / 6, 1 / 7, -1 / 8, 1 / 9), t)
@@ -174,18 +174,18 @@ def _normal_and_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple
 
 
 def _uniform31(word: UInt32[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """In (0, 1] from the upper 31 bits; a signed conversion is several times faster than an unsigned one."""
+    """A uniform number in (0, 1] from the upper 31 bits; signed conversion is several times faster than unsigned."""
     return (lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
 
 
 def _normal_and_log_uniform64(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
-    """The same in float64, from two pairs of words."""
+    """A standard normal and the log of a uniform in float64, from two pairs of words."""
     pair = lambda stream: threefry2x32(seed[0], seed[1], index, jnp.broadcast_to(2 * round_ + stream, index.shape))
     for_normal, for_uniform = _uniform53(*pair(jnp.uint32(0))), _uniform53(*pair(jnp.uint32(1)))
     return jax.scipy.special.ndtri(for_normal), jnp.log(for_uniform)
 
 
 def _uniform53(high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """In (0, 1) from 53 bits."""
+    """A uniform number in (0, 1) from 53 bits."""
     mantissa = high.astype(jnp.float64) * 2.0**21 + lax.shift_right_logical(low, jnp.uint32(11)).astype(jnp.float64)
     return (mantissa + 0.5) * 2.0**-53

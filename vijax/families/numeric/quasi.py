@@ -22,7 +22,7 @@ from vijax.checks import require
 MOST = 21_201
 """Coordinates that SciPy's direction numbers serve."""
 _BITS = 23
-"""Digits that are read: as many as leave no uniform number at 0 or 1 in float32."""
+"""Binary digits that are read: no uniform number is then 0 or 1 in float32."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -35,7 +35,7 @@ def points(count: int, dim: int) -> UInt32[np.ndarray, "count dim"]:
     >>> points(4, 2).shape
     (4, 2)
     """
-    from scipy.stats import qmc  # here, for it takes as long to import as JAX itself
+    from scipy.stats import qmc  # imported here, because it takes as long to import as JAX itself
 
     require(dim <= MOST, "quasi", f"at most {MOST} coordinates", dim, "Leave it out: draws are then independent.")
     rule = qmc.Sobol(dim, rng=np.random.default_rng(0))
@@ -44,12 +44,12 @@ def points(count: int, dim: int) -> UInt32[np.ndarray, "count dim"]:
 
 
 def fixed_normals(count: int, dim: int, dtype: DTypeLike) -> Float[Array, "count dim"]:
-    """The same standard normal points always: for expectations that want no key."""
+    """Standard normal points that are always the same: for expectations that take no key."""
     return _normal(jnp.asarray(points(count, dim)), dtype)
 
 
 def normal_at(key: PRNGKeyArray, index: Int[Array, ""], count: int, dim: int, dtype: DTypeLike) -> Float[Array, " dim"]:
-    """One of `count` standard normal points, whose shift is drawn with `key`: of one key they belong together.
+    """One of `count` standard normal points, whose shift is drawn with `key`: points of one key belong together.
 
     >>> all_of = lambda key: jax.vmap(lambda i: normal_at(key, i, 64, 3, jnp.float32))(jnp.arange(64))
     >>> bool(jnp.all(jnp.abs(all_of(jax.random.key(0)).mean(0)) < 0.05))  # independent ones: 0.125 on average

@@ -199,7 +199,8 @@ def _half_step_log(x: Float[Array, "*shape"], inverse: Float[Array, "*shape"]) -
 
 
 def _fast_stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """With S as in `_fast_stirling_gap` and e as in `_fast_log_minus_digamma`; near, log(1 + h) by Taylor's series."""
+    """The Bregman divergence from S as in `_fast_stirling_gap` and e as in `_fast_log_minus_digamma`; near, log(1 + h)
+    is summed by Taylor's series."""
     change, inverse, inverse2 = x2 - x, 1.0 / x, 1.0 / x2
     y, y2, step = 1.0 / (1.0 + x), 1.0 / (1.0 + x2), change * inverse
     remainder = lambda y: y * horner(coefficients.LOG_GAMMA, y)

@@ -41,7 +41,7 @@ class Bernoulli(Family):
     @classmethod
     @constructor
     def from_logit(cls, logit: Any) -> Self:
-        """From the log odds, any finite number. Raises ValueError on others."""
+        """Bernoulli laws of any finite log odds. Raises ValueError on others."""
         logit = as_float(logit)
         require(finite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs.")
         return cls(logit)
@@ -49,8 +49,8 @@ class Bernoulli(Family):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
-        """From P(x = 1) in [0, 1]; 0 and 1 become the nearest probabilities whose log odds are representable.
-        Raises ValueError outside of [0, 1]."""
+        """Bernoulli laws of P(x = 1) in [0, 1]; 0 and 1 become the nearest probabilities whose log odds are
+        representable. Raises ValueError outside of [0, 1]."""
         xp, probs = on_host(as_float(probs))
         require((probs >= 0) & (probs <= 1), "probs", "probabilities in [0, 1]", probs)
         tiny = jnp.finfo(probs.dtype).tiny
@@ -78,11 +78,11 @@ class Bernoulli(Family):
         return self.probs
 
     def marginal_laws(self) -> BinomialLaw:
-        """Itself."""
+        """The law itself."""
         return BinomialLaw(jnp.ones_like(self.logit), self.probs, jax.nn.sigmoid(-self.logit))
 
     def mode(self) -> Int[Array, "*batch"]:
-        """The likelier of 0 and 1; 0 when equally likely."""
+        """The more probable of 0 and 1; 0 where they are equally probable."""
         return (self.logit > 0).astype(jnp.int32)
 
     def in_domain(self) -> Self:

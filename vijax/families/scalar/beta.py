@@ -49,7 +49,7 @@ class Beta(Family):
     @classmethod
     @constructor
     def from_alpha_beta(cls, alpha: Any, beta: Any) -> Self:
-        """Validated and broadcast: ValueError unless both are positive and finite."""
+        """Betas of these parameters, broadcast; ValueError unless both are positive and finite."""
         xp, *values = on_host(*as_floats(alpha, beta))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "alpha", "positive finite numbers", a)
@@ -79,7 +79,7 @@ class Beta(Family):
         return self.alpha / (self.alpha + self.beta)
 
     def marginal_laws(self) -> BetaLaw:
-        """Itself."""
+        """The law itself."""
         return BetaLaw(self.alpha, self.beta)
 
     def mode(self) -> Float[Array, "*batch"]:
@@ -116,7 +116,7 @@ class Beta(Family):
         """log q(x), right in float32 at all parameters; -inf outside of [0, 1], at its ends the limits."""
         x, a, b = as_float(x), self.alpha, self.beta
         y = 1.0 - x
-        lost = (1.0 - y) - x  # what rounding 1 - x has taken
+        lost = (1.0 - y) - x  # the rounding error of 1 - x
         gap = product_difference(x, b, y, a) - lost * a  # x (a + b) - a
         n = a + b
         kernels = jnp.stack([log_gamma_kernel(x, a, n, gap / a), log_gamma_kernel(y, b, n, -gap / b)], axis=-1)
@@ -150,7 +150,7 @@ def _stack(stats: BetaStats) -> DirichletStats:
 
 
 def _unstack(stats: DirichletStats) -> BetaStats:
-    """The two logarithms, the one nearer to zero taken from the other: log(1 - x) = log1p(-x)."""
+    """The two logarithms, the one nearer to zero computed from the other: log(1 - x) = log1p(-x)."""
     log, log1m = stats.log[..., 0], stats.log[..., 1]
     return BetaStats(_from_complement(log, log1m), _from_complement(log1m, log))
 

@@ -51,7 +51,7 @@ class Gamma(Family):
     @classmethod
     @constructor
     def from_shape_rate(cls, shape: Any, rate: Any) -> Self:
-        """Validated and broadcast: ValueError unless both are positive and finite."""
+        """Gammas of this shape and rate, broadcast; ValueError unless both are positive and finite."""
         xp, *values = on_host(*as_floats(shape, rate))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
@@ -82,7 +82,7 @@ class Gamma(Family):
         return self.shape / self.rate
 
     def marginal_laws(self) -> GammaLaw:
-        """Itself."""
+        """The law itself."""
         return GammaLaw(self.shape, self.rate)
 
     def mode(self) -> Float[Array, "*batch"]:
@@ -110,7 +110,7 @@ class Gamma(Family):
         """a' (m - 1 - log m) + R(a, a'), m = (a / b) / (a' / b') the ratio of the means, R the Bregman divergence of
         what Stirling's formula leaves of log Gamma (`special.stirling_divergence`). Neither is ever negative."""
         a, b, a2, b2 = self.shape, self.rate, other.shape, other.rate
-        larger = a > a2  # of the two ways to write m - 1 the one whose terms are of the size of m
+        larger = a > a2  # of two ways to write m - 1, the one whose terms are of the size of m
         of_shapes, of_rates = (a - a2) / a2, (b2 - b) / b
         excess = jnp.where(larger, of_shapes * (b2 / b) + of_rates, of_shapes + of_rates * (a / a2))
         scale = log_excess(excess, jnp.log(a / a2) + jnp.log(b2 / b))

@@ -45,7 +45,7 @@ class InverseGamma(Family):
     @classmethod
     @constructor
     def from_shape_scale(cls, shape: Any, scale: Any) -> Self:
-        """Validated and broadcast: ValueError unless both are positive and finite."""
+        """Inverse gammas of this shape and scale, broadcast; ValueError unless both are positive and finite."""
         xp, *values = on_host(*as_floats(shape, scale))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
@@ -85,7 +85,7 @@ class InverseGamma(Family):
         return jnp.where(self.shape > 1.0, self.scale / jnp.where(self.shape > 1.0, self.shape - 1.0, 1.0), jnp.inf)
 
     def marginal_laws(self) -> InverseGammaLaw:
-        """Itself."""
+        """The law itself."""
         return InverseGammaLaw(self.shape, self.scale)
 
     def mode(self) -> Float[Array, "*batch"]:
@@ -111,7 +111,7 @@ class InverseGamma(Family):
         return q.entropy() - 2.0 * q.expected_stats().log
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """That of the gammas."""
+        """KL of the gammas."""
         return self.as_gamma().kl(other.as_gamma())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:

@@ -44,7 +44,7 @@ class Normal(Family):
     @classmethod
     @constructor
     def from_mean_variance(cls, mean: Any, variance: Any) -> Self:
-        """From mean and variance, broadcast together. Raises ValueError unless finite, and variance positive."""
+        """Normals of this mean and variance, broadcast. Raises ValueError unless finite, and the variance positive."""
         xp, *values = on_host(*as_floats(mean, variance))
         mean, variance = xp.broadcast_arrays(*values)
         require(finite(mean), "mean", "finite numbers", mean)
@@ -56,7 +56,7 @@ class Normal(Family):
         return -0.5 / self.negative_half_precision
 
     def marginal_laws(self) -> NormalLaw:
-        """Itself."""
+        """The law itself."""
         return NormalLaw(self.mean(), self.std())
 
     @property
@@ -80,7 +80,7 @@ class Normal(Family):
 
     @property
     def noise_size(self) -> int:
-        """One a number."""
+        """One number of noise for each number."""
         return math.prod(self.batch_shape)
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, "*batch"]:

@@ -72,7 +72,7 @@ class NormalGamma(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
-        """From m, kappa, a and b, broadcast together.
+        """Normal-gammas of m, kappa, a and b, broadcast together.
 
         Raises:
           ValueError: a location that is not finite, another parameter that is not positive and finite, or a rate that
@@ -84,14 +84,14 @@ class NormalGamma(Family):
         for name, value in (("strength", kappa), ("shape", a), ("rate", b)):
             require(positive_and_finite(value), name, "positive finite numbers", value)
         linear, raw = kappa * m, b + 0.5 * kappa * m**2
-        raw = raw + (b - less_half_product(raw, linear, linear, kappa))  # what the rounding of `linear` changed
+        raw = raw + (b - less_half_product(raw, linear, linear, kappa))  # the effect of rounding `linear`
         lost = lambda b, raw, linear, kappa: lost_rate(b, raw - 0.5 * linear**2 / kappa)
         require_held("rate", lost, b, raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -0.5 * kappa, -raw, a)
 
     @property
     def strength(self) -> Float[Array, "*batch"]:
-        """kappa: how many observations the mean is worth."""
+        """kappa: the number of observations that the mean is worth."""
         return -2.0 * self.negative_half_strength
 
     @property
@@ -128,11 +128,11 @@ class NormalGamma(Family):
         return MeanPrecision(self.location, self.shape / self.rate)
 
     def mean_law(self) -> StudentLaw:
-        """The marginal law of mu: Student's, of 2 a degrees of freedom, m and sqrt(b / (a kappa))."""
+        """The marginal law of mu: Student's t with 2 a degrees of freedom, m and sqrt(b / (a kappa))."""
         return StudentLaw(2.0 * self.shape, self.location, jnp.sqrt(self.rate / (self.shape * self.strength)))
 
     def marginal_laws(self) -> MeanPrecision:
-        """Student's of the mean, a gamma of the precision."""
+        """Student's t for the mean, a gamma for the precision."""
         return MeanPrecision(self.mean_law(), self.precision_law().marginal_laws())  # type: ignore[arg-type]
 
     def mode(self) -> MeanPrecision:
@@ -188,7 +188,7 @@ class NormalGamma(Family):
         return MeanPrecision(self.location + noise * jnp.exp(-0.5 * tau.log) / jnp.sqrt(self.strength), tau.value)
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> NormalGammaStats:
-        """t of a draw; log tau is drawn as such, and nothing is divided by tau."""
+        """t of a draw; log tau is drawn directly, and nothing is divided by tau."""
         tau, noise = self._draw(key, shape)
         return self._stats_of_draw(tau, noise)
 

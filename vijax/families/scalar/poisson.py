@@ -46,7 +46,7 @@ class Poisson(Family):
     @classmethod
     @constructor
     def from_rate(cls, rate: Any) -> Self:
-        """From the mean, positive and finite. Raises ValueError on others."""
+        """Poisson laws of a positive and finite mean. Raises ValueError on others."""
         xp, rate = on_host(as_float(rate))
         require(positive_and_finite(rate), "rate", "positive finite numbers", rate)
         return cls(xp.log(rate))
@@ -54,7 +54,7 @@ class Poisson(Family):
     @classmethod
     @constructor
     def from_log_rate(cls, log_rate: Any) -> Self:
-        """From the log of the mean, any finite number. Raises ValueError on others."""
+        """Poisson laws from the log of the mean, any finite number. Raises ValueError on others."""
         log_rate = as_float(log_rate)
         require(finite(log_rate), "log_rate", "finite numbers", log_rate)
         return cls(log_rate)
@@ -84,7 +84,7 @@ class Poisson(Family):
         """Counts, int32.
 
         Raises:
-          ValueError: a rate above 2.146e9, whose counts int32 does not hold; of a traced rate draws are -1 there."""
+          ValueError: a rate above 2.146e9, whose counts int32 does not hold; draws at such a traced rate are -1."""
         return poisson_counts(key, self.rate, shape + self.batch_shape)
 
     def mean(self) -> Float[Array, "*batch"]:
@@ -92,7 +92,7 @@ class Poisson(Family):
         return self.rate
 
     def marginal_laws(self) -> PoissonLaw:
-        """Itself."""
+        """The law itself."""
         return PoissonLaw(self.rate)
 
     def mode(self) -> Int[Array, "*batch"]:
@@ -129,5 +129,5 @@ class Poisson(Family):
         return PoissonStats(self.rate * tangent.log_rate)
 
     def fisher_solve(self, cotangent: PoissonStats) -> Self:
-        """g / rate; 0 where the rate underflows, so that no number can have told anything of it."""
+        """g / rate; 0 where the rate underflows: no count can have been informative there."""
         return type(self)(ratio_or_zero(cotangent.value, self.rate))

@@ -20,7 +20,7 @@ from vijax.families.numeric.excess import log_excess
 
 SWITCH = 1000.0
 LARGEST = 2.146e9
-"""So that 25 standard deviations beyond the rate are below 2^31."""
+"""The largest rate: 25 standard deviations beyond it are below 2^31."""
 
 
 def poisson_counts(key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple[int, ...]) -> Int[Array, "*shape"]:
@@ -39,7 +39,7 @@ def poisson_counts(key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple
 
 
 def held(rate: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-    """Whether int32 holds the counts. Raises ValueError on a rate that is not traced, whose counts it does not hold."""
+    """True where int32 holds the counts. Raises ValueError on a rate, not traced, whose counts do not fit."""
     known = rate <= LARGEST
     remedy = "Divide counts by a unit, such as 1000."
     require(known | ~finite(rate), "rate", f"at most {LARGEST:.4g}, as counts are int32", rate, remedy)
@@ -47,7 +47,7 @@ def held(rate: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
 
 
 def poisson_values(key: PRNGKeyArray, rate: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The same as floats, which hold any rate.
+    """Counts as floats, which hold any rate.
 
     >>> 3.999e9 < poisson_values(jax.random.key(0), jnp.float32(4e9)) < 4.001e9
     Array(True, dtype=bool)
@@ -61,7 +61,7 @@ def _small(key: PRNGKeyArray, rate: Float[Array, "*shape"]) -> Int[Array, "*shap
 
 
 def _large(key: PRNGKeyArray, rate: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    """The rate rounded down and a draw's distance from that, whole numbers; of a rate below `SWITCH` any numbers."""
+    """The rate rounded down and a draw's distance from it, whole numbers; for a rate below `SWITCH` any numbers."""
     asked = (rate >= SWITCH) & jnp.isfinite(rate)
     mean = jnp.where(asked, rate, SWITCH)
     start = jnp.floor(mean)
@@ -86,8 +86,8 @@ def _large(key: PRNGKeyArray, rate: Float[Array, "*shape"]) -> tuple[Float[Array
 
 
 def _log_probability(mean: Array, count: Array, relative: Array) -> Array:
-    """log p(k) of k = m (1 + e), e `relative`: -m ((1 + e) log(1 + e) - e) - log(2 pi k) / 2 - 1 / (12 k)."""
-    known = relative > -0.9  # no proposal that could be accepted is further off
+    """log p(k) for k = m (1 + e), e `relative`: -m ((1 + e) log(1 + e) - e) - log(2 pi k) / 2 - 1 / (12 k)."""
+    known = relative > -0.9  # acceptable proposals are not further off
     e, k = jnp.where(known, relative, 0.0), jnp.where(known, count, 1.0)
     rate_function = e**2 - (1.0 + e) * log_excess(e, jnp.log1p(e))
     log_p = -mean * rate_function - 0.5 * jnp.log(2.0 * math.pi * k) - 1.0 / (12.0 * k)

@@ -60,7 +60,7 @@ class PolyaGamma(Family):
     @classmethod
     @constructor
     def from_b_c(cls, b: int, c: Any) -> Self:
-        """From b, how many PG(1, c) it is the sum of, and the tilt c, whose sign does not matter.
+        """Laws PG(b, c) from b, the number of PG(1, c) in the sum, and the tilt c, whose sign does not matter.
 
         Raises:
           ValueError: b is no integer >= 1, or a tilt is not finite.
@@ -100,8 +100,8 @@ class PolyaGamma(Family):
         return self.b * _variance(self.negative_half_square)
 
     def mode(self) -> Float[Array, "*batch"]:
-        """Where the score vanishes, by bisection: the density is log-concave, and its mode between mean / (1 + 5 r) and
-        the mean, r the squared coefficient of variation."""
+        """The mode, where the score vanishes, by bisection: the density is log-concave, and its mode between mean / (1
+        + 5 r) and the mean, r the squared coefficient of variation."""
         high = jnp.log(self.mean())
         low = high - jnp.log1p(5.0 * self.variance() / self.mean() ** 2)
 
@@ -134,7 +134,7 @@ class PolyaGamma(Family):
         return jnp.where(inside, density, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
     def log_prob_of_stats(self, stats: PolyaGammaStats) -> Float[Array, "*batch"]:
-        """The same of t(w) = w."""
+        """log q(w) from t(w) = w."""
         return self.log_prob(stats.value)
 
     def log_base_measure(self, stats: PolyaGammaStats) -> Float[Array, "*batch"]:
@@ -219,8 +219,8 @@ def _variance(natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 @jax.custom_jvp
 def _divergence(natural: Float[Array, "*shape"], other: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """KL of PG(1, c) and PG(1, c'): where the two are near, or both tilts small, the square of their distance times a
-    mean of the variances between them; elsewhere, with d = c' - c and p = 1 / (1 + e^c),
+    """KL of PG(1, c) and PG(1, c'). Where the two are near, or both tilts small, it is the square of their distance
+    times a mean of the variances between them; elsewhere, with d = c' - c and p = 1 / (1 + e^c),
 
     d^2 tanh(c / 2) / (4 c) - p d - log(1 + p (e^-d - 1))."""
     c, c2 = contour.tilt(natural), contour.tilt(other)
@@ -241,9 +241,9 @@ def _divergence_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _between(natural: Float[Array, "*shape"], other: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
-    """Whether l' is near l; and the means of the variance over (0, 1), v(t) that at l + t (l' - l), and of (1 - t)
-    v(t). By Gauss-Legendre's rule: the variance has its nearest singularity at l = pi^2 / 2, and near is no further
-    than that, so that n nodes err by (3 + sqrt 8)^-2n."""
+    """True where l' is near l; and the means of the variance over (0, 1), with v(t) the variance at l + t (l' - l), and
+    of (1 - t) v(t). By Gauss-Legendre's rule: the variance has its nearest singularity at l = pi^2 / 2, and near is no
+    further than that, so that n nodes err by (3 + sqrt 8)^-2n."""
     nodes, weights = np.polynomial.legendre.leggauss(10 if natural.dtype == jnp.float64 else 5)
     t, w = (jnp.asarray(x, natural.dtype) for x in (0.5 * (1.0 + nodes), 0.5 * weights))
     near = jnp.abs(other - natural) <= 0.5 * math.pi**2 - jnp.maximum(natural, other)
@@ -264,5 +264,5 @@ _log_density.defjvp(_log_density_jvp)
 
 
 def _velocity(b: int, x: Array, natural: Array, change: Array) -> Array:
-    """How a draw moves with the natural parameter at a fixed quantile."""
+    """The change of a draw with the natural parameter at a fixed quantile."""
     return contour.slope(x, natural, b, b * _mean(natural)) * change

@@ -9,8 +9,8 @@ zeta = sigma + i v, they are on zeta's imaginary axis, the first at 0. The integ
 analytic within sigma of the path, so that the trapezium rule converges geometrically; and with sigma at the saddle
 point, where x = b tanh(z) / (4 z), z = sqrt(s' / 2), it is a bell of width W, sigma >= 2 sqrt(b) W, and no two large
 terms cancel, in the tails neither: where the alternating series (Polson, Scott and Windle 2013, eq. 5) takes terms of
-order one to a sum of exp(-5 x). What multiplies the bell is taken off first, as the difference of exponents at the
-saddle and at c / 2, of which no term is large where the density is not small.
+order one to a sum of exp(-5 x). The factor of the bell is taken off first, as the difference of exponents at the saddle
+and at c / 2; none of its terms is large where the density is not small.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bell(NamedTuple):
     Attributes:
       weights: its values at the nodes, one at the saddle (complex, nodes in the last axis).
       excess: s' + l at the nodes, s' less the place c^2 / 2 that belongs to the mean.
-      level: logarithm of what was taken off.
+      level: logarithm of the factor that was taken off.
     """
 
     weights: Array
@@ -44,7 +44,7 @@ class Bell(NamedTuple):
     level: Float[Array, "*shape"]
 
     def total(self, values: Array | float = 1.0) -> Float[Array, "*shape"]:
-        """The integral of values times the integrand, over what was taken off."""
+        """The integral of values times the integrand, without the factor that was taken off."""
         return jnp.sum(jnp.real(self.weights * values), axis=-1)
 
 
@@ -84,12 +84,12 @@ def tilt(natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def log_cosh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log cosh x of x >= 0."""
+    """log cosh x for x >= 0."""
     return x + jnp.log1p(jnp.exp(-2.0 * x)) - math.log(2.0)
 
 
 def _bell(x: Array, natural: Array, b: float, around_pole: bool = False) -> Bell:
-    """All constants, for the integrals do not depend on the path: derivatives have formulas of their own."""
+    """The bell as a constant, because the integrals do not depend on the path: derivatives have their own formulas."""
     x, natural = jax.lax.stop_gradient((x, natural))
     c = tilt(natural)
     sigma = jnp.sqrt(_saddle(4.0 * x / b))
@@ -137,7 +137,7 @@ def _curvature(sigma: Float[Array, "*shape"], b: float) -> Float[Array, "*shape"
 
 
 def _parts(square: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
-    """Of z^2 = square - pi^2 / 4: z where it is real; theta = z / i and pi / 2 - theta where it is not; finite
+    """Parts of z^2 = square - pi^2 / 4: z where it is real; theta = z / i and pi / 2 - theta where it is not; finite
     elsewhere too."""
     r = square - _FOCUS
     z = jnp.sqrt(jnp.maximum(r, 1e-12))

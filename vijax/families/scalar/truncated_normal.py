@@ -55,7 +55,7 @@ class TruncatedNormal(Family):
     @classmethod
     @constructor
     def from_mean_variance(cls, location: Any, spread: Any) -> Self:
-        """From the mean and the variance that the normal had before it was cut off, broadcast together.
+        """Truncated normals from the mean and variance that the normal had before it was cut off, broadcast together.
 
         Raises:
           ValueError: a location that is not finite, or a spread that is not positive and finite.
@@ -88,7 +88,7 @@ class TruncatedNormal(Family):
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """Draws by the inverse distribution function, pathwise differentiable."""
         dtype = self.precision_times_mean.dtype
-        least = 0.5 * float(jnp.finfo(dtype).eps)  # that 1 - u be below one, of which the normal quantile is infinite
+        least = 0.5 * float(jnp.finfo(dtype).eps)  # keeps 1 - u below one, where the normal quantile is infinite
         u = jax.random.uniform(key, shape + self.batch_shape, dtype, least)
         cut = jnp.broadcast_to(self._cut(), u.shape)
         return jnp.sqrt(self.spread) * _excess(cut, 1.0 - u)
@@ -98,7 +98,7 @@ class TruncatedNormal(Family):
         return self.expected_stats().value
 
     def marginal_laws(self) -> TruncatedNormalLaw:
-        """Itself."""
+        """The law itself."""
         return TruncatedNormalLaw(self.location, jnp.sqrt(self.spread), self.mean(), self.variance())
 
     def variance(self) -> Float[Array, "*batch"]:
@@ -150,7 +150,7 @@ class TruncatedNormal(Family):
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """The cross entropy less the entropy, each in the form that suits its law, kept or tail: no term is larger than
-        they are. What rounding leaves below zero counts as zero."""
+        these. A result below zero by rounding counts as zero."""
         return without_rounding_below_zero(self._cross_entropy(other) - self.entropy())
 
     def _cross_entropy(self, other: Self) -> Float[Array, "*batch"]:
@@ -218,7 +218,8 @@ def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
 
 @jax.custom_jvp
 def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's steps in the tail.
+    """y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's steps in the tail. There
+    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, where steps come nearer.
 
     There -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, whence every step
     comes nearer.

@@ -1,6 +1,6 @@
 """A vector whose coordinates are in independent blocks, each of a multivariate normal of its own.
 
-A block is any set of coordinates. What is asked of the whole is asked of a product of the blocks (`Product`).
+A block is any set of coordinates. Methods of the whole go through a product of the blocks (`Product`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vijax.families.univariate import NormalLaw
 from vijax.tree import register
 
 Places = tuple[tuple[int, ...], ...]
-"""Which coordinates each block has, in the order of the product."""
+"""The coordinates of each block, in the order of the product."""
 
 
 @register
@@ -52,11 +52,11 @@ class Blocks(Family):
 
     # --- what a family must say -------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, ""]:
-        """Sum of those of the blocks."""
+        """A, summed over the blocks."""
         return self.parts.log_normalizer()
 
     def stats(self, x: Any) -> BlocksStats:
-        """Of each block."""
+        """Statistics of each block."""
         return self._stats(self.parts.stats(self._apart(x)))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
@@ -64,7 +64,7 @@ class Blocks(Family):
         return self._together(self.parts.sample(key, shape))
 
     def mean(self) -> Float[Array, " D"]:
-        """Of all blocks."""
+        """The means of all blocks, as one vector."""
         return self._together(self.parts.mean())
 
     def mode(self) -> Float[Array, " D"]:
@@ -76,15 +76,15 @@ class Blocks(Family):
         return self._like(self.parts.in_domain())
 
     def flat(self) -> Self:
-        """Each block's."""
+        """Each block's flat law."""
         return self._like(self.parts.flat())
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and variances."""
+        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), jnp.sqrt(self.variance()))
 
     def variance(self) -> Float[Array, " D"]:
-        """Of each coordinate."""
+        """The variance of each coordinate."""
         return self._together(self.parts.variance())
 
     @property
@@ -99,24 +99,24 @@ class Blocks(Family):
     # --- block by block ---------------------------------------------------------------------------------------
     @property
     def exponential(self) -> bool:  # type: ignore[override]
-        """As the blocks are."""
+        """True where all blocks are exponential families."""
         return all(part.exponential for part in self.parts.values())
 
     @property
     def event_ndims(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Of every leaf of every block."""
+        """Trailing event axes of every leaf of every block."""
         return self.parts.event_ndims
 
     def as_stats(self, leaves: Any) -> BlocksStats:
-        """See `Family`. Those of blocks that an optimiser moves are not as many as their parameters."""
+        """See `Family.as_stats`. A block that an optimiser moves has fewer statistics than parameters."""
         return leaves if isinstance(leaves, BlocksStats) else self._stats(self.parts.as_stats(leaves))
 
     def dot(self, stats: BlocksStats) -> Float[Array, ""]:
-        """Sum over blocks."""
+        """The sum of the blocks' products."""
         return self.parts.dot(stats.parts)
 
     def log_base_measure(self, stats: BlocksStats) -> Float[Array, ""]:
-        """Sum over blocks."""
+        """The sum over blocks."""
         return self.parts.log_base_measure(stats.parts)
 
     def expected_stats(self) -> BlocksStats:
@@ -124,15 +124,15 @@ class Blocks(Family):
         return self._stats(self.parts.expected_stats())
 
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
-        """Sum over blocks."""
+        """The sum over blocks."""
         return self.parts.log_prob(self._apart(x))
 
     def entropy(self) -> Float[Array, ""]:
-        """Sum over blocks."""
+        """The sum over blocks."""
         return self.parts.entropy()
 
     def kl(self, other: Self) -> Float[Array, ""]:
-        """Sum over blocks."""
+        """The sum over blocks."""
         return self.parts.kl(other.parts)
 
     def stationary(self) -> Self:
@@ -158,7 +158,7 @@ class Blocks(Family):
 
     @property
     def noise_size(self) -> int:
-        """Of all blocks."""
+        """The sum over blocks."""
         return sum(part.noise_size for part in self.parts.values())
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
@@ -166,7 +166,7 @@ class Blocks(Family):
         return self._together(self._each(lambda name, part: part.from_noise(self._shares(noise)[name])))
 
     def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
-        """Each block's."""
+        """Each block's draw and map."""
         draws = self._each(lambda name, part: part.pathwise_at(self._shares(noise)[name]))
         stats = self._stats({name: stats for name, (stats, _) in draws.items()})
         return stats, lambda eta: self._like({name: v(eta.parts[name]) for name, (_, v) in draws.items()})
@@ -194,6 +194,6 @@ class Blocks(Family):
 
 
 def together(values: list[Array], places: Places) -> Float[Array, "*shape D"]:
-    """The vector of which these are the blocks."""
+    """The vector made of these blocks."""
     order = np.argsort(np.concatenate(places))
     return jnp.concatenate(values, -1)[..., order]

@@ -1,7 +1,7 @@
 """Families of free coordinates whose entropy has no closed form: mixtures, flows.
 
-Their gradient is that of log p - log q through draws alone (`vijax.estimator.reparameterised(sticking=True)`), in which
-no entropy is asked for; what is reported of it is a mean over fixed quasi-random draws.
+Their gradient is that of log p - log q through draws alone (`vijax.estimator.reparameterised(sticking=True)`), which
+needs no entropy; the reported entropy is a mean over fixed quasi-random draws.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from vijax.families.vector.by_optimiser import ByOptimiser, Value
 
 
 class ByDraws(ByOptimiser):
-    """A subclass says how to draw, its log density, and points that stand for it."""
+    """A density whose subclass says how to draw, its log density, and points that represent it."""
 
     closed_entropy: ClassVar[bool] = False
 
     @abc.abstractmethod
     def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
-        """Points and weights, that sum to one, over which means are nearly those under q."""
+        """Points and weights, which sum to one, with means close to those under q."""
 
     def entropy(self) -> Float[Array, ""]:
-        """H[q], as a mean over the points that stand for q."""
+        """H[q], as a mean over the points that represent q."""
         x, weights = self.represented()
         return -weights @ self.log_prob(x)
 

@@ -1,4 +1,4 @@
-"""Families that are no exponential ones in their parameters, of free coordinates: an optimiser alone moves them.
+"""Densities of free coordinates that are not exponential families in their parameters: only an optimiser moves them.
 
 Their parameters are unconstrained and are their leaves, and their "Fisher product" is the identity, so that the target
 of a step is a gradient and not a natural parameter (`Family.stationary`). Whatever needs natural parameters is refused.
@@ -17,7 +17,7 @@ from vijax.families.base import Family
 
 
 class Value(NamedTuple):
-    """What a density reads of a draw: x."""
+    """The statistic x of a draw, as a density reads it."""
 
     value: Float[Array, " D"]
 
@@ -30,15 +30,15 @@ class ByOptimiser(Family):
     exponential: ClassVar = False
 
     def log_normalizer(self) -> NoReturn:
-        """Refused."""
+        """Raises NotImplementedError: there are no natural parameters."""
         raise NotImplementedError(_no_naturals(self))
 
     def fisher_solve(self, cotangent: Any) -> NoReturn:
-        """Refused."""
+        """Raises NotImplementedError: there are no natural parameters."""
         raise NotImplementedError(_no_naturals(self))
 
     def expected_stats(self) -> Value:
-        """E_q[x]: all that it has statistics of."""
+        """E_q[x], its only mean statistic."""
         return Value(self.center)
 
     def stats(self, x: Any) -> Value:
@@ -54,11 +54,11 @@ class ByOptimiser(Family):
         return self.center
 
     def in_domain(self) -> Self:
-        """Wherever they are finite."""
+        """All parameters finite."""
         return jax.tree.map(jnp.isfinite, self)
 
     def flat(self) -> Self:
-        """Zeros: what a step adds to its message where the prior is a term of the energy."""
+        """Zeros, to which a step adds its message: the prior is a term of the energy."""
         return jax.tree.map(jnp.zeros_like, self)
 
     def fisher_product(self, tangent: Self) -> Self:

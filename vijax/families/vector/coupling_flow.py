@@ -28,11 +28,11 @@ from vijax.families.vector.by_draws import ByDraws
 from vijax.families.vector.by_optimiser import Value
 
 POINTS, MANY = 64, 1024
-"""That stand for it in its entropy, and in its moments."""
+"""Numbers of draws that represent a flow in its entropy, and in its moments."""
 
 
 class Sizes(NamedTuple):
-    """Of a flow: coordinates, layers, hidden units of a network, and its hidden layers."""
+    """Sizes of a flow: coordinates, layers, hidden units of a network, and its hidden layers."""
 
     dim: int
     layers: int
@@ -41,12 +41,12 @@ class Sizes(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What a flow of some sizes consists of.
+    """The parts of a flow of some sizes.
 
     Attributes:
-      weights: at its start, NumPy arrays.
-      structure: of the tree of weights.
-      rest: what is no weight.
+      weights: initial weights, NumPy arrays.
+      structure: structure of the tree of weights.
+      rest: everything but the weights.
     """
 
     weights: tuple[np.ndarray, ...]
@@ -56,12 +56,12 @@ class Parts(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def parts(sizes: Sizes) -> Parts:
-    """Made once; the start, that of flowjax with a fixed key, is near the identity.
+    """The parts of a flow, made once; its start, flowjax's with a fixed key, is near the identity.
 
     Raises:
       ImportError: no flowjax.
     """
-    with ThreadPoolExecutor(1) as elsewhere:  # where nothing is being traced: what is made is kept
+    with ThreadPoolExecutor(1) as elsewhere:  # outside of any trace, because the result is kept
         return elsewhere.submit(_made, sizes).result()
 
 
@@ -84,7 +84,7 @@ def _made(sizes: Sizes) -> Parts:
 
 @family
 class CouplingFlow(ByDraws):
-    """See above; made by `vijax.guides.flow`."""
+    """A flow of coupling layers, as described above; made by `vijax.guides.flow`."""
 
     center: Float[Array, " D"]
     log_sd: Float[Array, " D"]
@@ -99,7 +99,7 @@ class CouplingFlow(ByDraws):
         return tuple(jnp.ndim(leaf) for leaf in (self.center, self.log_sd, *self.weights))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
-        """Pathwise differentiable."""
+        """Draws, pathwise differentiable."""
         noise = jax.random.normal(key, (math.prod(shape), self.center.size), self.center.dtype)
         return jnp.reshape(jax.vmap(self.from_noise)(noise), (*shape, self.center.size))
 
@@ -129,7 +129,7 @@ class CouplingFlow(ByDraws):
         return jnp.mean(self._points(MANY), 0)
 
     def variance(self) -> Float[Array, " D"]:
-        """Of each coordinate, over quasi-random draws."""
+        """The variance of each coordinate, over quasi-random draws."""
         return jnp.var(self._points(MANY), 0)
 
     def expected_stats(self) -> Value:
@@ -137,7 +137,7 @@ class CouplingFlow(ByDraws):
         return Value(self.mean())
 
     def mode(self) -> Float[Array, " D"]:
-        """The draw at which q is highest of the quasi-random ones, which is near its mode."""
+        """The quasi-random draw at which q is highest, which is near its mode."""
         x = self._points(MANY)
         return x[jnp.argmax(self.log_prob(x))]
 

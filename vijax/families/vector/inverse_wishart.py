@@ -51,7 +51,7 @@ class InverseWishart(Family):
     @classmethod
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
-        """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
+        """Inverse Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over batches.
 
         Raises:
           ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.
@@ -140,7 +140,7 @@ class InverseWishart(Family):
         return q.entropy() - (self.dim + 1) * q.expected_stats().log_det
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """That of the Wisharts."""
+        """KL of the Wisharts."""
         return self.as_wishart().kl(other.as_wishart())
 
     def fisher_solve(self, cotangent: InverseWishartStats) -> Self:

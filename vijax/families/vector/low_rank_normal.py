@@ -6,8 +6,9 @@ is large beside s, Woodbury's difference leaves nothing but rounding; the same s
 
     v' Sigma^-1 v = |e|^2 + |f|^2,    f = C^-1 W' v~,    e = v~ - W f,    v~ = S^-1 v:
 
-what least squares on the columns of W leaves of v~, f having a standard normal prior. All comes from a QR factorisation
-of W with I below it, and C itself, of which float32 holds the largest eigenvalues alone, is never formed.
+e being the residual of least squares of v~ on the columns of W, f having a standard normal prior. All of this comes
+from a QR factorisation of W with I below it; C itself, of which float32 holds only the largest eigenvalues, is never
+formed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class LowRankNormal(ByOptimiser):
     """N(mean, diag(exp(2 log_sd)) + factor factor'), of a vector.
 
     Density, entropy, divergence and slope are right in float32 for factors up to 3e3 times the standard deviations
-    beside them, whatever the units of the coordinates.
+    beside them, in any units of the coordinates.
 
     >>> q = LowRankNormal(jnp.zeros(3), jnp.zeros(3), jnp.array([[1.0], [2.0], [0.0]]))
     >>> print(q.variance(), round(float(q.entropy()), 3))
@@ -45,11 +46,11 @@ class LowRankNormal(ByOptimiser):
     event_ndims: ClassVar = (1, 1, 2)
 
     def variance(self) -> Float[Array, " D"]:
-        """Of each coordinate."""
+        """The variance of each coordinate."""
         return jnp.exp(2 * self.log_sd) + jnp.sum(self.factor**2, -1)
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and variances."""
+        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), self.std())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
@@ -62,7 +63,7 @@ class LowRankNormal(ByOptimiser):
 
     @property
     def noise_size(self) -> int:
-        """Those of the columns of U first, on which most depends, and one a coordinate."""
+        """The rank plus the dimension. The noise of the columns of U comes first, because most depends on it."""
         return self.factor.size // self.center.size + self.center.size
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
@@ -125,13 +126,13 @@ class LowRankNormal(ByOptimiser):
 
 
 class Regression(NamedTuple):
-    """Of C = I + W' W.
+    """Results of the regression with C = I + W' W.
 
     Attributes:
       gain: G = W C^-1.
       inverse: C^-1.
       half_log_det: log |C| / 2.
-      share: h_i = w_i' C^-1 w_i, of each row of W.
+      share: h_i = w_i' C^-1 w_i for each row of W.
     """
 
     gain: Float[Array, "D r"]
@@ -160,8 +161,8 @@ def _regression(w: Float[Array, "D r"]) -> tuple[Array, Array, Array, Array]:
 
 @_regression.defjvp
 def _regression_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """With X = dW - W G' dW:  dG = X C^-1 - G dW' G,  dC^-1 = -C^-1 dW' G - its transpose,  d log |C| / 2 = tr G' dW,
-    dh_i = 2 g_i x_i."""
+    """The derivatives, with X = dW - W G' dW:  dG = X C^-1 - G dW' G,  dC^-1 = -C^-1 dW' G - its transpose,  d log |C|
+    / 2 = tr G' dW, dh_i = 2 g_i x_i."""
     (w,), (change,) = primals, tangents
     found = Regression(*_regression(w))
     gain, inverse = found.gain, found.inverse
@@ -182,7 +183,7 @@ def _split(w: Float[Array, "D r"], v: Float[Array, "*shape D"]) -> tuple[Array, 
 
 @_split.defjvp
 def _split_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """As e = v - W f and C f = W' v:  df = G' (dv - dW f) + C^-1 dW' e, and de the rest."""
+    """The derivative of e = v - W f with C f = W' v:  df = G' (dv - dW f) + C^-1 dW' e, and de the rest."""
     (w, v), (d_w, d_v) = primals, tangents
     rest, shared = _split(w, v)
     found = Regression(*_regression(w))
@@ -192,8 +193,8 @@ def _split_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _kept(w: Float[Array, "D r"], found: Regression) -> Float[Array, " D"]:
-    """c_i = 1 - h_i. As the h_i sum to no more than r, at most 2 r of them are above a half: of the 2 r largest c_i is
-    the square of a unit vector, which cancels nothing."""
+    """c_i = 1 - h_i. As the h_i sum to no more than r, at most 2 r of them are above a half: for these 2 r, the
+    largest, c_i is the square of a unit vector, which cancels nothing."""
     few = min(2 * w.shape[-1], len(w))
     largest = jax.lax.top_k(jax.lax.stop_gradient(found.share), few)[1]
     rest, shared = _split(w, jax.nn.one_hot(largest, len(w), dtype=w.dtype))

@@ -31,7 +31,7 @@ def positive_definite(matrix: Array, name: str) -> Array:
 
 
 def is_definite(matrix: Any) -> Any:
-    """Whether Cholesky's factor of a symmetric matrix exists; of a traced one, booleans that all say so."""
+    """True where Cholesky's factor of a symmetric matrix exists; for a traced one, booleans that are all true then."""
     if isinstance(matrix, jax.core.Tracer):
         return jnp.isfinite(jnp.linalg.cholesky(matrix))
     try:
@@ -41,7 +41,7 @@ def is_definite(matrix: Any) -> Any:
 
 
 def transpose(x: Array) -> Array:
-    """Matrices turned over their last two axes."""
+    """Matrices with their last two axes exchanged."""
     return x.swapaxes(-1, -2)
 
 
@@ -51,13 +51,13 @@ def symmetric(x: Array) -> Array:
 
 
 def matvec(matrix: Array, x: Array) -> Array:
-    """Matrix times vector; of NumPy's arrays one of NumPy's."""
+    """Matrix times vector; NumPy's arrays give NumPy's."""
     xp: Any = np if isinstance(matrix, np.ndarray) and isinstance(x, np.ndarray) else jnp
     return xp.einsum("...ij,...j->...i", matrix, x)
 
 
 def outer(x: Array, y: Array) -> Array:
-    """x y'; `outer_statistic` where a gradient will be taken."""
+    """x y'; use `outer_statistic` where a gradient will be taken."""
     return x[..., :, None] * y[..., None, :]
 
 
@@ -77,7 +77,7 @@ def half_log_det(factor: Array) -> Array:
 
 
 def excess_of_ratio(factor: Array, other: Array) -> Array:
-    """tr S - D - log|S| for S = P' P^-1, from the factors of P and P': what two normals of one mean diverge by, twice.
+    """tr S - D - log|S| for S = P' P^-1, from the factors of P and P': twice the divergence of two normals of one mean.
     A sum of terms none of which is negative."""
     return excess_of_triangle(solve(factor, other))
 
@@ -97,7 +97,7 @@ def inverse(factor: Array) -> Array:
 
 @quick_jit
 def inverse_of(matrix: Array) -> Array:
-    """The inverse of a positive definite matrix, exactly symmetric: one program, for what constructors are given."""
+    """The inverse of a positive definite matrix, exactly symmetric, as one program, for constructors."""
     return inverse(jnp.linalg.cholesky(matrix))
 
 

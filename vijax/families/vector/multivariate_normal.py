@@ -70,7 +70,7 @@ class MultivariateNormal(Family):
     @classmethod
     @constructor
     def from_mean_precision(cls, mean: Any, precision: Any) -> Self:
-        """From mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the batch axes.
+        """Normals from mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the batch axes.
 
         Raises:
           ValueError: shapes that do not fit, a mean that is not finite, a matrix that is not symmetric positive
@@ -82,7 +82,7 @@ class MultivariateNormal(Family):
     @classmethod
     @constructor
     def from_mean_cov(cls, mean: Any, cov: Any) -> Self:
-        """From mean (*batch, D) and covariance matrix (*batch, D, D). Raises as `from_mean_precision` does.
+        """Normals from mean (*batch, D) and covariance matrix (*batch, D, D). Raises as `from_mean_precision` does.
 
         Raises:
           ValueError: also where the inverse does not hold the covariance: in float32 from a condition number of some
@@ -136,7 +136,7 @@ class MultivariateNormal(Family):
 
     @property
     def noise_size(self) -> int:
-        """One a coordinate."""
+        """One number of noise for each coordinate."""
         return math.prod(self.precision_times_mean.shape)
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, "*batch D"]:
@@ -150,7 +150,7 @@ class MultivariateNormal(Family):
         return self._mean(self._cholesky())
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and the diagonal of the covariance."""
+        """Normal laws of the means and the diagonal of the covariance."""
         return NormalLaw(self.mean(), jnp.sqrt(jnp.diagonal(self.cov, axis1=-2, axis2=-1)))
 
     def mode(self) -> Float[Array, "*batch D"]:
@@ -197,7 +197,7 @@ class MultivariateNormal(Family):
         return MultivariateNormalStats(dm, outer(dm, mean) + outer(mean, dm) + dcov)
 
     def fisher_solve(self, cotangent: MultivariateNormalStats) -> Self:
-        """Its inverse, with no linear system: dP = -P dcov P, d eta_1 = P dm + dP m."""
+        """The inverse of `fisher_product`, with no linear system: dP = -P dcov P, d eta_1 = P dm + dP m."""
         p, dm, mean = self.precision, cotangent.value, self.mean()
         dcov = symmetric(cotangent.outer) - outer(dm, mean) - outer(mean, dm)
         dp = -p @ dcov @ p

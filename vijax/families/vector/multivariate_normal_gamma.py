@@ -83,7 +83,7 @@ class MultivariateNormalGamma(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
-        """From m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast together.
+        """Laws from m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast together.
 
         Raises:
           ValueError: a location that is not finite or does not fit, a strength that is not symmetric positive definite,
@@ -151,15 +151,15 @@ class MultivariateNormalGamma(Family):
         return CoefficientsPrecision(self.location, self.shape / self.rate)
 
     def coefficients_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of w: Student's, of 2 a degrees of freedom, m and the square root of b / a
-        times the diagonal of L^-1."""
+        """The marginal laws of the numbers of w: Student's t with 2 a degrees of freedom, m and the square root of b /
+        a times the diagonal of L^-1."""
         scale = jnp.sqrt(
             jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1) * (self.rate / self.shape)[..., None]
         )
         return StudentLaw(jnp.broadcast_to(2.0 * self.shape[..., None], scale.shape), self.location, scale)
 
     def marginal_laws(self) -> CoefficientsPrecision:
-        """Student's of the coefficients, a gamma of the precision."""
+        """Student's t for the coefficients, a gamma for the precision."""
         return CoefficientsPrecision(self.coefficients_law(), self.precision_law().marginal_laws())  # type: ignore[arg-type]
 
     def mode(self) -> CoefficientsPrecision:
@@ -227,7 +227,7 @@ class MultivariateNormalGamma(Family):
         return CoefficientsPrecision(m + scaled * jnp.exp(-0.5 * tau.log)[..., None], tau.value)
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MultivariateNormalGammaStats:
-        """t of a draw; log tau is drawn as such, and nothing is divided by tau. Pathwise differentiable."""
+        """t of a draw; log tau is drawn directly, and nothing is divided by tau. Pathwise differentiable."""
         tau, m, scaled = self._draw(key, shape)
         root = jnp.exp(0.5 * tau.log)[..., None]
         rooted = root * m + scaled  # sqrt(tau) w
@@ -247,7 +247,7 @@ class MultivariateNormalGamma(Family):
         return solve_upper(factor, solve_lower(factor, self.strength_times_location))
 
     def _rate(self, factor: Float[Array, "*batch D D"]) -> Float[Array, "*batch"]:
-        """b, from m and the residual r = L m - L m^ of what rounding makes of m: m' L m = m^' (L m + r) + O(r^2)."""
+        """b, from m and the residual r = L m - L m^ for a rounded m^: m' L m = m^' (L m + r) + O(r^2)."""
         m, linear = self._location(factor), self.strength_times_location
         residual = linear - matvec(self.strength, m)
         return -self.negative_raw_rate - 0.5 * jnp.sum(m * (linear + residual), -1)

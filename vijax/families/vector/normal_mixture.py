@@ -28,7 +28,7 @@ from vijax.families.vector.by_optimiser import Value
 from vijax.families.vector.triangular_normal import TriangularNormal
 
 POINTS = 64
-"""Of each component, that stand for it."""
+"""Number of points that represent a component."""
 
 
 @family
@@ -53,7 +53,7 @@ class NormalMixture(ByDraws):
 
     @property
     def components(self) -> TriangularNormal:
-        """With a leading axis of components."""
+        """The components, as a law with a leading axis."""
         return TriangularNormal(self.center, self.triangle)
 
     @property
@@ -76,7 +76,7 @@ class NormalMixture(ByDraws):
         return self.center[jnp.argmax(self.log_prob(self.center))]
 
     def variance(self) -> Float[Array, " D"]:
-        """Of each coordinate."""
+        """The variance of each coordinate."""
         own = jax.vmap(lambda q: q.variance())(self.components)
         return self.weights @ (own + (self.center - self.mean()) ** 2)
 
@@ -95,13 +95,13 @@ class NormalMixture(ByDraws):
         return jax.nn.softmax(self._joint(jnp.asarray(x)), 0)
 
     def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
-        """As many points of each component, weighted as it is."""
+        """As many points of each component, weighted as the component is."""
         noise = quasi.fixed_normals(POINTS, self.center.shape[1], self.center.dtype)
         x = jax.vmap(lambda q: q.center + noise @ q.factor.T)(self.components)
         return jnp.reshape(x, (-1, x.shape[-1])), jnp.repeat(self.weights / POINTS, POINTS)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
-        """Pathwise differentiable."""
+        """Draws, pathwise differentiable."""
         still = jax.lax.stop_gradient(self)
         which, own = jax.random.split(key)
         k = jax.random.categorical(which, still.logits, shape=shape)
@@ -115,7 +115,7 @@ class NormalMixture(ByDraws):
 
     @property
     def noise_size(self) -> int:
-        """One for the component, and one a coordinate."""
+        """One number of noise for the component, and one for each coordinate."""
         return 1 + self.center.shape[1]
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
@@ -126,8 +126,8 @@ class NormalMixture(ByDraws):
         return moving(part.from_noise(noise[1:]), self, _velocity)
 
     def kl(self, other: NormalMixture) -> Float[Array, ""]:
-        """An upper bound on KL(self || other), that of the components and what is drawn of them; exact of one
-        component. (The divergence itself has no closed form. `vijax.update.within` holds this to its radius.)"""
+        """An upper bound on KL(self || other): the divergence of the components and of their choice; exact for one
+        component. (The divergence itself has no closed form. `vijax.update.within` holds this bound to its radius.)"""
         apart = jax.vmap(lambda p, q: p.kl(q))(self.components, other.components)
         return self.weights @ (jax.nn.log_softmax(self.logits) - jax.nn.log_softmax(other.logits) + apart)
 
@@ -137,7 +137,7 @@ class NormalMixture(ByDraws):
         return jax.nn.log_softmax(self.logits).reshape((-1,) + (1,) * (x.ndim - 1)) + of_each
 
     def _quantiles(self, x: Float[Array, " D"], upper: Any) -> Float[Array, " D"]:
-        """F(x), of the entries that are `upper` less one, in which no digits are lost there."""
+        """F(x); for `upper` entries F(x) - 1, in which no digits are lost there."""
         factors = jax.vmap(lambda q: q.factor)(self.components)
         noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(factors, x - self.center)
         log_scale = jnp.diagonal(self.triangle, axis1=1, axis2=2)
@@ -149,7 +149,7 @@ class NormalMixture(ByDraws):
 
 
 def _velocity(x: Array, q: NormalMixture, change: NormalMixture) -> Array:
-    """dx as the parameters change, the quantiles fixed."""
+    """dx for a change of the parameters, at fixed quantiles."""
     upper = jax.lax.stop_gradient(q._quantiles(x, False)) > 0.5
     moved = jax.jvp(lambda q: q._quantiles(x, upper), (q,), (change,))[1]
     slopes = jax.jacfwd(lambda x: q._quantiles(x, upper))(x)

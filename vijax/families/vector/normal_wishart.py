@@ -30,7 +30,7 @@ from vijax.families.held import CENTRE, lost_spread, require_held
 from vijax.families.means_and_precision import MeansAndPrecision
 from vijax.families.numeric.excess import less_half_product
 from vijax.families.univariate import StudentLaw
-from vijax.families.vector.matrices import inverse, outer
+from vijax.families.vector.matrices import inverse, outer, symmetric
 from vijax.families.vector.wishart import Wishart, checked_degrees
 
 
@@ -70,7 +70,7 @@ class NormalWishart(MeansAndPrecision):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """From m (*batch, D), kappa (*batch,), and the Wishart's degrees (*batch,) and scale (*batch, D, D).
+        """Normal-Wisharts from m (*batch, D), kappa (*batch,), and a Wishart's degrees (*batch,), scale (*batch, D, D).
 
         Raises:
           ValueError: a location that is not finite or does not fit, a strength that is not positive and finite, degrees
@@ -88,7 +88,7 @@ class NormalWishart(MeansAndPrecision):
         _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
         rate = -symmetric(minus_rate)
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
-        raw = raw + (rate - _rate(raw, linear, kappa))  # what the rounding of `linear` changed
+        raw = raw + (rate - _rate(raw, linear, kappa))  # the effect of rounding `linear`
         require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), -raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
@@ -98,7 +98,7 @@ class NormalWishart(MeansAndPrecision):
         return Wishart(-rate, self.half_degrees)
 
     def mean_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of mu: Student's, of f = degrees - D + 1 degrees of freedom."""
+        """The marginal laws of the numbers of mu: Student's t with f = degrees - D + 1 degrees of freedom."""
         freedom = self.degrees - self.dim + 1.0
         spread = jnp.diagonal(inverse(jnp.linalg.cholesky(self.scale)), axis1=-2, axis2=-1)
         scale = jnp.sqrt(spread / (self.strength * freedom)[..., None])

@@ -8,8 +8,8 @@ of them, independent given L.
 The conjugate prior of Gaussian components of one covariance ("tied"): an observation y of component j adds y to the
 j-th location, -1/2 to its strength, and (-y y' / 2, 1/2) to the shared two. With D = 1 it is one gamma for J means: a
 component whose covariance is a multiple of the identity ("spherical"), its coordinates the means. With J = 1 it is the
-normal-Wishart (`normal_wishart.py`), whose closed forms these are, summed over the means; what is said there of float32
-holds of sum_j kappa_j m_j m_j' / 2 here.
+normal-Wishart (`normal_wishart.py`), whose closed forms these are, summed over the means; its remarks on float32 hold
+for sum_j kappa_j m_j m_j' / 2 here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NormalsWishart(MeansAndPrecision):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """From m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees (*batch,) and scale
+        """Laws from m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees (*batch,) and scale
         (*batch, D, D).
 
         Raises:
@@ -108,7 +108,7 @@ class NormalsWishart(MeansAndPrecision):
         return NormalWishart(self.strength_times_location, raw, self.negative_half_strength, half_degrees)
 
     def mean_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of mu, as of the normal-Wishart."""
+        """The marginal laws of the numbers of mu, as for the normal-Wishart."""
         return self.each().mean_law()
 
 

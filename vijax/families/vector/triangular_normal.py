@@ -1,5 +1,5 @@
-"""The multivariate normal by its mean and the lower factor of its covariance: for optimisers, whose gradient there
-takes no factorisation at all (Kucukelbir et al. 2017, section 2.4)."""
+"""The multivariate normal by its mean and the lower factor of its covariance, for optimisers: the gradient in these
+needs no factorisation (Kucukelbir et al. 2017, section 2.4)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from vijax.families.vector.by_optimiser import ByOptimiser, Value
 
 @family
 class TriangularNormal(ByOptimiser):
-    """N(center, L L'), L the lower triangle of `triangle` with ones on its diagonal, its rows times the exponentials of
-    what is there.
+    """N(center, L L'), where L is the lower triangle of `triangle` with ones on its diagonal, its rows times the
+    exponentials of the diagonal of `triangle`.
 
-    The optimiser's noise in what is below the diagonal is thus relative to the scales of the coordinates. (Measured on
-    a logistic regression of 124 weights, 5,000 steps of Adam at rate 0.01: ELBO -644, with L's own entries -1,382.)
+    The optimiser's noise below the diagonal is thus relative to the scales of the coordinates. (Measured on a logistic
+    regression of 124 weights, 5,000 steps of Adam at rate 0.01: ELBO -644, with L's own entries -1,382.)
 
     >>> q = TriangularNormal(jnp.zeros(2), jnp.array([[0.0, 9.0], [1.0, 0.0]]))
     >>> print(q.cov, round(float(q.entropy()), 3))
@@ -49,11 +49,11 @@ class TriangularNormal(ByOptimiser):
         return self.factor @ self.factor.T
 
     def variance(self) -> Float[Array, " D"]:
-        """Of each coordinate."""
+        """The variance of each coordinate."""
         return jnp.sum(self.factor**2, -1)
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of the means and variances."""
+        """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), self.std())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
@@ -66,16 +66,17 @@ class TriangularNormal(ByOptimiser):
         return self.pathwise_at(jax.random.normal(key, (self.center.size,), self.center.dtype))
 
     def pathwise_at(self, noise: Float[Array, " D"]) -> tuple[Value, Callable[[Value], Self]]:
-        """With x - center = exp(d) * (unit triangle @ e), of the rows of the triangle exp(d_i) g_i e_j, and (x_i -
-        center_i) g_i on its diagonal: one pass over the matrix, where automatic differentiation takes five."""
+        """The draw and its pullback. With x - center = exp(d) * (unit triangle @ e), the gradient is exp(d_i) g_i e_j
+        in the rows of the triangle, and (x_i - center_i) g_i on its diagonal: one pass over the matrix, where automatic
+        differentiation takes five."""
         log_scale = jnp.diagonal(self.triangle)
         gap = jnp.exp(log_scale) * (jnp.tril(self.triangle, -1) @ noise + noise)
 
         def pull(slope: Value) -> Any:
             g, place = slope.value, jnp.arange(self.center.size)
             rows, columns = place[:, None], place[None, :]
-            # Two columns, one of zeros: of a single column XLA makes an elementwise product, and computes the
-            # exponentials and draws in it anew for every entry.
+            # Two columns, one of zeros: XLA turns a single column into an elementwise product, and computes its
+            # exponentials and draws anew for every entry.
             left = jnp.stack([g * jnp.exp(log_scale), jnp.zeros_like(g)], 1)
             below = left @ jnp.stack([noise, jnp.zeros_like(noise)])
             own = jnp.diag(g * gap)

@@ -53,7 +53,7 @@ class BartlettDraw(NamedTuple):
       triangle: T.
       factor: C.
       whitener: M.
-      offset: of the gammas, as `sample_offset` gives it.
+      offset: offset of the gammas, as `sample_offset` gives it.
       log_det: log|X|.
     """
 
@@ -85,7 +85,7 @@ class Wishart(Family):
     @classmethod
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
-        """From degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
+        """Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
 
         Raises:
           ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one whose
@@ -189,8 +189,8 @@ class Wishart(Family):
         return jnp.sum(each, -1) + 0.25 * d * (d - 1) * math.log(math.pi) - 0.5 * (d + 1) * self._log_det_rate()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """With C and F the factors of P and P', R = C^-1 F: the divergences of gammas of shapes x_i, x'_i and rates 1,
-        R_ii^2, sum_i i (R_ii^2 - 1 - log R_ii^2) / 2, and n sum_{i>j} R_ij^2. No term is negative."""
+        """KL by C and F, the factors of P and P', and R = C^-1 F: the divergences of gammas of shapes x_i, x'_i and
+        rates 1, R_ii^2, sum_i i (R_ii^2 - 1 - log R_ii^2) / 2, and n sum_{i>j} R_ij^2. No term is negative."""
         x, ratio = self._shapes(), solve(self._cholesky(), other._cholesky())
         squares = jnp.diagonal(ratio, axis1=-2, axis2=-1) ** 2
         each = Gamma(x, -jnp.ones_like(x)).kl(Gamma(other._shapes(), -squares))
@@ -219,7 +219,7 @@ class Wishart(Family):
         return WishartStats(gram(draw.root), draw.log_det), lambda eta: self.bartlett_v(draw, eta)
 
     def bartlett(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> BartlettDraw:
-        """A draw by its triangular factor."""
+        """A draw, as its triangular factor."""
         key_gamma, key_normal = jax.random.split(key)
         shapes, factor = self._shapes(), self._cholesky()
         offset = sample_offset(key_gamma, shapes, shape)

@@ -1,4 +1,4 @@
-"""E-steps: how a model's local variables are treated. Every one serves every message."""
+"""E-steps: the treatment of a model's local variables. Every one serves every message."""
 
 from vijax.contract.estep import EStep as EStep
 from vijax.contract.estep import Locals as Locals

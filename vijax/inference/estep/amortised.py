@@ -11,7 +11,7 @@ from vijax.contract.objective import check_objective, renyi
 
 @dataclasses.dataclass(frozen=True)
 class Amortised(EStep):
-    """See `amortised`."""
+    """The amortised E-step; see `amortised`."""
 
     num_samples: int = 1
     closed_kl: bool = True
@@ -26,7 +26,7 @@ class Amortised(EStep):
 def amortised(
     num_samples: Size = 1, closed_kl: bool = True, refinements: Count = 0, objective: renyi | None = None
 ) -> Amortised:
-    """Locals by a network, and the bound by reparameterised draws of them.
+    """Locals given by a network, and the bound by reparameterised draws of them.
 
     Args:
       num_samples: draws of each row's latents. L of the paper.
@@ -35,12 +35,12 @@ def amortised(
       refinements: ascent steps on each row's own latents. On their mean and log standard deviation, from where the
         network puts them (semi-amortised inference, Kim et al. 2018; the network learns from where they end, without
         derivatives of the steps).
-      objective: of the draws of each group together (`vijax.objective`): `importance_weighted()` is the bound of Burda,
-        Grosse and Salakhutdinov 2016, `renyi(alpha)` that of Li and Turner 2016. None is the evidence lower bound.
-        `closed_kl` means nothing beside it.
+      objective: an objective of the draws of each group together (`vijax.objective`): `importance_weighted()` is the
+        bound of Burda, Grosse and Salakhutdinov 2016, `renyi(alpha)` the one of Li and Turner 2016. None is the
+        evidence lower bound. `closed_kl` has no effect beside it.
 
     Raises:
-      ValueError: no draw, or what is no objective.
+      ValueError: no draw, or an `objective` that is none.
 
     >>> amortised(num_samples=5)
     Amortised(num_samples=5, closed_kl=True, refinements=0, objective=None)

@@ -1,4 +1,4 @@
-"""E-steps of models written as energies: local variables of one group, known by their complete conditionals.
+"""E-steps of models written as energies: the local variables of one group, known by their complete conditionals.
 
 The locals come in blocks, in each of which no variable depends on another. With one block its conditional is the exact
 posterior of the locals given the globals, and nothing iterates. A plate of coupled entries (the blocks of a graph's
@@ -27,7 +27,7 @@ class Conditionals(NamedTuple):
     """The locals of one group.
 
     Attributes:
-      start: where an iteration starts, by name.
+      start: start of an iteration, by name.
       given: (names, statistics of all locals) -> the complete conditionals of those names.
       blocks: names that can be updated at once, in order.
       plates: names whose entries are coupled among themselves.
@@ -40,12 +40,12 @@ class Conditionals(NamedTuple):
 
     @property
     def coupled(self) -> bool:
-        """Whether anything depends on anything else."""
+        """True where any local depends on another."""
         return len(self.blocks) > 1 or bool(self.plates)
 
 
 class OfConditionals(EStep, abc.ABC):
-    """Solves for the locals of an energy, from their complete conditionals."""
+    """An E-step for the locals of an energy, from their complete conditionals."""
 
     @abc.abstractmethod
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
@@ -53,11 +53,11 @@ class OfConditionals(EStep, abc.ABC):
 
 
 class Inferred(NamedTuple):
-    """What an E-step believes of the locals of one group: the model's bound is the mean of its energy over `states`,
+    """The result of an E-step for the locals of one group: the model's bound is the mean of its energy over `states`,
     plus `gap`.
 
     Attributes:
-      factors: a family for each local, by name: the factors of q; of a sampler the conditionals of its last sweep.
+      factors: a family for each local, by name: the factors of q, or for a sampler the conditionals of its last sweep.
       states: statistics of all locals by name, with a leading axis of states. One state, the mean statistics, under
         mean field; under Gibbs the draws of each sweep that is kept. They are not averaged where locals are coupled:
         a product of means is no mean of products.
@@ -107,28 +107,28 @@ def fixed_sweeps(problem: Conditionals, num_sweeps: int) -> Inferred:
 def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> Inferred:
     """Draws of the locals, block after block from their complete conditionals.
 
-    What the bound is an estimate of. Let a sweep start at z' and end at z; it draws block b from K_b, its conditional
-    given the blocks already drawn and those of z' that are still to come, and K(z | z') is the product of the K_b.
-    A sweep's share of the bound is
+    The bound is an estimate of the following quantity. Let a sweep start at z' and end at z; it draws block b from K_b,
+    its conditional given the blocks already drawn and the blocks of z' that are still to come, and K(z | z') is the
+    product of the K_b. A sweep's share of the bound is
 
         log p(y, z | beta) - log K(z | z')  =  E(t(z)) + sum_b A(l_b) - <l_b, t(z_b)>
 
     (log h cancels). Its mean given z' is the evidence lower bound of the guide K(. | z'), so that the bound is below
     the log evidence in expectation after any number of sweeps, from any start (as in Salimans, Kingma and Welling 2015,
-    a transition of the chain is the guide). One block: K is the exact posterior, and the bound is log p(y | beta)
-    whatever is drawn. At stationarity the mean is
+    a transition of the chain is the guide). With one block, K is the exact posterior, and the bound is log p(y | beta)
+    for any draw. At stationarity the mean is
 
         log p(y | beta) - H(z) + sum_b H(z_b | z_-b),
 
-    and the sum of erasure entropies is at most H(z) (Verdu and Weissman 2008; Han's inequality). What is differentiated
-    is E(t(z)) alone: by Fisher's identity its mean gradient under the posterior is that of log p(y | beta). Before
-    stationarity it is the mean gradient under the law of the sweeps' ends, hence `burn_in`.
+    and the sum of erasure entropies is at most H(z) (Verdu and Weissman 2008; Han's inequality). Only E(t(z)) is
+    differentiated: by Fisher's identity its mean gradient under the posterior is the gradient of log p(y | beta).
+    Before stationarity it is the mean gradient under the law of the sweeps' ends, hence `burn_in`.
 
     Args:
-      problem: the locals.
-      key: of the draws.
+      problem: the locals of one group.
+      key: random key of the draws.
       num_sweeps: sweeps that are kept.
-      burn_in: sweeps before those; a single block needs none, for its draws are independent.
+      burn_in: sweeps before those; a single block needs none, because its draws are independent.
     """
     if not problem.coupled:
         return _independent_draws(problem, key, num_sweeps)
@@ -137,7 +137,7 @@ def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn
     def body(i: Array, carry: Any) -> Any:
         factors, draws, states, gap = carry
         factors, draws, new_gap = _drawn_sweep(problem, factors, draws, jax.random.fold_in(key, i))
-        # Sweeps of the burn-in are put in the first place, where the first one kept replaces them.
+        # Sweeps of the burn-in are put in the first slot, where the first sweep kept replaces them.
         place = jnp.maximum(i - burn_in, 0)
         states = jax.tree.map(lambda s, d: jax.lax.dynamic_update_index_in_dim(s, d, place, 0), states, draws)
         return factors, draws, states, gap + jnp.where(i >= burn_in, new_gap / num_sweeps, 0.0)
@@ -149,8 +149,8 @@ def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn
 
 
 def _independent_draws(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int) -> Inferred:
-    """One block: draws from the exact posterior. Its energy is affine in all statistics together, so that the mean of
-    the draws is as good a state as the draws."""
+    """Draws of a single block from the exact posterior. Its energy is affine in all statistics together, so that the
+    mean of the draws is as good a state as the draws."""
     factors, _ = _sweep(problem, problem.start, _means(problem.start))
 
     def add(i: Array, total: Stats) -> Stats:
@@ -162,7 +162,7 @@ def _independent_draws(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int
 
 
 def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Factors, Stats]:
-    """Every block once, at the mean statistics of the others as they then are."""
+    """Updates every block once, at the current mean statistics of the others."""
     factors, means = dict(factors), dict(means)
     for block in problem.blocks:
         for plate in _plates_of(problem, block):
@@ -177,8 +177,8 @@ def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Facto
 def _entry_by_entry(
     problem: Conditionals, plate: str, factors: Factors, stats: Stats, taken: Callable[[Family, Array], Any]
 ) -> tuple[Factors, Stats]:
-    """The entries of a plate in turn: the conditional of each given all others as they then are, and what is `taken`
-    from it as its statistics (of it, and of the number of the entry)."""
+    """Updates the entries of a plate in turn: the conditional of each given all others as they then are, and the
+    statistics that `taken` returns for it (given the conditional and the number of the entry)."""
     set_entry = lambda whole, i, entry: jax.tree.map(lambda x, e: x.at[i].set(e), whole, entry)
 
     def visit(i: Array, carry: tuple[Family, Any]) -> tuple[Family, Any]:
@@ -203,7 +203,7 @@ def _rest_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
 def _drawn_sweep(
     problem: Conditionals, factors: Factors, draws: Stats, key: PRNGKeyArray
 ) -> tuple[Factors, Stats, Float[Array, ""]]:
-    """Every block once, drawn given the others as they then are; and the gap between what was drawn and its factors."""
+    """Draws every block once, given the current state of the others; also returns the gap of draws and factors."""
     factors, draws, gaps = dict(factors), dict(draws), []
     for i, block in enumerate(problem.blocks):
         key_block = jax.random.fold_in(key, i)

@@ -26,7 +26,7 @@ class CVB0(MixedMembership):
     tol: float
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """So few documents that likelihood and responsibilities stay in a core's cache."""
+        """The number of documents whose likelihood and responsibilities stay in a core's cache."""
         return docs_per_chunk(num_slots, num_topics, cache_bytes=2**17)
 
     def mixed_membership(
@@ -66,7 +66,7 @@ def _begin(counts: Array, alpha: Array, start: Array | None) -> Array:
 
 
 class _Responsibilities(NamedTuple):
-    """Those of the tokens of slot n are `weights[d, n] * scale[d, n]`: normalised only where they are read."""
+    """Responsibilities of the tokens of slot n: `weights[d, n] * scale[d, n]`, normalised only where they are read."""
 
     weights: Float[Array, "docs slots topics"]
     scale: Float[Array, "docs slots"]

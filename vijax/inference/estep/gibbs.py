@@ -1,9 +1,9 @@
 """Gibbs E-step of mixed membership: topics of tokens sampled with theta integrated out.
 
 Tokens of one document are drawn one after the other; token m of all documents of a chunk is drawn at once. Arrays keep
-the documents in the last axis, so that every operation is a run of contiguous vectors, and a draw inverts the
-cumulative distribution in two levels, first over blocks of about sqrt(K) topics and then inside the block, because a
-cumulative sum over all K is the slowest thing that could be done here.
+the documents in the last axis, so that every operation is a run of contiguous vectors. A draw inverts the cumulative
+distribution in two levels, first over blocks of about sqrt(K) topics and then inside the block, because a cumulative
+sum over all K would be the slowest part.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Gibbs(MixedMembership, OfConditionals):
     burn_in: int
 
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
-        """Locals of a model written as an energy (`vijax.estep.conditionals`): sweeps of draws."""
+        """Draws of the locals of a model written as an energy (`vijax.estep.conditionals`), by sweeps."""
         return gibbs_sweeps(problem, key, self.num_sweeps, self.burn_in)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """Enough documents to fill vectors and to hide what each step costs."""
+        """The number of documents that fills vectors and hides the fixed cost of each step."""
         return docs_per_chunk(num_slots, num_topics, cache_bytes=2**23, most=32)
 
     def mixed_membership(
@@ -87,7 +87,7 @@ def sweep_tokens(
     exists: Bool[Array, "tokens docs"],
     bits: UInt32[Array, "tokens docs"],
 ) -> tuple[Int[Array, "tokens docs"], Float[Array, "inner blocks docs"]]:
-    """Draws the topics of the tokens that exist, in turn, from the state that the sweep before left."""
+    """Draws the topics of the tokens that exist, in turn, from the state after the sweep before."""
     shape = topic_counts.shape
     columns = jnp.arange(shape[2])
 
@@ -104,8 +104,8 @@ def sweep_tokens(
 
 
 def draw_topics(weights: Float[Array, "inner blocks docs"], bits: UInt32[Array, " docs"]) -> Int[Array, " docs"]:
-    """A topic for each document in proportion to its weights, which are positive somewhere: that of inner position i
-    and block j is number i * blocks + j."""
+    """A topic for each document in proportion to its weights, at least one of them positive; the topic of inner
+    position i and block j is number i * blocks + j."""
     inner, blocks, docs = weights.shape
     # A product with ones is how XLA adds along a leading axis fastest on a CPU.
     sums = jnp.matmul(jnp.ones(inner, weights.dtype), weights.reshape(inner, -1), precision="highest")
@@ -116,13 +116,13 @@ def draw_topics(weights: Float[Array, "inner blocks docs"], bits: UInt32[Array, 
     rest = target - jnp.max(jnp.where(passed, by_block, 0.0), axis=0)
     column = weights.reshape(inner, -1).at[:, block * docs + jnp.arange(docs)].get(mode="clip")
     inside = jnp.cumsum(column, axis=0)
-    # Rounding may leave the rest at the end of the block, or beyond; the last topic of it that has weight is meant.
+    # Rounding may put the rest at the end of the block, or beyond it; the last topic with weight is then taken.
     passed = inside <= jnp.minimum(rest, below(inside[-1]))
     return jnp.sum(passed, axis=0, dtype=jnp.int32) * blocks + block
 
 
 def random_words(seed: UInt32[Array, " two"], stream: Int[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, ...]:
-    """Random words, different ones for every stream. (`jax.random.bits` is a loop of its own, once for each length of
+    """Random words, different for every stream. (`jax.random.bits` is a loop of its own, once for each length of
     documents, and takes longer to compile.)"""
     index = jax.lax.iota(jnp.uint32, math.prod(shape))
     streams = jnp.broadcast_to(stream.astype(jnp.uint32), index.shape)
@@ -135,7 +135,7 @@ def below(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def uniform(bits: UInt32[Array, "*shape"], dtype: jnp.dtype) -> Float[Array, "*shape"]:
-    """Uniform in [0, 1): as many of the 32 bits as the mantissa holds, so that 1 is never rounded to."""
+    """Uniform numbers in [0, 1): they use as many of the 32 bits as the mantissa holds, so that none rounds to 1."""
     drop = max(0, 31 - jnp.finfo(dtype).nmant)
     return (bits >> drop).astype(dtype) * 2.0 ** (drop - 32)
 
@@ -171,14 +171,14 @@ def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
 
     Mixed membership: theta integrated out (Mimno, Hoffman and Blei 2012), z_m ~ (alpha_k + n_k^{-m}) beta_k[w_m].
 
-    Models written as energies: every local in turn from its complete conditional, those that do not depend on each
+    Models written as energies: every local in turn from its complete conditional, locals that do not depend on each
     other at once. The message is the mean gradient of the energy over the sweeps kept. The `elbo` reported is an
     estimate, which may be above the log evidence by chance but not in expectation: where locals are coupled its mean is
     the bound of a guide that is one sweep of the chain, at stationarity log p(y | beta) - H(z) + sum_b H(z_b | z_-b)
-    over the blocks b of locals; where they are not it is log p(y | beta) itself, whatever is drawn. The locals that
-    `fit.locals` returns are the conditionals of the last sweep: exact where no two locals are coupled; else given one
-    draw of the other blocks, so that they are no marginals (`vijax.reference.gibbs(..., keep_locals=True)` has draws
-    to average).
+    over the blocks b of locals; where they are not coupled it is log p(y | beta) itself, for any draw. The locals that
+    `fit.locals` returns are the conditionals of the last sweep: exact where no two locals are coupled; else they are
+    given one draw of the other blocks, and so are no marginals (`vijax.reference.gibbs(..., keep_locals=True)` has
+    draws to average).
 
     Args:
       num_sweeps: sweeps whose draws are averaged. Of the tokens, or of the locals.

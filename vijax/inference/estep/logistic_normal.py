@@ -1,8 +1,8 @@
-"""What an E-step for documents with logistic-normal topic shares is: the contract of `vijax.models.ctm`.
+"""The contract of E-steps for documents with logistic-normal topic shares, as `vijax.models.ctm` has them.
 
     z ~ N(mu, Sigma),   word n of the document ~ sum_k softmax(z)_k beta_k
 
-q(z) = N(m, V) is stored as its mean and what the data add to the precision, V^-1 = Sigma^-1 + site.
+q(z) = N(m, V) is stored as its mean and the precision that the data add, V^-1 = Sigma^-1 + site.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GaussianLocals(NamedTuple):
     Attributes:
       mean: m.
       site: V^-1 - Sigma^-1.
-      halvings: how often the last E-step halved a step to keep V positive definite.
+      halvings: number of times that the last E-step halved a step to keep V positive definite.
     """
 
     mean: Float[Array, "docs K"]
@@ -46,18 +46,18 @@ class GaussianLocals(NamedTuple):
 
 
 class LogisticNormalEStep(EStep, abc.ABC):
-    """Solves for the Gaussian topics of documents."""
+    """An E-step for the Gaussian topics of documents."""
 
     @abc.abstractmethod
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """The number of documents that are best given to `logistic_normal` at once."""
+        """The number of documents that `logistic_normal` is best given at once."""
 
     @abc.abstractmethod
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
         """Infers q(z) of a chunk of documents.
 
         Args:
-          problem: see there.
-          start: where to begin; a mean and a site of zero: no earlier q(z).
+          problem: see `LogisticNormal`.
+          start: the first q(z); a mean and a site of zero stand for no earlier q(z).
           key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration.
         """

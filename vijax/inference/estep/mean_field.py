@@ -34,12 +34,12 @@ class MeanField(MixedMembership, OfConditionals):
     tol: float
 
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> Inferred:
-        """Locals of a model written as an energy (`vijax.estep.conditionals`): coordinate ascent."""
+        """Coordinate ascent on the locals of a model written as an energy (`vijax.estep.conditionals`)."""
         del key
         return coordinate_ascent(problem, self.max_iters, self.tol)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """So few documents that the likelihood stays in a core's cache over the iterations."""
+        """The number of documents whose likelihood stays in a core's cache over the iterations."""
         return docs_per_chunk(num_slots, num_topics, cache_bytes=2**18)
 
     def mixed_membership(
@@ -78,7 +78,7 @@ def _begin(counts: Array, alpha: Array, start: Array | None) -> Array:
 
 
 def cold(counts: Float[Array, "docs slots"], alpha: Float[Array, " topics"]) -> Float[Array, "docs topics"]:
-    """gamma where nothing is known of a document: its tokens shared evenly among the topics."""
+    """gamma of a document without an earlier one: its tokens shared evenly among the topics."""
     return alpha + jnp.sum(counts, axis=1, keepdims=True) / alpha.size
 
 

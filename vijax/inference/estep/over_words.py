@@ -1,6 +1,6 @@
 """Documents and the table of their words in one compiled call: E-step, bound and its gradient.
 
-Between these nothing of the size (documents, slots, topics) is written: a document's rows are read once.
+No array of the size (documents, slots, topics) is written in between: a document's rows are read once.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def over_words(
     alpha: Float[Array, " topics"],
     groups: Sequence[Any],
 ) -> tuple[tuple[Array, tuple[tuple[Array, Array], ...]], tuple[Array, Array]]:
-    """See `vijax.xla.gather.AtOnce`.
+    """The E-step, bound and gradient in one call; see `vijax.xla.gather.AtOnce`.
 
     Args:
-      name: of the kernel.
-      begin: (counts, alpha, gamma as last seen or None) -> gamma at which a document begins.
-      settings: of the kernel.
+      name: name of the kernel.
+      begin: (counts, alpha, the last gamma or None) -> gamma at which a document begins.
+      settings: settings of the kernel.
       table: likelihoods by word.
-      alpha: of the prior; its gradient is zero.
+      alpha: concentration of the prior; its gradient is zero.
       groups: chunks of `Documents` with attributes `documents` and `start_above`.
 
     Returns:
-      The total of the expected log likelihood by the weights of documents; that of each, and gamma; the gradient of the
-      total in the table.
+      The total of the expected log likelihood, weighted by document; the value of each document, and gamma; the
+      gradient of the total in the table.
     """
     total, found, gradient = jnp.zeros((), table.dtype), [], jnp.zeros_like(table)
     for group in groups:

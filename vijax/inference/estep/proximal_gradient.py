@@ -10,9 +10,9 @@ definite, so that no step leaves the domain.
 At wide Sigma a constant rho falls into a cycle of two for most documents (the Jacobian of the step has eigenvalues
 below -1), so rho follows the document: with G = (g - Sigma^-1 (m - mu), Sigma^-1 + Gamma - V^-1), which is the gradient
 of the bound in m and -2 times that in V, and the Fisher metric <G, H> = G_m' V H_m + tr(V G_V V H_V) / 2, it is halved
-where G turns against the last one, <G, G_last> < 0, and else grows by half, up to `step_size`. (To reject steps by the
+where G turns against the last one, <G, G_last> < 0, and else grows by half, up to `step_size`. (Rejecting steps by the
 bound on the fixed draws is not sound: the fixed points are not its maxima, which overfit the draws.) A document is
-finished when <G, G> / 2, what a full step gains to second order, is below a tolerance in nats.
+finished when <G, G> / 2, the gain of a full step to second order, is below a tolerance in nats.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from vijax.inference.expectation import VectorExpectation, vector_monte_carlo
 from vijax.inference.likelihood import softmax_mixture
 from vijax.xla import gather
 
-_LEAST_SHARE = 0.4  # of the precision that a step leaves in every direction
+_LEAST_SHARE = 0.4  # share of the precision that a step leaves in every direction
 _MAX_HALVINGS = 40
-_SHRINK, _GROW = 0.5, 1.5  # of rho, as the gradient turns or does not
+_SHRINK, _GROW = 0.5, 1.5  # changes of rho, as the gradient turns or does not
 _TIGHT = 0.1  # added to the precision for each token, where a document begins
 
 
@@ -53,7 +53,7 @@ class ProximalGradient(LogisticNormalEStep):
     refine: int
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """So few documents that the draws' responsibilities stay in cache, as far as their number is known."""
+        """The number of documents whose draws' responsibilities stay in cache, where their number is known."""
         return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**21)
 
     def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
@@ -66,8 +66,8 @@ class ProximalGradient(LogisticNormalEStep):
         return GaussianLocals(done.mean, done.precision - problem.precision, done.halvings)
 
     def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> _Iterate:
-        """The start; where it is none or no density under the present prior, the prior's mean and a tenth of a token's
-        precision more for each token: the prior itself where there are no words."""
+        """The start of each document. Where there is none, or it is no density under the present prior, it is the
+        prior's mean, with a tenth of a token's precision more for each token: the prior itself without words."""
         tokens = jnp.sum(problem.counts, 1)
         added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)
         factor = jnp.linalg.cholesky(problem.precision)
@@ -91,7 +91,7 @@ class ProximalGradient(LogisticNormalEStep):
         return new.gain <= self.tol
 
     def _improve(self, problem: LogisticNormal, key: PRNGKeyArray, now: _Iterate) -> _Iterate:
-        """A step, as long as the turns of the gradient allow."""
+        """A step whose size follows the turns of the gradient."""
         gradient, cov = self._gradient(problem, key, now)
         turned = _fisher(cov, gradient, now.gradient) < 0
         rho = jnp.where(turned, _SHRINK * now.rho, jnp.minimum(_GROW * now.rho, self.step_size))
@@ -99,14 +99,14 @@ class ProximalGradient(LogisticNormalEStep):
         return new._replace(rho=used, gain=0.5 * _fisher(cov, gradient, gradient))
 
     def _average(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray, i: Array) -> _Iterate:
-        """A step by new draws, 1 / rho growing by one from each to the next."""
+        """A step by new draws; 1 / rho grows by one from each to the next."""
         gradient, _ = self._gradient(problem, jax.random.fold_in(key, i), now)
         return _stepped(now, gradient, now.rho)[0]._replace(rho=now.rho / (1.0 + now.rho))
 
     def _gradient(
         self, problem: LogisticNormal, key: PRNGKeyArray, now: _Iterate
     ) -> tuple[_Gradient, Float[Array, "docs K K"]]:
-        """With V."""
+        """The gradient of the bound, and V."""
         cov = inverse(jnp.linalg.cholesky(now.precision))
         moments = self.expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
         target = self._mask(problem.precision) * (problem.precision - moments.curvature)
@@ -123,7 +123,7 @@ class ProximalGradient(LogisticNormalEStep):
 
 
 class _Gradient(NamedTuple):
-    """Of the bound of each document: that in m, and -2 times that in V."""
+    """The gradient of the bound of each document: the one in m, and -2 times the one in V."""
 
     mean: Float[Array, "docs K"]
     precision: Float[Array, "docs K K"]
@@ -147,7 +147,7 @@ def _fisher(cov: Float[Array, "docs K K"], a: _Gradient, b: _Gradient) -> Float[
 
 
 def _stepped(now: _Iterate, gradient: _Gradient, rho: Float[Array, " docs"]) -> tuple[_Iterate, Float[Array, " docs"]]:
-    """A step of rho or less, and how long it was."""
+    """The iterate after a step of rho or less, and the length of the step."""
     precision, rho, halvings = _safeguarded(now.precision, gradient.precision, rho)
     factor = jnp.linalg.cholesky(precision)
     step = solve_upper(factor, solve_lower(factor, gradient.mean))
@@ -162,8 +162,8 @@ def _positive(matrix: Float[Array, "docs K K"]) -> Bool[Array, " docs"]:
 def _safeguarded(
     old: Float[Array, "docs K K"], move: Float[Array, "docs K K"], rho: Float[Array, " docs"]
 ) -> tuple[Float[Array, "docs K K"], Float[Array, " docs"], Int[Array, " docs"]]:
-    """old + rho move, rho halved document by document until that exceeds 0.4 old; with rho, and how often it was
-    halved."""
+    """old + rho move, with rho halved document by document until the sum exceeds 0.4 old; also returns rho, and the
+    number of halvings."""
 
     def landed(rho: Array) -> Array:
         return old + rho[:, None, None] * move
@@ -194,8 +194,8 @@ def proximal_gradient(
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
 
-    With `expectation.laplace()` it finds the Laplace approximation, with `delta_method()` that of the delta method,
-    with `blei_lafferty()` and a diagonal covariance the mean field of Blei and Lafferty.
+    With `expectation.laplace()` it finds the Laplace approximation, with `delta_method()` the approximation of the
+    delta method, with `blei_lafferty()` and a diagonal covariance the mean field of Blei and Lafferty.
 
     Args:
       expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 draws, antithetic and matched,

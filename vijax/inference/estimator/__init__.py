@@ -1,4 +1,4 @@
-"""How the message grad_mu E_q[l] of a global is estimated: one estimator a class."""
+"""Estimators of the message grad_mu E_q[l] of a global, one class each."""
 
 from vijax.inference.estimator.base import Estimator, Reads
 from vijax.inference.estimator.batch_and_match import batch_and_match

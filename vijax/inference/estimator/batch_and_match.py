@@ -1,8 +1,8 @@
 """Batch and match (Cai, Modi, Pillaud-Vivien, Margossian, Gower, Blei and Saul 2024): a normal whose scores match those
-of the target on draws, as near to the present one as a weight says.
+of the target on draws, kept near the present one by a weight.
 
-Of B draws z of q = N(m, S), with scores g = grad log p(z), their means and covariances (division by B) zbar, C and
-gbar, G, and a weight l, the divergence of scores on these draws plus 2 / l KL(q || q') is least at
+Take B draws z of q = N(m, S), with scores g = grad log p(z). With their means and covariances (division by B) zbar, C
+and gbar, G, and a weight l, the divergence of scores on these draws plus 2 / l KL(q || q') is least at
 
     S' = 2 V (I + (I + 4 U V)^(1/2))^-1,    U = l G + l / (1 + l) gbar gbar',
                                             V = S + l C + l / (1 + l) (m - zbar) (m - zbar)',
@@ -33,10 +33,10 @@ from vijax.inference.estimator.base import Estimator
 @dataclasses.dataclass(frozen=True)
 class batch_and_match(Estimator):
     """The message of a multivariate normal global by which scores are matched on draws. `vijax.bam` has the step sizes
-    that go with it.
+    for it.
 
-    On a normal target it arrives in few steps; where the target is no normal it ends not at the largest ELBO but where
-    scores differ least. Read all the data at each step: noise in scores would count as curvature.
+    On a normal target it converges in few steps; where the target is no normal it ends where scores differ least, which
+    is not the largest ELBO. Read all the data at each step: noise in scores would count as curvature.
 
     Args:
       num_samples: B, draws a step, at least two.
@@ -58,7 +58,7 @@ class batch_and_match(Estimator):
         return stats, lambda slope: (stats.value, slope.value, rho)
 
     def message(self, q: Any, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """See `Estimator`; `said` are the draws, the scores there, and the size of the step."""
+        """See `Estimator`; `said` holds the draws, the scores there, and the size of the step."""
         del values
         draws, scores, (rho, *_) = said
         matched = _matched(q, draws, scores, rho)

@@ -15,16 +15,18 @@ from vijax.families.numeric import quasi
 from vijax.inference.estimator.base import Estimator, Reads
 
 Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
-"""(stats, theta) -> the scaled local bound, and what the model said beside it."""
+"""(stats, theta) -> the scaled local bound, and the further values that the model reports."""
 NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """Attributes:
-    natural: the messages, natural-parameter directions in the structure of q: a `Product`.
-    value: the scaled local bound where it was evaluated, averaged over draws.
-    aux: what the bound returned beside its value, likewise.
-    theta_grad: its gradient in theta, likewise.
+    """The messages of the globals, with the bound that they come from.
+
+    Attributes:
+      natural: the messages, natural-parameter directions in the structure of q: a `Product`.
+      value: the scaled local bound where it was evaluated, averaged over draws.
+      aux: the bound's second result, likewise averaged.
+      theta_grad: the gradient of `value` in theta, likewise averaged.
     """
 
     natural: Any
@@ -44,14 +46,14 @@ def estimate(
     theta: PyTree,
     reads: Mapping[str, Reads] = NOTHING,
 ) -> Message:
-    """The messages of some globals, all of them standing where their estimators say.
+    """The messages of some globals, with all globals placed by their estimators.
 
     Args:
-      estimators: of every global, by name.
-      names: of the globals whose messages are wanted.
-      key: of the draws.
+      estimators: the estimator of every global, by name.
+      names: the globals whose messages are wanted.
+      key: random key of the draws.
       q: posterior.
-      prior: towards which the step pulls.
+      prior: the prior, towards which the step pulls.
       rho: size of the step that the messages are for, at most 1.
       bound: (stats, theta) -> (value, aux).
       theta: points learnt beside the globals.
@@ -91,7 +93,7 @@ def value(
     theta: Any,
     reads: Mapping[str, Reads] = NOTHING,
 ) -> Float[Array, ""]:
-    """The bound alone, where `estimate` with the same key evaluates it: at the same draws' noise."""
+    """The bound alone, at the same draws at which `estimate` with the same key evaluates it."""
 
     count = num_draws(estimators)
 
@@ -115,7 +117,7 @@ def place(
     *,
     point: Point,
 ) -> dict[str, tuple[PyTree, Callable[[Any], PyTree]]]:
-    """Where each global stands in one draw, independent of the others."""
+    """The place of each global in one draw, independent of the others."""
     keys = dict(zip(q, jax.random.split(key, len(q)), strict=True))
     shifts = dict(zip(q, jax.random.split(point.key, len(q)), strict=True))
 
@@ -132,12 +134,12 @@ def place(
 
 
 class Point(NamedTuple):
-    """Which of the draws of a step one is: quasi-random ones belong together.
+    """The index of a draw among the draws of a step: quasi-random ones belong together.
 
     Attributes:
-      key: common to all of them.
-      number: of this one, from zero.
-      total: how many there are.
+      key: random key common to all draws.
+      number: index of this draw, from zero.
+      total: number of draws.
     """
 
     key: PRNGKeyArray
@@ -146,10 +148,10 @@ class Point(NamedTuple):
 
 
 def num_draws(estimators: Mapping[str, Estimator]) -> int:
-    """The largest number that any asks for."""
+    """The largest number of draws that any estimator asks for."""
     return max((rule.num_samples for rule in estimators.values()), default=1)
 
 
 def _averaged(draws: Message) -> Message:
-    """Means over the leading axis of draws; what the model said keeps its own types."""
+    """Means over the leading axis of draws; values that the model reports keep their own types."""
     return jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), draws)

@@ -5,8 +5,8 @@ identities, the limits  a = L' E_q[grad log p]  and  B = -L' E_q[hess log p] L. 
 
     (P* m + L^-T a, -P* / 2),     P* = L^-T B L^-1,
 
-which asks for no Hessian. The noise of draws cancels in the residuals: on a normal target the message is exact with D +
-1 draws, where the covariance of draws with scores would have an error of 1 / sqrt(draws).
+which needs no Hessian. The noise of draws cancels in the residuals: on a normal target the message is exact with D + 1
+draws, where the covariance of draws with scores would have an error of 1 / sqrt(draws).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class least_squares(Estimator):
         alone (mean field), or the curvature is the covariance of draws and scores (full covariance): noise that a
         decreasing step size averages.
 
-      quasi: draws that are evenly spread, as of `vijax.estimator.reparameterised`.
+      quasi: draws that are evenly spread, as in `vijax.estimator.reparameterised`.
 
     Raises:
       ValueError: fewer than two draws, `quasi` that is no bool; a global of another family.
@@ -65,13 +65,13 @@ class least_squares(Estimator):
         return _scores_at(q.stats(q.from_noise(noise)))
 
     def _check(self, q: Family) -> None:
-        """ValueError at a global of another family."""
+        """Raises ValueError for a global of another family."""
         known = isinstance(q, Normal | MultivariateNormal | Blocks)
         known = known and len(q.batch_shape) == (1 if isinstance(q, Normal) else 0)
         require(known, "estimator", f"one for a {type(q).__name__} of batch shape {q.batch_shape}", repr(self))
 
     def message(self, q: Any, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """See `Estimator`; `said` are the draws and the scores there."""
+        """See `Estimator`; `said` holds the draws and the scores there."""
         del values
         draws, scores = said
         if isinstance(q, Normal):
@@ -86,14 +86,14 @@ class least_squares(Estimator):
 
 
 def _scores_at(stats: Any) -> tuple[PyTree, Callable[[Any], PyTree]]:
-    """Where the bound is evaluated, and what a draw says: itself and the score there."""
+    """The statistics at which the bound is evaluated, and the contribution of a draw: itself and the score there."""
     return stats, lambda slope: (stats.value, slope.value)
 
 
 def _of_blocks(
     parts: list[MultivariateNormal], draws: Array, scores: Array, places: list[np.ndarray]
 ) -> list[MultivariateNormal]:
-    """The messages of blocks; where draws suffice by a regression on all coordinates, whose noise cancels."""
+    """The messages of blocks: with enough draws, by a regression on all coordinates, whose noise cancels."""
     roots = [jnp.linalg.cholesky(part.precision) for part in parts]  # P = R R', L = R^-T
     means = [part.mean() for part in parts]
     noise = [matvec(transpose(r), draws[:, at] - m) for r, m, at in zip(roots, means, places, strict=True)]
@@ -116,7 +116,7 @@ def _natural(part: MultivariateNormal, root: Array, mean: Array, said: tuple[Arr
 
 def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp, weights: Any = None) -> tuple[Any, Any]:
     """a (D,) and B of  scores ~ a - B noise, both (draws, D);  B symmetric (D, D), or its diagonal alone. `xp` is
-    `jax.numpy`, or NumPy for float64 whatever the working precision; `weights` of the draws sum to one, None is equal
+    `jax.numpy`, or NumPy for float64 in any working precision; `weights` of the draws sum to one, None is equal
     ones."""
     count, dim = noise.shape
     shares = xp.full(count, 1 / count, noise.dtype) if weights is None else weights

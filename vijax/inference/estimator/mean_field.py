@@ -22,10 +22,10 @@ class mean_field(Estimator):
     """grad_s l at s = E_q[t(beta)]: with KL steps, CAVI on full data and SVI on minibatches.
 
     Args:
-      memory: of globals of which a batch reads some entries (the sites of Gaussian predictors): keep every entry's last
-        message and replace those of the batch, in place of estimating all of them from the batch, N/S times. So
-        nothing but the present batch's change is noise (the stochastic average gradient of Le Roux et al. 2012, whose
-        memory the natural parameters are), and it vanishes at the optimum.
+      memory: for globals of which a batch reads some entries (the sites of Gaussian predictors): keep every entry's
+        last message and replace those of the batch, instead of estimating all of them from the batch, N/S times. So
+        only the change of the present batch is noise, and it vanishes at the optimum (the stochastic average gradient
+        of Le Roux et al. 2012, whose memory the natural parameters are).
     """
 
     draws: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class mean_field(Estimator):
         return q.expected_stats(), q.with_naturals
 
     def read(self, q: Any, prior: Any, reads: Reads) -> tuple[PyTree, Callable[[Any], PyTree]]:
-        """See `Estimator`; `q` has `entries`, as `vijax.sites.SitePosterior` has them."""
+        """See `Estimator`; `q` has `entries`, as `vijax.sites.SitePosterior` has."""
         at = q.entries(reads.rows)
 
         def message(slope: Any) -> PyTree:
@@ -53,13 +53,13 @@ class mean_field(Estimator):
 
 
 def _counted(reads: Reads, messages: PyTree) -> PyTree:
-    """Without those of padding, whatever they hold."""
+    """Values with those of padding replaced by zero."""
     return jax.tree.map(lambda x: jnp.where(reads.weights > 0, x, 0.0), messages)
 
 
 @dataclasses.dataclass(frozen=True)
 class at_point(Estimator):
-    """grad_s l at the point that is sought: what every estimator comes to for a global of which only a point is."""
+    """grad_s l at the point that is sought: every estimator reduces to this where only a point is sought."""
 
     draws: ClassVar[bool] = False
 

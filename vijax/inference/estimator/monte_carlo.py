@@ -3,7 +3,7 @@
     grad_mu E_q[l(t(beta))] = F^-1 grad_lambda E_q[l(t(beta))]
 
 *reparameterised*: F^-1 J' grad_s l at draws, J the pathwise derivative of the draw's statistics (V of structured SVI);
-*score function*: F^-1 Cov_q(t(beta), l), which wants no derivative of l and serves discrete variables.
+*score function*: F^-1 Cov_q(t(beta), l), which needs no derivative of l and serves discrete variables.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from vijax.inference.estimator.base import Estimator
 @checked
 @dataclasses.dataclass(frozen=True)
 class reparameterised(Estimator):
-    """The natural gradient of E_q[l] by derivatives of draws, averaged over them.
+    """The natural gradient of E_q[l] by derivatives through draws, averaged over them.
 
     Args:
       num_samples: draws of the globals a step.
-      sticking: "sticking the landing" (Roeder, Wu and Duvenaud 2017): the divergence from the prior is
-        differentiated at the same draws as the bound, through the draws alone, in the place of its exact gradient. The
-        expectation is the same. The noise vanishes as q comes to be the posterior, where that is in its family;
-        elsewhere it may be more.
+      sticking: "sticking the landing" (Roeder, Wu and Duvenaud 2017): the divergence from the prior is differentiated
+        at the same draws as the bound, through the draws alone, instead of taking its exact gradient. The expectation
+        is the same. The noise vanishes as q approaches the posterior, where the family holds it; elsewhere it may be
+        larger.
       quasi: draws that are evenly spread, from a Sobol sequence with a random digital shift a step (randomised quasi
-        Monte Carlo: Buchholz, Wenzel and Mandt 2018): the expectation is the same, the noise less, above all of smooth
-        bounds in few dimensions and with draws a power of two. Of normal globals, mixtures and flows.
+        Monte Carlo: Buchholz, Wenzel and Mandt 2018): the expectation is the same, the noise less, above all for smooth
+          bounds in few dimensions, with a power of two draws. It serves normal globals, mixtures and flows.
 
     Raises:
-      ValueError: no draw, `quasi` that is no bool; when used, `quasi` of a global of another family.
+      ValueError: no draw, `quasi` that is no bool; when used, `quasi` for a global of another family.
     """
 
     num_samples: Size = 8
@@ -66,7 +66,7 @@ class reparameterised(Estimator):
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
         if not self.sticking:
             return stats, lambda eta_hat: v(q.as_stats(eta_hat))
-        # A step adds prior - lambda to the message, exactly: that is taken out again, and put in at the draw.
+        # A step adds prior - lambda to the message, exactly: it is taken out again here, and put in at the draw.
         own, exact = q.slope(stats, prior), tree.subtract(q.stationary(), prior)
         return stats, lambda eta_hat: tree.add(v(tree.subtract(q.as_stats(eta_hat), own)), exact)
 
@@ -74,7 +74,7 @@ class reparameterised(Estimator):
 @checked
 @dataclasses.dataclass(frozen=True)
 class score_function(Estimator):
-    """The natural gradient of E_q[l] by the covariance of draws with the bound at them, whatever the bound is.
+    """The natural gradient of E_q[l] by the covariance of draws with the bound at them, for any bound.
 
     Args:
       num_samples: draws of the globals a step, at least two: the baseline of each is the mean of the others.

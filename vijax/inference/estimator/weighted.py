@@ -21,18 +21,18 @@ from vijax.inference.estimator.base import Estimator
 @dataclasses.dataclass(frozen=True)
 class weighted(Estimator):
     """The natural gradient of an objective of several draws of free variables, such as the importance-weighted bound,
-    in the place of that of the evidence lower bound (`vijax.objective` says how).
+    instead of the evidence lower bound (`vijax.objective` gives the formulas).
 
     The K draws of a step are weighted against each other, by their density under the model and under q. Read all the
-    data at each step: of minibatches the weights are those of what these few groups, counted N / S times, would say.
-    `Info.elbo` stays the evidence lower bound, at the same draws.
+    data at each step: with minibatches the weights would be those of these few groups, counted N / S times. `Info.elbo`
+    stays the evidence lower bound, at the same draws.
 
     Args:
       num_samples: K. At one draw any objective is the evidence lower bound.
-      objective: of `vijax.objective`; the importance-weighted bound where none is given.
+      objective: one of `vijax.objective`; the importance-weighted bound where none is given.
 
     Raises:
-      ValueError: no draw, or what is no objective.
+      ValueError: no draw, or an `objective` that is none.
 
     >>> import vijax as vi
     >>> humps = lambda v: jnp.logaddexp(-0.5 * (v["x"] - 2) ** 2, -0.5 * (v["x"] + 2) ** 2)
@@ -53,14 +53,14 @@ class weighted(Estimator):
     def place(
         self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
     ) -> tuple[PyTree, Callable[[Any], PyTree]]:
-        """See `Estimator`: the draw, the derivative of its log ratio through it, and what a step adds by itself."""
+        """See `Estimator`: the draw, the derivative of its log ratio through it, and what a step adds itself."""
         stats, v = q.pathwise_sample(key)
         own, exact = q.slope(stats, prior), tree.subtract(q.stationary(), prior)
         through = lambda slope: v(tree.subtract(q.as_stats(slope), own))
         return stats, lambda slope: (stats.value, through(slope), exact)  # type: ignore[attr-defined]
 
     def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """See `Estimator`; `values` are log p at the draws."""
+        """See `Estimator`; `values` holds log p at the draws."""
         draws, slopes, exact = said
         log_q = jnp.reshape(q.log_prob(draws), (len(values), -1)).sum(1)
         counts = self.objective.through_draws(values - log_q)

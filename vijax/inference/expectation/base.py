@@ -1,4 +1,4 @@
-"""What an expectation is: a function (likelihood, y, m, v, key) -> `Moments`, elementwise over sites.
+"""The contract of an expectation: a function (likelihood, y, m, v, key) -> `Moments`, elementwise over sites.
 
 By Bonnet's and Price's theorems the derivatives of E_{N(m, v)}[l(z)] are dE/dm = E[l'] and dE/dv = E[l'']/2, so that
 an estimate of (E l, E l', E l'') is an estimate of the bound and of its gradient in the mean parameters (Khan et al.

@@ -21,7 +21,7 @@ from vijax.xla.by_value import by_value
 
 @by_value
 def jaakkola_jordan() -> Expectation:
-    """A lower bound on E[log sigma(y z)] and its gradient at the best xi: steps of size 1 are coordinate ascent.
+    """A lower bound on E[log sigma(y z)] and its gradient, at the best xi: steps of size 1 are coordinate ascent.
 
     Raises:
       ValueError: the likelihood is not `bernoulli_logit`.

@@ -19,18 +19,18 @@ Rule = Callable[[Array, Array, Array, Array, Array], Moments]
 
 
 class Sampled(Function):
-    """An expectation by draws: the objective that it gives has noise (`vijax.inference.spec.Spec.draws`)."""
+    """An expectation by draws: its objective is noisy (`vijax.inference.spec.Spec.draws`)."""
 
 
 @by_value
 def bonnet_price(num_samples: int = 100) -> Expectation:
-    """E l', E l'' as averages of l', l'' over draws: the least noise; wants two derivatives."""
+    """E l', E l'' as averages of l', l'' over draws: the least noise; needs two derivatives."""
     return _sampled(num_samples, lambda noise, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(ddf)))
 
 
 @by_value
 def reparameterised(num_samples: int = 100) -> Expectation:
-    """E l'' as the average of l'(m + sd e) e / sd: wants one derivative. Its curvature may come out of either sign."""
+    """E l'' as the average of l'(m + sd e) e / sd: needs one derivative. Its curvature may have either sign."""
     return _sampled(
         num_samples,
         lambda noise, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(df * noise) / sd),
@@ -39,7 +39,7 @@ def reparameterised(num_samples: int = 100) -> Expectation:
 
 @by_value
 def score_function(num_samples: int = 1000) -> Expectation:
-    """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other* draws: wants no
+    """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other* draws: needs no
     derivative, and has the most noise.
 
     Raises:

@@ -1,7 +1,7 @@
 """Expectations under N(m, v) of functions that bend at known places, accurate for any variance.
 
-Gauss-Hermite quadrature sees log sigma(z) under N(0, 1e5) as a function with a kink, and converges like 1/n: with 100
-nodes the ELBO of the sonar GP is off by 3e-3. Here the line is cut, in units of the standard deviation, at
+To Gauss-Hermite quadrature log sigma(z) under N(0, 1e5) is a function with a kink, on which it converges like 1/n: with
+100 nodes the ELBO of the sonar GP is off by 3e-3. Here the line is cut, in units of the standard deviation, at
 
     -9, -6, ..., 9     so that the Gaussian factor is smooth on every piece, and at
     c, c +- w r^k      around every kink c of width w, up to a distance of 9 standard deviations,
@@ -25,7 +25,7 @@ from vijax.inference.expectation.base import Expectation, derivatives
 from vijax.inference.likelihood import Likelihood, Moments, as_likelihood
 from vijax.xla.by_value import by_value
 
-# Beyond nine standard deviations lies a mass of 2e-19.
+# The mass beyond nine standard deviations is 2e-19.
 _REACH = 9.0
 _GAUSSIAN_BREAKS = np.linspace(-_REACH, _REACH, 7)
 _RINGS = 6
@@ -35,11 +35,11 @@ _RINGS = 6
 def quadrature(num_nodes: int = 16) -> Expectation:
     """Composite Gauss-Legendre quadrature, refined at the likelihood's kinks.
 
-    Relative error below 1e-9 in float64 for variances from 1e-6 to 1e6. It holds for log-likelihoods that grow at most
-    polynomially; of exponential growth, e^z, the mass lies beyond nine standard deviations when v is large.
+    Relative error below 1e-9 in float64 for variances from 1e-6 to 1e6. This holds for log-likelihoods that grow at
+    most polynomially; with exponential growth, e^z, the mass lies beyond nine standard deviations when v is large.
 
     Args:
-      num_nodes: on each of 6 + 13 J pieces, for J kinks.
+      num_nodes: nodes on each of 6 + 13 J pieces, for J kinks.
 
     >>> from vijax.inference.likelihood import bernoulli_logit
     >>> one = lambda x: jnp.array([x])
@@ -83,8 +83,8 @@ def exact(num_nodes: int = 16) -> Expectation:
 
 @by_value
 def gauss_hermite(num_nodes: int = 20) -> Expectation:
-    """Gauss-Hermite quadrature: cheap, and good only while the standard deviation is not large against the length over
-    which the likelihood bends."""
+    """Gauss-Hermite quadrature: cheap, and accurate only while the standard deviation is not large compared with the
+    length over which the likelihood bends."""
     x, weight = np.polynomial.hermite_e.hermegauss(num_nodes)
     weight = weight / weight.sum()
 
@@ -127,8 +127,8 @@ def expect(
 
 
 def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) -> tuple[Array, Array]:
-    """Where to evaluate, and with what weights, for one site. In standard units throughout, so that a small variance
-    at a large mean loses no digits; the nodes are constants, z = m + sqrt(v) x is not."""
+    """Nodes and weights for one site. They are in standard units throughout, so that a small variance at a large mean
+    loses no digits; the nodes are constants, z = m + sqrt(v) x is not."""
     t, w = np.polynomial.legendre.leggauss(num_nodes)
     scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)  # a predictor may have no variance at all
     edges = jax.lax.stop_gradient(_breaks((likelihood.kinks(y) - m) / scale, likelihood.width / scale))

@@ -40,10 +40,10 @@ def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched
 
     Args:
       num_samples: draws a site.
-      antithetic: draws in pairs m + e, m - e: what is odd about m then averages to its expectation exactly, which
-        makes the slope much more accurate.
+      antithetic: draws in pairs m + e, m - e: functions that are odd about m then average to their expectation exactly,
+        which makes the slope much more accurate.
       matched: draws whose average (z - m)(z - m)' is V itself (of fewer pairs than dimensions, draws at right angles):
-        what is quadratic then averages to its expectation exactly, the rest with a bias of order 1 / num_samples.
+        quadratic functions then average to their expectation exactly, others with a bias of order 1 / num_samples.
 
     Raises:
       ValueError: no draws, or an odd number of them in pairs; at a call, no key.
@@ -78,7 +78,7 @@ def gaussian_draws(
 
 
 def _matched(noise: Float[Array, "sites count K"]) -> Float[Array, "sites count K"]:
-    """The noise with the identity for its average e e'; of fewer draws than dimensions, orthogonal ones."""
+    """The noise, changed so that its average e e' is the identity; with fewer draws than dimensions, orthogonal."""
     count, size = noise.shape[1:]
     if count < size:
         return size**0.5 * transpose(jnp.linalg.qr(transpose(noise))[0])
@@ -91,11 +91,11 @@ def bohning() -> VectorExpectation:
 
     E[log sum e^z] <= log sum e^m + tr(A V)/2,
 
-    and what is convex in l is at least its tangent at m, whose expectation is its value there. The curvature is
+    and the convex part of l is at least its tangent at m, whose expectation is its value there. The curvature is
     constant, hence steps of size 1 on full data never lower the bound of `softmax`.
 
     Raises:
-      ValueError: a likelihood that is not convex but for W log sum e^z (`VectorLikelihood.total`).
+      ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
     """
 
     def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:

@@ -1,5 +1,5 @@
 """Expectations of a vector's likelihood from its derivatives at the mean alone: Laplace, the delta method, and the
-bound of Blei and Lafferty. They take no draws; what each leaves out is why `vector_monte_carlo` is better.
+bound of Blei and Lafferty. They take no draws; each leaves something out, and so `vector_monte_carlo` is better.
 
 With any of them, proximal-gradient steps on N(m, V) end where the method of that name does (Wang and Blei 2013).
 """
@@ -61,10 +61,10 @@ def blei_lafferty() -> VectorExpectation:
 
     E[log sum_k e^{z_k}] <= log sum_k e^{m_k + V_kk / 2},
 
-    and what is convex in l at least its tangent at m. It reads the variances only.
+    and the convex part of l is at least its tangent at m. It reads the variances only.
 
     Raises:
-      ValueError: a likelihood that is not convex but for W log sum e^z (`VectorLikelihood.total`).
+      ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
     """
 
     def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:

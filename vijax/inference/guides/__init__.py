@@ -2,7 +2,7 @@
 
 A guide names a family. `mean_field`, `full_rank` and `block` are exponential families, so that every estimator and
 update of the engine serves them, natural gradients above all. `triangular` (the densities of `full_rank`, by mean and
-triangle), `low_rank`, `mixture` and `flow` are none, and an optimiser moves them (`vijax.advi`).
+triangle), `low_rank`, `mixture` and `flow` are not, and an optimiser moves them (`vijax.advi`).
 """
 
 from vijax.inference.guides.base import Guide as Guide

@@ -1,4 +1,4 @@
-"""What a guide is: the density that free variables are fitted with, in free coordinates."""
+"""The base class of guides: a guide is the density that free variables are fitted with, in free coordinates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Guide(abc.ABC):
     """A family of densities of a vector.
 
     Attributes:
-      sticks: whether its entropy has no closed form, so that gradients are those of "sticking the landing".
-      is_correlated: whether it has the covariances of all pairs, so that a frame of its own has them too.
+      sticks: True where its entropy has no closed form, so that gradients are those of "sticking the landing".
+      is_correlated: True where it has the covariances of all pairs, so that a frame of its own has them too.
     """
 
     is_correlated: ClassVar[bool] = False
@@ -28,10 +28,10 @@ class Guide(abc.ABC):
         """The member of independent coordinates with this mean and standard deviation."""
 
     def over(self, places: Mapping[str, Sequence[int]]) -> Guide:
-        """For variables of these coordinates, where that matters: by name, which they have."""
+        """This guide for variables with these coordinates, given by name, where that matters."""
         del places
         return self
 
     def for_optimisers(self) -> Guide:
-        """The same densities, by parameters that suit an optimiser."""
+        """The same densities, with parameters that suit an optimiser."""
         return self

@@ -17,15 +17,15 @@ from vijax.inference.guides.normals import full_rank, triangular
 
 @dataclasses.dataclass(frozen=True)
 class block(Guide):
-    """A multivariate normal within each block of variables, independent between blocks: the covariances that matter,
-    where a full covariance is too large. A block of d coordinates takes d^2 numbers and d^3 operations a step.
+    """A multivariate normal within each block of variables, independent between blocks: it keeps the covariances that
+    matter, where a full covariance is too large. A block of d coordinates takes d^2 numbers and d^3 operations a step.
 
     Every algorithm takes it: `vijax.ngvi(model, guide=vijax.guides.block([("a", "b")]))`.
 
     Args:
-      groups: names of variables that share a block, for each such group. A variable in none of them is a block of its
-        own; so without any group each variable is one.
-      by_triangle: whether blocks are given by mean and triangle, for optimisers; `vijax.advi` sees to that.
+      groups: names of variables that share a block, for each such group. A variable in no group is a block of its own;
+        so without any group each variable is a block.
+      by_triangle: True where blocks are given by mean and triangle, for optimisers; `vijax.advi` sets it.
 
     Raises:
       ValueError: a group that is no sequence of names, a name in two groups; when used, one that no variable has.
@@ -52,7 +52,7 @@ class block(Guide):
         object.__setattr__(self, "groups", groups)
 
     def at(self, mean: Float[Array, " D"], sd: float) -> Family:
-        """Refused: it has to know the variables first (`over`)."""
+        """Raises an error: it has to know the variables first (`over`)."""
         require(False, "guide", "one that knows the variables", "block()", "Give it to a model with free variables.")
         raise AssertionError
 
@@ -67,7 +67,7 @@ class block(Guide):
         return _Placed(tuple(sorted(coordinates.items())), each)
 
     def for_optimisers(self) -> Guide:
-        """By means and triangles."""
+        """The same blocks, by means and triangles."""
         return dataclasses.replace(self, by_triangle=True)
 
 

@@ -19,12 +19,12 @@ from vijax.inference.guides.base import Guide
 class flow(Guide):
     """A flow of affine coupling layers (real NVP), for posteriors of any smooth shape. It needs `flowjax`.
 
-    What works, by Agrawal and Domke 2024 (arXiv:2412.08824): high capacity, the evidence lower bound, gradients that
-    stick the landing (which `vijax.advi` takes), many draws a step, Adam at a small constant rate, many steps:
+    Agrawal and Domke 2024 (arXiv:2412.08824) recommend high capacity, the evidence lower bound, gradients that stick
+    the landing (which `vijax.advi` takes), many draws a step, Adam at a small constant rate, and many steps:
 
         vijax.advi(model, guide=vijax.guides.flow(), num_samples=256, optimizer=optax.adam(1e-3))
 
-    That is hundreds of thousands of gradients; `vijax.auto`, with a mixture of normals, wants some ten thousand.
+    These are hundreds of thousands of gradients; `vijax.auto`, with a mixture of normals, needs some ten thousand.
     (Measured on eight schools, 3,000 steps of 64 draws: ELBO -31.35. The best normal has -31.53, a mixture of eight
     normals -31.34.)
 
@@ -44,9 +44,9 @@ class flow(Guide):
     sticks: ClassVar[bool] = True
 
     def at(self, mean: Float[Array, " D"], sd: float) -> CouplingFlow:
-        """See `Guide`: nearly, for the networks begin near the identity."""
+        """See `Guide`; only nearly so, because the networks begin near the identity."""
         remedy = "Use vijax.guides.mixture(components)."
-        require(mean.size > 1, "guide", "another for one coordinate: layers move some by others", "flow()", remedy)
+        require(mean.size > 1, "guide", "another guide for a single coordinate", "flow()", remedy)
         sizes = Sizes(mean.size, self.layers, self.width, self.depth)
         weights = tuple(jnp.asarray(leaf, mean.dtype) for leaf in parts(sizes).weights)
         return CouplingFlow(mean, jnp.full_like(mean, jnp.log(sd)), weights, sizes)

@@ -22,8 +22,8 @@ class mixture(Guide):
 
     `vijax.auto` adds its components one by one where it sees a need, and finds modes by itself: try that first. In
     `vijax.advi(model, guide=vijax.guides.mixture(4))` an optimiser moves all of it, by draws that are differentiable in
-    the weights too (Figurnov, Mohamed and Mnih 2018). There components begin side by side, and a mode that no start was
-    near is not found.
+    the weights too (Figurnov, Mohamed and Mnih 2018). There components begin side by side, and a mode far from every
+    start is not found.
 
     Args:
       components: K, how many normals.

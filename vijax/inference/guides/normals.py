@@ -43,14 +43,14 @@ class full_rank(Guide):
         return MultivariateNormal(precision @ mean, -0.5 * precision)
 
     def for_optimisers(self) -> Guide:
-        """By mean and triangle."""
+        """The same densities, by mean and triangle."""
         return triangular()
 
 
 @dataclasses.dataclass(frozen=True)
 class triangular(Guide):
-    """The same densities as `full_rank`, by their mean and the lower factor of their covariance: for optimisers alone,
-    whose steps take D^2 operations there. `vijax.advi` uses it where `full_rank` is asked for."""
+    """The same densities as `full_rank`, by their mean and the lower factor of their covariance: for optimisers only,
+    whose steps then take D^2 operations. `vijax.advi` uses it where `full_rank` is asked for."""
 
     def at(self, mean: Float[Array, " D"], sd: float) -> TriangularNormal:
         """See `Guide`."""
@@ -79,7 +79,7 @@ class low_rank(Guide):
     rank: Size = 10
 
     def at(self, mean: Float[Array, " D"], sd: float) -> LowRankNormal:
-        """See `Guide`; the columns of U are cosines of a tenth of that size, for at zero they would not move."""
+        """See `Guide`; the columns of U are cosines of a tenth of this size, because at zero they would not move."""
         remedy = "Use vijax.guides.full_rank()."
         require(self.rank <= mean.size, "rank", f"at most {mean.size}, the coordinates", self.rank, remedy)
         phases = jnp.pi * (jnp.arange(mean.size)[:, None] + 0.5) * (jnp.arange(self.rank) + 1) / mean.size

@@ -1,4 +1,4 @@
-"""A likelihood of one observation given one scalar predictor, p(y | z), and what is worth knowing of its shape."""
+"""Likelihoods p(y | z) of one observation given one scalar predictor, with facts about their shape for quadrature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LogLik = Callable[[Any, Float[Array, ""]], Float[Array, ""]]
 
 
 class Moments(NamedTuple):
-    """Expectations under z ~ N(m, v) of l(z) = log p(y | z): all that a Gaussian posterior asks of a likelihood.
+    """Expectations under z ~ N(m, v) of l(z) = log p(y | z): all that a Gaussian posterior needs of a likelihood.
 
     Attributes:
       value: E[l].
@@ -44,15 +44,15 @@ class Likelihood(Remade):
 
     Attributes:
       log_prob: (y, z) -> log p(y | z), twice differentiable in z, growing at most polynomially.
-      name: what messages call it.
+      name: its name in messages.
       kinks: y -> where log p(y | .) bends, shape (J,): quadrature is refined there.
-      width: over which length it bends.
+      width: the length over which it bends.
       log_concave: log p(y | z) is concave in z for every y, so that every site has nonnegative precision.
-      closed_form: (y, m, v) -> `Moments`, where they are known.
+      closed_form: (y, m, v) -> `Moments`, where known.
       check: raises ValueError for observations outside the support, naming the first such site.
-      mean: z -> E[y | z], of labels -1 and +1 the probability of +1; None where it is not known.
-      cdf: (y, z) -> P(Y <= y | z); None of labels, and where it is not known.
-      sample: (key, z) -> an observation for each entry of z, drawn; None where it is not known how.
+      mean: z -> E[y | z], for labels -1 and +1 the probability of +1; None where it is not known.
+      cdf: (y, z) -> P(Y <= y | z); None for labels, and where it is not known.
+      sample: (key, z) -> a drawn observation for each entry of z; None where there is no method.
 
     >>> cauchy = Likelihood(lambda y, z: -jnp.log1p((y - z) ** 2), kinks=lambda y: y[None], width=1.0)
     >>> float(cauchy.log_prob(jnp.array(1.0), jnp.array(1.0)))

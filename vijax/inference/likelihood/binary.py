@@ -47,10 +47,10 @@ def bernoulli_probit() -> Likelihood:
 
 
 def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
-    """Labels y of which each is wrong with an unknown probability e: p(y | z, e) = (1 - e) p(y | z) + e p(-y | z).
+    """Labels y, each wrong with an unknown probability e: p(y | z, e) = (1 - e) p(y | z) + e p(-y | z).
 
-    For a posterior of e beside that of z (`others` of `vijax.models.gp` and `glm`). Whether a label is wrong is a local
-    variable, whose q(t | z) is found exactly, so that the bound is
+    This serves a posterior of e beside the one of z (`others` of `vijax.models.gp` and `glm`). A local variable says
+    which labels are wrong; its q(t | z) is found exactly, so that the bound is
 
         E_z[log sum_t exp(E log p(t | e) + log p(t y | z))]  <=  E[log p(y | z, e)],
 
@@ -58,7 +58,7 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
 
     Args:
       flip: statistics of a `vijax.Beta`, (E log e, E log(1 - e)).
-      clean: p(y | z) of labels as they should be; `bernoulli_logit()` if None.
+      clean: p(y | z) of correct labels; `bernoulli_logit()` if None.
 
     >>> import vijax as vi
     >>> rate = vi.Beta.from_alpha_beta(1e6, 9e6).expected_stats()  # e = 0.1
@@ -72,7 +72,7 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
         return jnp.logaddexp(flip.log1m + clean.log_prob(y, z), flip.log + clean.log_prob(-y, z))
 
     def kinks(y: Any) -> Float[Array, " kinks"]:
-        """At 0, and where a wrong label becomes as likely as a right one."""
+        """The bends: at 0, and where a wrong label becomes as likely as a right one."""
         turn = jnp.abs(flip.log1m - flip.log)
         return jnp.concatenate([clean.kinks(y), jnp.stack([-turn, turn])])
 

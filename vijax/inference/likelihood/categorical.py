@@ -23,9 +23,9 @@ class VectorLikelihood:
 
     Attributes:
       log_prob: (y, z) -> log p(y | z), z of shape (K,).
-      name: what messages call it.
+      name: its name in messages.
       check: raises ValueError for observations outside the support, naming the first such site.
-      total: y -> W, of likelihoods whose log_prob is convex in z but for -W log sum_k e^{z_k}; else None.
+      total: y -> W, where log_prob is convex in z apart from -W log sum_k e^{z_k}; else None.
       averages: (y, draws of z) -> means over the draws of log_prob, its gradient and its Hessian, where there is a
         faster way than automatic differentiation at each; else None.
     """
@@ -67,7 +67,7 @@ def softmax_mixture() -> VectorLikelihood:
 
     log p(y | z) = sum_n c_n log sum_k rows_nk softmax(z)_k,
 
-    rows_nk the probability, up to a factor per word, of word n in topic k, positive; c_n = 0 in padding.
+    rows_nk being the probability, up to a factor per word, of word n in topic k, positive; c_n = 0 in padding.
 
     >>> rows, counts = jnp.array([[1.0, 0.5]]), jnp.array([2.0])
     >>> round(float(softmax_mixture().log_prob((rows, counts), jnp.zeros(2))), 4)  # 2 log 0.75
@@ -88,7 +88,7 @@ def softmax_mixture() -> VectorLikelihood:
 
 
 def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
-    """Of `softmax_mixture`, with responsibilities phi_n ~ rows_n softmax(z):
+    """Averages of the derivatives of `softmax_mixture`, with responsibilities phi_n ~ rows_n softmax(z):
 
     gradient  sum_n c_n phi_n - W softmax(z)
     Hessian   sum_n c_n (diag phi_n - phi_n phi_n') - W (diag pi - pi pi'),  pi = softmax(z)

@@ -32,7 +32,7 @@ def poisson_log() -> Likelihood:
         return Moments(log_prob(y, m) - jnp.exp(m) * jnp.expm1(0.5 * v), y - rate, -rate)
 
     def log_prob(y: Any, z: Array) -> Array:
-        """Without a difference of terms of the size of y log y."""
+        """log p(y | z), without a difference of terms of the size of y log y."""
         count = jnp.asarray(y, z.dtype)
         return -deviance(count, z) - log_factorial_gap(count)
 

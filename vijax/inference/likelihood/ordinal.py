@@ -1,4 +1,4 @@
-"""Ordered classes y = 0, ..., C - 1, cut out of the real line."""
+"""Ordered classes y = 0, ..., C - 1, as intervals of the real line."""
 
 from __future__ import annotations
 

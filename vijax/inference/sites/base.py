@@ -1,9 +1,9 @@
-"""Sites, and what a prior of Gaussian predictors z ~ N(0, K) must be able to do with them (Khan et al. 2016, appendix
-D).
+"""Sites, and the operations on them that a prior of Gaussian predictors z ~ N(0, K) must offer (Khan et al. 2016,
+appendix D).
 
     q(z) ∝ p(z) prod_n exp(a_n z_n - g_n z_n^2 / 2):    V^-1 = K^-1 + diag(g),   m = V a
 
-(a, g) are natural parameters of q relative to the prior, whose own are zero; g is the seed's gamma tilde.
+(a, g) are natural parameters of q relative to the prior, whose own are zero; g is the paper's gamma tilde.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Sites(NamedTuple):
 
     @classmethod
     def zeros(cls, num_sites: int, dtype: Any = None) -> Sites:
-        """No observation at all: q is the prior."""
+        """Sites without any observation: q is the prior."""
         return cls(jnp.zeros(num_sites, dtype), jnp.zeros(num_sites, dtype))
 
     def at_add(self, rows: Int[Array, " rows"], values: Sites) -> Sites:
-        """Something added to these sites."""
+        """All sites, with values added to these."""
         return Sites(self.linear.at[rows].add(values.linear), self.precision.at[rows].add(values.precision))
 
     def at(self, rows: Int[Array, " rows"]) -> Sites:
@@ -39,7 +39,7 @@ class Factor(NamedTuple):
 
     Attributes:
       cholesky: lower factor of a matrix with the determinant of I + K diag(g).
-      weights: what the mean is linear in.
+      weights: a vector in which the mean is linear.
       log_det: log |I + K diag(g)|.
       quadratic: m' K^-1 m.
     """
@@ -71,13 +71,13 @@ class Prior(Protocol):
         features explain all of it."""
 
     def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
-        """The same of the predictors of these sites."""
+        """Mean, and a root of the covariance, of the predictors of these sites."""
 
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
         """The block of V that belongs to these sites."""
 
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
-        """Whether every site is finite and K^-1 + diag(g) positive definite (or, stricter, g >= 0)."""
+        """True where every site is finite and K^-1 + diag(g) is positive definite (or, stricter, g >= 0)."""
 
 
 def log_det_from(cholesky: Float[Array, "dim dim"]) -> Float[Array, ""]:
@@ -92,5 +92,5 @@ def root_of(cov: Float[Array, "T T"]) -> Float[Array, "T T"]:
 
 
 def finite(sites: Sites) -> Bool[Array, ""]:
-    """Whether every number of every site is."""
+    """True where every number of every site is finite."""
     return jnp.all(jnp.isfinite(sites.linear) & jnp.isfinite(sites.precision))

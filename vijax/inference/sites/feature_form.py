@@ -40,7 +40,7 @@ class FeatureForm:
         return self.predict(factor, self.features[rows])
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
-        """Of predictors with features `new`, (T, D)."""
+        """Mean and variance of predictors with features `new`, (T, D)."""
         whitened = solve_triangular(factor.cholesky, new.T, lower=True)
         return new @ factor.weights, jnp.sum(whitened**2, 0)
 
@@ -76,7 +76,7 @@ def factorised(precision: Float[Array, "dim dim"], linear: Float[Array, " dim"])
 
 
 def positive_definite(sites: Sites, precision: Any) -> Bool[Array, ""]:
-    """Whether P is, computing it only where some site has negative precision."""
+    """True where P is positive definite; computed only where some site has negative precision."""
     tried = jax.lax.cond(
         jnp.all(sites.precision >= 0),
         lambda: jnp.array(True),

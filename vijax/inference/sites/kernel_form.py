@@ -1,10 +1,10 @@
-"""Kernel space: the prior is its covariance matrix (Khan et al. 2016, eq. 19 and appendix E; sites of nonnegative
+"""Kernel space: the prior by its covariance matrix (Khan et al. 2016, eq. 19 and appendix E; sites of nonnegative
 precision).
 
     B = I + S K S,  S = diag(g)^(1/2);   alpha = a - S B^-1 S K a,   m = K alpha,   V = K - K S B^-1 S K
 
-which is the seed's A = K + diag(g)^-1 without the division by g. K itself is never factorised or inverted, so it may be
-singular. Where a site outweighs the prior, alpha is the small rest of a large a: there it is S B^-1 S^-1 a instead.
+which is the paper's A = K + diag(g)^-1 without the division by g. K itself is never factorised or inverted, so it may
+be singular. Where a site outweighs the prior, alpha is a small difference of large numbers: there it is S B^-1 S^-1 a.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KernelForm:
         divided = jnp.where(strong, sites.linear / jnp.where(strong, root, 1.0), 0.0)
         alpha = weak + root * cho_solve((cholesky, True), divided - root * (self.kernel @ weak))
         quadratic = alpha @ (self.kernel @ alpha)
-        # The root rides along: rows of C^-1 S are what every variance needs.
+        # The root is kept too: every variance needs rows of C^-1 S.
         return Factor(cholesky, jnp.stack([alpha, root]), log_det_from(cholesky), quadratic)
 
     def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
@@ -54,7 +54,7 @@ class KernelForm:
         return self.predict(factor, (self.kernel[:, rows], jnp.diagonal(self.kernel)[rows]))
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
-        """Of predictors with covariances `new = (K(X, X*), diag K(X*, X*))`."""
+        """Mean and variance of predictors with covariances `new = (K(X, X*), diag K(X*, X*))`."""
         cross, variance = new
         alpha, root = factor.weights
         whitened = solve_triangular(factor.cholesky, root[:, None] * cross, lower=True)
@@ -64,7 +64,7 @@ class KernelForm:
         """See `Prior`."""
         (cross, _), (alpha, root) = new, factor.weights
         whitened = solve_triangular(factor.cholesky, root[:, None] * cross, lower=True)
-        assert own is not None  # a kernel explains nothing by features
+        assert own is not None  # a kernel has no features
         return cross.T @ alpha, root_of(own - whitened.T @ whitened)
 
     def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:

@@ -23,8 +23,8 @@ class SiteStats(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Of some sites' predictors: what a bound of Gaussian predictors reads. They say the same as mean statistics,
-    without the difference of large numbers, v = E[z^2] - m^2, that these would take."""
+    """Mean and variance of some sites' predictors, as a bound of Gaussian predictors reads them. They say the same as
+    mean statistics, without the difference of large numbers, v = E[z^2] - m^2, that these would take."""
 
     mean: Float[Array, " rows"]
     variance: Float[Array, " rows"]
@@ -34,9 +34,9 @@ class Marginals(NamedTuple):
 class SitePosterior(Family):
     """q(z) = p(z) exp{<a, z> - <g, z^2>/2 - A(a, g)},   A = a' m / 2 - log |I + K diag(g)| / 2,   m = V a.
 
-    Natural parameters relative to a prior p(z), whose own are zero, and which comes along as context: so the posterior
-    follows the prior when hyperparameters change, which the context holds too. Densities, entropies and statistics'
-    base measure are relative to p(z).
+    Natural parameters are relative to a prior p(z), whose own are zero. The prior and its hyperparameters are the
+    context, so that the posterior follows the prior when hyperparameters change. Densities, entropies and the base
+    measure of the statistics are relative to p(z).
     """
 
     linear: Float[Array, " sites"]
@@ -51,11 +51,11 @@ class SitePosterior(Family):
 
     @classmethod
     def zeros(cls, num_sites: int, dtype: Any = None, prior: Prior | None = None) -> SitePosterior:
-        """No observation at all: q is the prior."""
+        """The prior: sites without any observation."""
         return cls(*Sites.zeros(num_sites, dtype), prior)  # type: ignore[arg-type]
 
     def with_context(self, context: Any) -> Self:
-        """On another prior: a pair (prior, hyperparameters), or the prior alone."""
+        """The same sites on another prior: a pair (prior, hyperparameters), or the prior alone."""
         prior, hyper = context if isinstance(context, tuple) else (context, None)
         return dataclasses.replace(self, prior=prior, hyper=hyper)
 
@@ -65,8 +65,8 @@ class SitePosterior(Family):
         return Sites(self.linear, self.precision)
 
     def prepared(self, means: bool = True) -> Self:
-        """The same, its factor worked out once for all that will be asked of this object, and all its marginals if
-        `means`: XLA would factorise anew for each question. What arithmetic makes of it is another object."""
+        """This posterior with its factor worked out once, and all its marginals if `means`: XLA would factorise anew
+        for each use. Arithmetic on it returns an object without them."""
         q = self.with_naturals(self)
         object.__setattr__(q, "_factor", self.prior.condition(self.sites))
         if means:
@@ -95,10 +95,10 @@ class SitePosterior(Family):
         return SiteStats(m, -0.5 * (v + m**2))
 
     def kl(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other), both on the same prior; other sites are usually the prior's, all zero.
+        """KL(self || other), both on the same prior; the sites of `other` are usually the prior's, all zero.
 
-        In float32, smooth kernels and precisions up to 1e4 over the prior variance: within 2e-4 of it (and 1e-8) where
-        the other is the prior; where it is not, within 2e-2, and 2e-3 up to 1e2 over it."""
+        In float32, smooth kernels and precisions up to 1e4 over the prior variance: right to 2e-4 (and 1e-8) where the
+        other is the prior; else to 2e-2, and to 2e-3 up to 1e2 over the prior variance."""
         return self._kl_to_zero_sites() + self._from_zero_sites(other)
 
     def kl_to_prior(self, prior: Self) -> Float[Array, ""]:
@@ -118,7 +118,7 @@ class SitePosterior(Family):
     def fisher_solve(self, cotangent: SiteStats) -> Self:
         """dg = 2 (V o V)^-1 (ds + m dm),   da = V^-1 dm + m dg.
 
-        In float32 V o V is good to 6e-8 of the prior variance squared, its inverse no better than that over its least
+        In float32 V o V is accurate to 6e-8 of the prior variance squared, its inverse to that over its least
         eigenvalue: 0.5 % with condition number 1e4, 10 % where the data leave 1e-4 of the prior variance."""
         m, cov = self._mean_cov()
         dm, ds = cotangent
@@ -139,7 +139,7 @@ class SitePosterior(Family):
         return self._mean(self.condition())
 
     def marginal_laws(self) -> NormalLaw:
-        """Normal, of each predictor's mean and variance."""
+        """Normal laws of each predictor's mean and variance."""
         mean, variance = self.marginals()
         return NormalLaw(mean, jnp.sqrt(variance))
 
@@ -153,7 +153,7 @@ class SitePosterior(Family):
         return self.with_naturals([ok[None], ok[None]])
 
     def flat(self) -> Self:
-        """Not a member: the prior is the base measure. Zero sites are as near as one comes."""
+        """Zero sites. They are not constant in z, because the prior is the base measure, but no member comes nearer."""
         return self.with_naturals(Sites.zeros(len(self.linear), self.linear.dtype))
 
     def retreat(self, target: Self) -> Self:
@@ -170,7 +170,7 @@ class SitePosterior(Family):
 
     def entry_messages(self, entries: Marginals, slope: Marginals) -> Sites:
         """The messages of sites, from the gradient of their bounds in mean and variance. In the mean parameters (m_n,
-        -(v_n + m_n^2)/2) it is
+        -(v_n + m_n^2)/2) this gradient is
 
             (E l' - m E l'',  -E l''),    E l' = d/dm,   E l'' = 2 d/dv    (Bonnet and Price),
 
@@ -179,23 +179,23 @@ class SitePosterior(Family):
         return Sites(slope.mean - entries.mean * curvature, -curvature)
 
     def at(self, rows: Int[Array, " rows"]) -> Sites:
-        """These sites."""
+        """The natural parameters of these sites."""
         return self.sites.at(rows)
 
     def scattered(self, rows: Int[Array, " rows"], sites: Sites) -> Self:
-        """Zero but for these sites, added where a row is repeated."""
+        """Zeros with these sites' values in their places, added where a row is repeated."""
         return self.with_naturals(Sites.zeros(len(self.linear), self.linear.dtype).at_add(rows, sites))
 
     # --- plumbing ----------------------------------------------------------------------------------------------
     def _kl_to_zero_sites(self) -> Float[Array, ""]:
-        """As a sum of terms none of which is negative, at the price of an inverse factor: -<g, v> = tr B^-1 - dim for
-        either of the matrices B that are factorised."""
+        """KL to the prior as a sum of terms none of which is negative, at the price of an inverse factor: -<g, v> = tr
+        B^-1 - dim for either of the matrices B that are factorised."""
         factor = self.condition()
         inverse = solve(factor.cholesky, jnp.eye(factor.cholesky.shape[-1], dtype=factor.cholesky.dtype))
         return 0.5 * (excess_of_triangle(inverse) + factor.quadratic)
 
     def _from_zero_sites(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other) less that to the prior; nothing is factorised where the other is the prior."""
+        """KL(self || other) less KL(self || prior); nothing is factorised where the other is the prior."""
         there = self.with_naturals(other)  # other.prior may be left out
         gap = lambda: there.log_normalizer() - there.dot(self.expected_stats())
         is_prior = jnp.all((other.linear == 0) & (other.precision == 0))

@@ -21,9 +21,9 @@ class SparseFeatureForm:
     """z = X w, w ~ N(0, I), each row of X as its nonzero columns, padded with zeros.
 
     Attributes:
-      columns: of the entries; 0 in padding.
-      values: of the entries; 0 in padding.
-      unit: ones, one a column: it only holds D.
+      columns: columns of the entries; 0 in padding.
+      values: values of the entries; 0 in padding.
+      unit: a one for each column; only its length D matters.
     """
 
     columns: Int[Array, "sites nnz"]
@@ -32,7 +32,7 @@ class SparseFeatureForm:
 
     @classmethod
     def from_scipy(cls, matrix: Any, dtype: Any = None) -> SparseFeatureForm:
-        """From any SciPy sparse matrix, rows padded to the longest."""
+        """Features from any SciPy sparse matrix, rows padded to the longest."""
         columns, values = padded_rows(matrix)
         dtype = jnp.result_type(float) if dtype is None else dtype
         return cls(jnp.asarray(columns), jnp.asarray(values, dtype), jnp.ones(matrix.shape[1], dtype))
@@ -52,14 +52,14 @@ class SparseFeatureForm:
         return self.predict(factor, (self.columns[rows], self.values[rows]))
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
-        """Of predictors with features `new = (columns, values)`, padded rows."""
+        """Mean and variance of predictors with features `new = (columns, values)`, padded rows."""
         columns, values = new
         inverse = cho_solve((factor.cholesky, True), jnp.diag(self.unit))
         block = inverse[columns[:, :, None], columns[:, None, :]]
         return jnp.sum(values * factor.weights[columns], 1), jnp.einsum("ni,nij,nj->n", values, block, values)
 
     def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
-        """See `Prior`; features explain all."""
+        """See `Prior`; there is no prior covariance that features do not explain."""
         dense = self._dense(*new)
         return dense @ factor.weights, solve_triangular(factor.cholesky, dense.T, lower=True).T
 

@@ -1,4 +1,4 @@
-"""How a global moves: proximal steps, trust regions, and any optimiser of optax; one update a class."""
+"""Updates of a global: proximal steps, trust regions, and any optimiser of optax; one class each."""
 
 from vijax.inference.update.base import Update
 from vijax.inference.update.chart import CHARTS, Chart, chart_of, natural

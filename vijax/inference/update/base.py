@@ -1,4 +1,4 @@
-"""How a global moves: an `Update` takes q to q', and may remember something from step to step."""
+"""The base class of updates: an `Update` takes q to q', and may remember something from step to step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Q = TypeVar("Q", bound=Family)
 
 
 class Update(abc.ABC):
-    """target = prior + message is where an exact coordinate update would land, so that -grad ELBO = F(lambda) (lambda -
-    target). Of a family that is no exponential one it is the gradient of the bound (`Family.stationary`), which
-    `vijax.update.descend` alone can read.
+    """A step of one global. target = prior + message is the result of an exact coordinate update, so that -grad ELBO =
+    F(lambda) (lambda - target). For a family that is no exponential one the target is the gradient of the bound
+    (`Family.stationary`), which only `vijax.update.descend` can read.
 
     Attributes:
-      size: what the step size of the schedule is to this update: "rho", at most 1; "beta", any positive number; "none",
-        it has one of its own.
+      size: the meaning of the schedule's step size for this update: "rho", at most 1; "beta", any positive number;
+        "none" where it has one of its own.
       asks_again: it takes several steps, with the bound's gradient anew at each: the algorithm calls `propose_from`
         (`vijax.update.sites.block`), and not `propose`.
     """
@@ -28,10 +28,10 @@ class Update(abc.ABC):
     asks_again: ClassVar[bool] = False
 
     def init(self, q: Family) -> PyTree:
-        """What is remembered at the start: nothing, unless said otherwise."""
+        """The memory at the start: nothing, unless overridden."""
         del q
         return ()
 
     @abc.abstractmethod
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """Where the step leads, and what is remembered. What left the domain is retracted by the algorithm."""
+        """The result of the step, and the memory. The algorithm retracts whatever left the domain."""

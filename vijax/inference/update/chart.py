@@ -2,7 +2,7 @@
 
     phi = to(q),   q = of(phi, like)
 
-A chart's coordinates are a pytree of arrays, all of whose values stand for a member of the family.
+A chart's coordinates are a pytree of arrays; any values of them stand for a member of the family.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from vijax.families import Beta, Dirichlet, Family, Gamma, InverseGamma, Multiva
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """Attributes:
-    to: q -> its coordinates.
-    of: (coordinates, a member of the family) -> q.
+    """Coordinates of a family, and back.
+
+    Attributes:
+      to: q -> its coordinates.
+      of: (coordinates, a member of the family) -> q.
     """
 
     to: Callable[[Any], PyTree]
@@ -77,7 +79,7 @@ shapes, rates and concentrations."""
 
 
 def chart_of(q: Family) -> Chart:
-    """The chart of a family; of those without one, the natural parameters.
+    """The chart of a family; for a family without one, its natural parameters.
 
     >>> q = Normal.from_mean_variance(2.0, 9.0)
     >>> mean, log_sd = chart_of(q).to(q)

@@ -1,4 +1,4 @@
-"""Any optimiser of optax on a global, in a chart of its family; and natural gradients for optax's own loops."""
+"""Any optimiser of optax on a global, in a chart of its family; natural gradients for optax's own loops."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class descend(Update):
 
         grad_phi ELBO = (d lambda / d phi)' F(lambda) (target - lambda)
 
-    Of a family that is no exponential one (`vijax.guides.low_rank`) the target is the gradient of the bound in its
-    parameters, to which that of the entropy is added (`Family.stationary`).
+    For a family that is no exponential one (`vijax.guides.low_rank`) the target is the gradient of the bound in its
+    parameters, to which the gradient of the entropy is added (`Family.stationary`).
 
-    The optimiser has a learning rate of its own; the schedule of step sizes is not read.
+    The optimiser has its own learning rate; the schedule of step sizes is not read.
 
     Args:
-      optimizer: an optax transformation, such as `optax.adam(0.05)`; it remembers what it wants from step to step. None
-        is Adam at rate 0.01. (Those of optax do not pickle; None does.)
+      optimizer: an optax transformation, such as `optax.adam(0.05)`, with its own memory. None is Adam at rate 0.01.
+        (Transformations of optax do not pickle; None does.)
       chart: coordinates (`vijax.update.chart`); None takes the family's own: mean and log standard deviation of a
-        normal, mean and triangle of a multivariate one, logarithms of shapes, rates and concentrations, and of other
+        normal, mean and triangle of a multivariate one, logarithms of shapes, rates and concentrations, and for other
         families the natural parameters.
 
     >>> import vijax as vi
@@ -73,9 +73,9 @@ class descend(Update):
 def natural_gradient() -> optax.GradientTransformation:
     """Turns gradients in natural parameters into natural gradients, F^-1 grad, in training loops of your own.
 
-    For `optax.chain`, before whatever scales or clips; of families, wherever they stand in the tree of parameters.
-    Leaves that belong to no family pass unchanged, so that networks may be trained beside them. `update` needs the
-    parameters. A step may leave the domain of a family: keep learning rates below 1, or check `in_domain()`.
+    Put it into `optax.chain` before whatever scales or clips. It treats the families anywhere in the tree of
+    parameters. Leaves that belong to no family pass unchanged, so that networks may be trained beside them. `update`
+    needs the parameters. A step may leave the domain of a family: keep learning rates below 1, or check `in_domain()`.
 
     >>> import vijax as vi
     >>> q, goal = vi.Normal.from_mean_variance(0.0, 1.0), vi.Normal.from_mean_variance(3.0, 0.5)
@@ -97,7 +97,7 @@ def natural_gradient() -> optax.GradientTransformation:
 
 
 def _natural(q: Any, grad: Any) -> Any:
-    """F^-1 grad of a family, whose gradient has the family's structure; anything else's own gradient."""
+    """F^-1 grad for a family, whose gradient has the family's structure; the gradient itself for anything else."""
     return q.fisher_solve(q.as_stats(grad)) if _is_family(q) else grad
 
 

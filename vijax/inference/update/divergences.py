@@ -2,8 +2,8 @@
 
     lambda' = argmin <grad f, lambda> + h(lambda) + D(lambda || lambda_t) / beta,    -ELBO = f + h
 
-Each is a function (q, target, size) -> q'; -grad ELBO = F(lambda) (lambda - target), and size is the step size of its
-own row:
+Each is a function (q, target, size) -> q'. Here -grad ELBO = F(lambda) (lambda - target), and size is the step size in
+its row:
 
 | step | D(lambda' || lambda) | h | size | closed form |
 |---|---|---|---|---|
@@ -12,8 +12,8 @@ own row:
 | `mirror_step` | KL(q || q'), Bregman of A | 0 | beta | mu' = mu + beta F (target - lambda) |
 | `symmetric_kl_step` | <lambda' - lambda, mu' - mu> | 0 | beta | lambda' = lambda + beta (target - lambda) / 2 |
 
-`symmetric_kl_step` is closed to first order in beta. `kl_step` never leaves the domain with messages inside it; of the
-others a step that would is halved until it does not (`mirror_step`), or is retracted by the algorithm.
+`symmetric_kl_step` is closed to first order in beta. `kl_step` never leaves the domain with messages inside it; a step
+of the others that would is halved until it does not (`mirror_step`), or the algorithm retracts it.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def mirror_step(q: Q, target: Q, rho: Float[Array, ""] | float) -> Q:
 
 
 def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
-    """The lambda with grad A(lambda) = mu, and whether one was found: Newton's method on A(lambda) - <lambda, mu>.
+    """The lambda with grad A(lambda) = mu, and True where one was found: Newton's method on A(lambda) - <lambda, mu>.
 
     Args:
-      q: where to start.
+      q: the starting point.
       mu: mean parameters, in the structure of `q.expected_stats()`.
 
     >>> from vijax.families import Gamma
@@ -102,7 +102,7 @@ def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
 
 
 def _damped(p: Q, direction: Q, mu: PyTree) -> Q:
-    """p + t direction, t halved from 1 until it lies in the domain and A - <., mu> does not rise."""
+    """p + t direction, with t halved from 1 until the point is in the domain and A - <., mu> does not rise."""
 
     def objective(p: Q) -> Array:
         return jnp.sum(p.log_normalizer() - p.dot(mu))

@@ -1,4 +1,4 @@
-"""Proximal steps as updates: without memory, of the size that the schedule says."""
+"""Proximal steps as updates, without memory, of the size that the schedule says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vijax.inference.update.divergences import euclidean_step, kl_step, mirror_s
 
 @dataclasses.dataclass(frozen=True)
 class proximal(Update):
-    """A proximal step of your own, in a divergence that is none of the others.
+    """A proximal step of your own, in a divergence that vijax does not have.
 
     Args:
       step: (q, target, size) -> q', solving eq. 9 of Khan et al. 2016.
@@ -37,7 +37,7 @@ class _Solved(Update):
     @staticmethod
     @abc.abstractmethod
     def solve(q: Q, target: Q, size: Any, /) -> Q:
-        """Where a step of this size leads."""
+        """The result of a step of this size."""
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
         """See `Update`."""
@@ -58,7 +58,7 @@ class euclidean(_Solved):
 
 
 class symmetric_kl(_Solved):
-    """Proximal in KL(q' || q) + KL(q || q'), to first order; the step size is beta, a full step is 2."""
+    """The proximal step in KL(q' || q) + KL(q || q'), to first order; the step size is beta, a full step is 2."""
 
     size: ClassVar[str] = "beta"
     solve = staticmethod(symmetric_kl_step)

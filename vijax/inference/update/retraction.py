@@ -1,4 +1,4 @@
-"""What keeps a step inside the domain, and counts what it had to do for that."""
+"""Retraction: keeps a step inside the domain, and counts the parameters that had to be brought back."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from vijax.families import Product
 
 
 class Retracted(NamedTuple):
-    """A posterior inside its domain, and how many natural parameters (coordinates, or whole events where a domain
-    couples them) had to be brought back."""
+    """A posterior inside its domain, and the number of natural parameters (coordinates, or whole events where a domain
+    couples them) that had to be brought back."""
 
     posterior: Product
     retractions: Int[Array, ""]
 
 
 def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]) -> Retracted:
-    """Replaces what left the domain by the step with a zero message, (1 - rho) lambda + rho prior.
+    """Replaces parameters that left the domain by the step with a zero message, (1 - rho) lambda + rho prior.
 
-    That step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
+    This step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
     direction in which the offending coordinate was going: towards fewer observations. A step size above 1, which is a
-    beta, counts as 1: beyond that no combination is convex. What is not finite passes, to be skipped and reported.
+    beta, counts as 1: beyond that no combination is convex. Non-finite values pass, to be skipped and reported.
     """
     fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
     ok = tree.apply(_inside_or_not_finite, proposal.in_domain(), proposal)

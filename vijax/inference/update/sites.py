@@ -1,4 +1,4 @@
-"""Updates of sites (`vijax.sites.SitePosterior`) that no other family has."""
+"""Updates that only sites (`vijax.sites.SitePosterior`) have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vijax.inference.update.base import Update
 
 @dataclasses.dataclass(frozen=True)
 class exact_mean(Update):
-    """The natural-gradient step with the likelihood linearised in (m, V) in place of the mean parameters: the exact-m
+    """The natural-gradient step with the likelihood linearised in (m, V) instead of the mean parameters: the exact-m
     form of Khan et al. 2016, appendix D.3.
 
     It has the fixed points of `kl`, and is undamped while the sites are weak. With slope alpha and curvature gamma of
@@ -43,7 +43,7 @@ class exact_mean(Update):
 @checked
 @dataclasses.dataclass(frozen=True)
 class block(Update):
-    """Several steps on the sites of one batch, while the other sites stand for their likelihoods.
+    """Several steps on the sites of one batch, with the other sites in the place of their likelihoods.
 
     They ascend the bound of the model p(z) prod_others exp(a z - g z^2 / 2) prod_batch p(y | z), whose optimum has the
     sites of the batch equal to their messages: the fixed points are those of the whole bound, in which the other sites
@@ -55,17 +55,17 @@ class block(Update):
 
         m' = R^-1 (m + V da),   V' = R^-1 V,   R = I + V diag(dg),
 
-    so that inner steps cost O(M^3) and no new factorisation of the whole.
+    so that inner steps cost O(M^3) and need no new factorisation of the whole.
 
     Args:
-      num_steps: how many, each of the size that the schedule says.
+      num_steps: number of steps, each of the size that the schedule says.
     """
 
     num_steps: Size
     asks_again: ClassVar[bool] = True
 
     def propose(self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Any, PyTree]:
-        """Not without the bound: see `propose_from`."""
+        """Raises an error: the steps need the bound; see `propose_from`."""
         raise NotImplementedError(
             "block: it reads the bound's gradient anew at each of its steps, and so cannot be part of another update, "
             "such as within. Give it alone: update={'z': vijax.update.block(num_steps)}."
@@ -74,10 +74,10 @@ class block(Update):
     def propose_from(
         self, q: SitePosterior, reads: Reads, slope: Callable[[Marginals], Marginals], size: Float[Array, ""]
     ) -> SitePosterior:
-        """Where the steps lead.
+        """The sites after the steps.
 
         Args:
-          q: where they start.
+          q: the sites at the start.
           reads: the batch.
           slope: gradient of the batch's unscaled bound in the marginals of its sites.
           size: rho of each step.

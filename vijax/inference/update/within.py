@@ -1,4 +1,4 @@
-"""A trust region: no step goes further than so many nats."""
+"""A trust region: no step goes further than a given number of nats."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _HALVINGS = 30
 class within(Update):
     """The step of another update, halved until KL(q' || q) is at most `nats`.
 
-    Of a global with batch axes (topics, components) each is held to the bound by itself. It serves also where the
-    objective is noise (minibatches); on full data `vijax.step_size.backtracking` looks at the objective.
+    In a global with batch axes (topics, components) each member is held to the bound by itself. It serves also where
+    the objective is noisy (minibatches); on full data `vijax.step_size.backtracking` looks at the objective.
 
     Args:
       nats: radius of the trust region.
-      update: whose steps; None is `kl()`.
+      update: the update whose steps are cut; None is `kl()`.
 
     Raises:
       ValueError: `nats` not positive.
@@ -44,15 +44,15 @@ class within(Update):
 
     @property
     def size(self) -> str:  # type: ignore[override]
-        """As of the other update."""
+        """The other update's `size`."""
         return self.update.size
 
     def init(self, q: Family) -> PyTree:
-        """What the other update remembers."""
+        """The other update's memory."""
         return self.update.init(q)
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
-        """See `Update`. What the whole step would be is remembered, also where it was cut."""
+        """See `Update`. The memory is the one of the whole step, also where the step was cut."""
         whole, memory = self.update.propose(q, target, size, memory)
         batch = jnp.ones(q.batch_shape, jnp.result_type(jax.tree.leaves(q)[0]))
 
@@ -68,5 +68,5 @@ class within(Update):
             lambda c: (jnp.where(too_far(c[0]), 0.5 * c[0], c[0]), c[1] + 1),
             (batch, jnp.int32(0)),
         )
-        whole_finite = tree.all_finite(whole)  # what is not finite passes, to be skipped and reported
+        whole_finite = tree.all_finite(whole)  # values that are not finite pass, to be skipped and reported
         return tree.select(whole_finite, cut(share), whole), memory

@@ -159,7 +159,7 @@ def _reads(model: Model, name: str, batch: Minibatch) -> dict[str, Entries]:
 
 
 def _with_own_entries(model: Model, name: str, stats: Mapping[str, Any], batch: Minibatch) -> dict[str, Any]:
-    """Of globals whose entries are read, those of this device."""
+    """Statistics, with those entries of a global that this device reads."""
     if model.by_entry is None:
         return dict(stats)
     here = jax.lax.axis_index(name)

@@ -1,4 +1,4 @@
-"""What bare data are: an algorithm's step takes a `Minibatch`, which says N; these wrappers say it of data alone."""
+"""Wrappers that say how many groups there are, so that a step takes bare data and not a `Minibatch` alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def part_of(alg: Algorithm, num_groups: float) -> Algorithm:
 
 
 def takes_all(alg: Algorithm) -> bool:
-    """Whether it takes bare data as the whole data set."""
+    """True where the algorithm takes bare data as the whole data set."""
     sized = wrapper_of(alg, Sized)
     return sized is not None and sized.num_groups is None
 

@@ -24,7 +24,9 @@ from vijax.inference.wrappers.wrapper import Wrapper, wrap
 
 
 class Visited(NamedTuple):
-    """Attributes:
+    """Locals of all groups.
+
+    Attributes:
     local: the locals of every group as last seen, N leading.
     seen: which groups were.
     """
@@ -107,7 +109,7 @@ def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
 
 
 def starts(model: Model, hyper: Hyper, visited: Visited, batch: Minibatch) -> PyTree:
-    """Where the E-step of a batch begins."""
+    """Locals from which the E-step of a batch begins."""
     known = isinstance(batch, Minibatch) and batch.rows is not None
     require(known, "batch", "which groups it holds, for warm starts", "none", "Give Minibatch(rows=).")
     assert model.locals.start is not None

@@ -63,7 +63,7 @@ class Wrapper:
         return alg.step(key, state, batch)
 
     def lost(self, memory: PyTree) -> str:
-        """What a memory of other data holds, in words, where the fit would have gone by it; else nothing."""
+        """Words for what a memory of other data holds, where the fit would have gone by it; else an empty text."""
         del memory
         return ""
 
@@ -100,7 +100,7 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
 
 
 def _takes_away(a: Wrapper, b: Wrapper) -> bool:
-    """Whether one takes away what the other needs."""
+    """True where one wrapper takes away what the other needs."""
     return any(getattr(a, takes) and getattr(b, needs) for needs, takes in CLASHES)
 
 

@@ -1,13 +1,13 @@
-"""Which rows of a table of counts are nearest to being pure: successive projections (Araujo et al. 2001; Gillis and
-Vavasis 2014), weighed by how much is known of each row.
+"""The rows of a table of counts that are nearest to being pure: successive projections (Araujo et al. 2001; Gillis and
+Vavasis 2014), with rows weighted by their counts.
 
 Rows that are mixtures of K profiles, y_t ~ Poisson(sum_k n_tk p_k), lie in a cone whose edges are the profiles. The row
-farthest from zero lies near an edge; projected on the complement of that row, the next one near another edge, and so
-on. With y_t / n_t, n_t the row's total, a row of two counts would look purest of all; with
+farthest from zero lies near an edge; after projection on the complement of this row, the farthest row lies near another
+edge, and so on. With y_t / n_t, n_t the row's total, a row of two counts would look purest of all; with
 
     x_t = y_t / sqrt(n_t),    sum_f Var x_tf = 1,
 
-noise is as large in every row, and a row is chosen when its counts speak for its purity.
+noise is equally large in every row, and a row is chosen when its counts are evidence of its purity.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def corner_rows(
 
     Args:
       key: half of the rows, drawn by it, are preferred (the squared lengths of the others count half), so that another
-        key finds other rows where many are as good.
+        key finds other rows where many are equally good.
       y: counts.
       weights: 0 in padding, which is taken only where nothing is left.
-      num_rows: how many; more than the rank of y are padded with rows that repeat what is there.
+      num_rows: number of rows; beyond the rank of y they are filled up with rows that repeat others.
 
     >>> pure = jnp.array([[8.0, 0, 1, 0], [0, 9, 0, 0], [1, 0, 0, 8]])
     >>> mixed = jnp.array([[1.0, 0.3, 0.3], [0.3, 1.0, 0.3], [0.3, 0.3, 1.0]]) @ pure / 1.6

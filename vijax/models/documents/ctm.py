@@ -8,7 +8,7 @@ The local bound of a document at q(z_d) = N(m, V), the topics of its words summe
     l_d = E_q[sum_v c_v log sum_k softmax(z)_k beta_kv] + E_q[log N(z; mu, Sigma)] + H[q],
 
 has its first term by Monte Carlo, and is linear in the statistics of (mu, Sigma^-1): its gradient is the M-step of all
-three, whatever the message (EM, MAP, mean field).
+three, for any message (EM, MAP, mean field).
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def ctm(
       num_topics: K, how many topics.
       vocab_size: V, how many words.
       eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,).
-      logits: prior of (mu, Sigma^-1); worth little if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
+      logits: prior of (mu, Sigma^-1); a weak one if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
       num_samples: draws of each q(z) that the bound, and with it the message, is averaged over; an even number.
-      seed: of all draws on full data, which stay the same from step to step: each document's E-step goes on from its
-        last one, and would else chase the noise of new draws. Minibatches take new ones from the key of the step (with
-        `warm_starts` from this seed and the batch's rows).
+      seed: seed of all draws on full data, which stay the same from step to step: each document's E-step goes on from
+        its last one, and would else follow the noise of new draws. Minibatches take new ones from the key of the step
+        (with `warm_starts` from this seed and the batch's rows).
 
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
       Sigma^-1), and the hyperparameter `eta`. Its data are tuples of `vijax.Documents`; `fit.score` is document
-      completion by this `estep`, whichever the algorithm was given (`vijax.evaluate.gaussian_completion` takes any).
+      completion by this `estep`, whatever E-step the algorithm has (`vijax.evaluate.gaussian_completion` takes any).
       Full-data algorithms carry the q(z) of every document in their state.
 
     Raises:
@@ -132,21 +132,21 @@ def _vague(num_topics: int) -> NormalWishart:
 
 
 def _cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
-    """q(z) where nothing is known: an E-step begins at the prior."""
+    """q(z) without an earlier one: an E-step begins at the prior."""
     size = docs.weights.shape[0]
     zeros = functools.partial(jnp.zeros, dtype=dtype)
     return GaussianLocals(zeros((size, num_topics)), zeros((size, num_topics, num_topics)), jnp.zeros(size, jnp.int32))
 
 
 class _Chunk(NamedTuple):
-    """Documents and where their E-step starts, in one pytree for `sum_over_rows`."""
+    """Documents and the start of their E-step, in one pytree for `sum_over_rows`."""
 
     documents: Documents
     start: GaussianLocals
 
     @property
     def words(self) -> Array:
-        """Word ids, which the rows are looked up by."""
+        """Word ids, by which the rows are looked up."""
         return self.documents.words
 
 
@@ -176,7 +176,7 @@ def _local_elbo(
 
 
 def _same_for(seed: int, rows: Any) -> PRNGKeyArray:
-    """A key that is the same whenever this batch comes, and hardly ever that of another."""
+    """A key that is the same whenever this batch comes, and almost never the key of another batch."""
     which = sum((jnp.sum(some) for some in rows or ()), start=jnp.zeros((), jnp.int32))
     return jax.random.fold_in(jax.random.key(seed), which)
 
@@ -222,10 +222,10 @@ def expected_shares(
     """E_q[softmax(z)] of each document, by Monte Carlo.
 
     Args:
-      logits: the statistics of (mu, Sigma^-1) that the E-step was given.
-      local: what it returned.
-      key: of the draws.
-      num_samples: how many, even.
+      logits: the statistics of (mu, Sigma^-1) for the E-step.
+      local: the result of the E-step.
+      key: random key of the draws.
+      num_samples: number of draws, even.
     """
     cov = inverse(jnp.linalg.cholesky(logits.precision + local.site))
     draws = gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), num_samples)
@@ -233,7 +233,7 @@ def expected_shares(
 
 
 def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
-    """Document completion at the posterior mean topics and what was found of (mu, Sigma^-1)."""
+    """Document completion at the posterior mean topics and the estimates of (mu, Sigma^-1)."""
     from vijax.evaluate import gaussian_completion
 
     del hyper

@@ -1,4 +1,4 @@
-"""Where the correlated topic model starts: topics from the words of a few documents each, Sigma near the identity."""
+"""The start of the correlated topic model: topics from the words of a few documents each, Sigma near the identity."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SEEDS = 5  # documents whose words each topic starts from
 
 
 def start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Topics half word frequencies, half the words of five documents each, drawn from the batch (without one, as
-    LDA's): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start -8.286. Sigma near
-    the identity, held as firmly as by ten documents, so that modes exist."""
+    """Topics made half of word frequencies, half of the words of five documents each, drawn from the batch (without a
+    batch, as in LDA): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start -8.286.
+    Sigma is near the identity, held as firmly as by ten documents, so that modes exist."""
     degrees = num_topics + 10.0
     logits = NormalWishart.from_parameters(np.zeros(num_topics), 10.0, degrees, np.eye(num_topics) / degrees)
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
@@ -33,7 +33,7 @@ def start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batc
 def _seeded_counts(
     key: PRNGKeyArray, data: tuple[Documents, ...], shape: tuple[int, ...], dtype: Any
 ) -> Float[Array, "K V"]:
-    """As many tokens as the batch has, half of them spread over the topics alike, half as in a few random documents of
+    """As many tokens as the batch has, half of them spread evenly over the topics, half as in a few random documents of
     each topic."""
     weights = jnp.concatenate([docs.weights for docs in data])
     rank = jnp.argsort(jnp.argsort(jax.random.uniform(key, weights.shape) - weights))

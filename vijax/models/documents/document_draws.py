@@ -26,7 +26,7 @@ def words(probabilities: Float[Array, "docs V"], places: Places, key: PRNGKeyArr
 
 
 def counted(found: Int[Array, "docs length"], places: Places, size: int) -> Float[Array, "docs V"]:
-    """How often each word occurs in each document."""
+    """The number of times that each word occurs in each document."""
     rows = jnp.arange(len(found))[:, None]
     return jnp.zeros((len(found), size)).at[rows, found].add(places.astype(float))
 
@@ -46,7 +46,7 @@ def of_topics(
       local: see `Generative`.
       shares: (values of the globals, of the locals) -> shares of the topics in each document.
       found: see `Generative`.
-      layout: like -> places of words; of lengths or documents if None.
+      layout: like -> places of words; if None, `like` is lengths or documents.
       observed: see `Generative`; the table of counts of documents if None.
     """
 
@@ -58,7 +58,7 @@ def of_topics(
 
 
 def places_like(like: Any, vocab_size: int) -> Places:
-    """Of lengths, a list of whole numbers, or of documents."""
+    """Places of words from lengths, a list of whole numbers, or from documents."""
     if is_sizes(like):
         return jnp.asarray(masks_of(like))
     remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
@@ -80,7 +80,7 @@ def _read(documents: Any) -> Any:
 
 
 def total_like(like: Any, num_documents: int, is_joint: bool, check: Callable[[Any], None]) -> Places:
-    """Of pLSA: entries (documents, words, counts), or the words of each document; jointly, of all of them together."""
+    """Totals of pLSA from entries (documents, words, counts) or from the words of each document; jointly, one total."""
     expected = "words in all, or entries" if is_joint else f"the lengths of the {num_documents} documents, or entries"
     if is_joint and isinstance(like, int | np.integer):
         lengths = [int(like)]

@@ -8,8 +8,8 @@ The local bound of a document at topics beta, q(theta_d) = Dirichlet(gamma_d) an
     l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv - KL(Dirichlet(gamma_d) || Dirichlet(alpha)),
 
 for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d; Gibbs and CVB0 supply expected
-topic counts N_dvk of their own, whose energy sum N log beta replaces the gradient while the bound at gamma_d =
-alpha + sum N is still what is reported.
+topic counts N_dvk of their own, whose energy sum N log beta replaces the gradient, while the reported bound is still
+the one at gamma_d = alpha + sum N.
 """
 
 from __future__ import annotations
@@ -142,18 +142,18 @@ def _concentration(name: str, value: Any, size: int) -> Float[Array, ...]:
 
 
 class _Chunk(NamedTuple):
-    """Documents and where their E-step starts, in one pytree for `sum_over_rows`."""
+    """Documents and the start of their E-step, in one pytree for `sum_over_rows`."""
 
     documents: Documents
     start: Float[Array, "docs K"] | None
 
     @property
     def words(self) -> Array:
-        """Word ids, which the rows are looked up by."""
+        """Word ids, by which the rows are looked up."""
         return self.documents.words
 
     def start_above(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
-        """No gamma is below alpha but in the rows of zeros that fill up a chunk."""
+        """The start of gamma, at least alpha: only the rows of zeros that fill up a chunk would be below it."""
         return None if self.start is None else jnp.maximum(self.start, alpha)
 
 
@@ -177,7 +177,7 @@ def _local_elbo(
     sizes = [docs.weights.shape[0] for docs in batch.data]
     bounds, gammas = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
     scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
-    # Of all documents at once: it needs no topics, and would otherwise be compiled for every length.
+    # For all documents at once: it needs no topics, and would otherwise be compiled for every length.
     divergence = jnp.split(divergence_from_prior(jnp.concatenate(gammas), alpha), np.cumsum(sizes)[:-1])
     rest = [scale - kl for scale, kl in zip(scales, divergence, strict=True)]
     total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(batch.data, rest, strict=True))
@@ -200,7 +200,8 @@ def likelihood_table(stats: Any) -> tuple[Float[Array, "V K"], Float[Array, " V"
 def _chunk_likelihood(
     estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total expected log likelihood of a chunk of documents, differentiable in rows; that and gamma of each."""
+    """Total expected log likelihood of a chunk of documents, differentiable in rows; each document's value and
+    gamma."""
     docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(rows), jax.lax.stop_gradient(alpha)
     found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, chunk.start_above(alpha))
     local = jax.lax.stop_gradient(found)

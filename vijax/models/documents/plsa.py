@@ -5,7 +5,7 @@ A data set is a list of pairs (d_i, x_i), word x in document d:
     joint (pLSA 1):        p(d, x) = sum_k pi_k xi_kd eta_kx                                  (Pei 2019, eq. 2.91)
     conditional (pLSA 2):  p(x | d) = sum_k pi_dk eta_kx                                      (Pei 2019, eq. 2.92)
 
-with Dirichlet priors on pi, xi, eta. `em` is the EM of the seed; `map` smooths it; `cavi` on the conditional form is
+with Dirichlet priors on pi, xi, eta. `em` is the EM of the paper; `map` smooths it; `cavi` on the conditional form is
 latent Dirichlet allocation with the proportions of all documents among the globals (`vijax.models.lda` has them local).
 A pair seen c times is one group, whose bound is c log sum_k: given the globals its topics are exact, r_k in proportion
 to the terms of the sum.
@@ -47,7 +47,7 @@ def plsa(
 
     Args:
       num_topics: K, how many topics.
-      num_documents: how many documents there are.
+      num_documents: number of documents.
       vocab_size: V, how many words.
       form: conditional: p(word | document), pLSA 2; joint: p(word, document), pLSA 1.
       alpha: prior concentration of topics (map, cavi; and of held-out documents). It is that of the documents'
@@ -94,7 +94,7 @@ def plsa(
 
 
 def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:
-    """Words of the documents that there are, whose shares are globals."""
+    """Words drawn for the documents of training, whose shares are globals."""
     return of_topics(
         vocab_size,
         local=None,
@@ -105,7 +105,7 @@ def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:
 
 
 def _uneven(key: PRNGKeyArray, prior: Product) -> Product:
-    """The prior, and up to three observations of everything, so that topics differ."""
+    """The prior plus up to three observations of everything, so that topics differ."""
     leaves, structure = jax.tree.flatten(prior)
     keys = jax.random.split(key, len(leaves))
     noise = [3 * jax.random.uniform(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
@@ -137,7 +137,7 @@ def plsa_entries(counts: Any) -> Entries:
 
 
 def check_entries(data: PyTree, num_documents: int, vocab_size: int) -> None:
-    """ValueError unless data are documents, words in their range and positive counts; names the first bad entry."""
+    """Raises ValueError unless data are documents, words in range and positive counts; names the first bad entry."""
     triple = isinstance(data, tuple) and len(data) == 3
     require(
         triple, "data", "a triple (documents, words, counts)", type(data).__name__, "See vijax.models.plsa_entries."

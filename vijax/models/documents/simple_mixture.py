@@ -2,8 +2,8 @@
 
     pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,  words of d ~ eta_{z_d}, independently
 
-For the plain categorical mixture of single observations give documents of one word each. Small vocabularies may as well
-go through `mixture(emission.categorical(K, V))`, the same model on dense rows of counts.
+For the plain categorical mixture of single observations, use documents of one word each. Small vocabularies can also
+use `mixture(emission.categorical(K, V))`, the same model on dense rows of counts.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
 def _chunk(
     rows: Float[Array, "D n K"], log_weights: Float[Array, " K"], docs: Documents, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total bound of a chunk of documents; that and the responsibilities of each."""
+    """Total bound of a chunk of documents; and the bound and responsibilities of each."""
     del key
     scores = log_weights + jnp.einsum("dnk,dn->dk", rows, docs.counts.astype(rows.dtype), precision="highest")
     bounds = jax.nn.logsumexp(scores, axis=1)

@@ -1,4 +1,4 @@
-"""What components of mixtures and states of chains emit."""
+"""Emissions: the observation models of mixture components and of states of chains."""
 
 from vijax.models.emission.base import Emission as Emission
 from vijax.models.emission.base import LogLikelihood as LogLikelihood

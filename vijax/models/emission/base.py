@@ -1,4 +1,4 @@
-"""What a mixture component, or a state of a chain, emits: a conjugate prior and the log likelihood in its statistics.
+"""The base of emissions: a conjugate prior of a component's parameters, and the log likelihood in its statistics.
 
 An `Emission` serves every model with exchangeable components: mixtures, Dirichlet-process mixtures, hidden Markov
 models (Pei 2019, eq. 9.1 to 9.9: a mixture of *any* exponential family).
@@ -27,18 +27,20 @@ LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Emission(Remade):
-    """Attributes:
-    prior: conjugate prior of the components' parameters, batch shape (K,) or (K, D).
-    log_likelihood: (statistics, observation) -> log p(y | component k), shape (K,), linear in the statistics.
-    example: an observation of the right shape.
-    check: raises ValueError on data (N observations) that cannot be.
-    predictive: (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the
-      general one is known; q is no `Point`.
-    shared_by: K, where the components share parameters and the prior is one member of its family for all of them.
-    scored_as: the emission whose density is that of an observation, where this one is only fitted (`blurred`).
-    sample: (a draw of the parameters of all components, k, an observation, key) -> one of component k, of which the
-      given one only says the size; None where it is not known how.
-    has_totals: an observation has a size of its own (a number of words).
+    """The observation model of a mixture component, or of a state of a chain.
+
+    Attributes:
+      prior: conjugate prior of the components' parameters, batch shape (K,) or (K, D).
+      log_likelihood: (statistics, observation) -> log p(y | component k), shape (K,), linear in the statistics.
+      example: an observation of the right shape.
+      check: raises ValueError on data (N observations) that are impossible.
+      predictive: (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the
+        general one is known; q is no `Point`.
+      shared_by: K, where the components share parameters and the prior is one member of its family for all of them.
+      scored_as: the emission with the density of an observation, where this one is only for fitting (`blurred`).
+      sample: (a draw of the parameters of all components, k, an observation, key) -> an observation of component k, of
+        the size of the given one; None where there is no method.
+      has_totals: an observation has a size of its own (a number of words).
     """
 
     prior: Family
@@ -66,7 +68,7 @@ class Emission(Remade):
 
 
 def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
-    """What a model of components was given as its emission.
+    """Checks the emission that a model of components was given.
 
     Raises:
       TypeError: none was given, or arguments that the model does not have.
@@ -76,12 +78,12 @@ def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
         belong = "the number of components and their dimension are arguments of the emission"
         raise TypeError(f"unexpected argument {sorted(others)[0]}: {belong}. Pass emission={example}, say.")
     if not isinstance(emission, Emission):
-        raise TypeError(f"emission: expected what components emit, {example} say, got {emission!r}.")
+        raise TypeError(f"emission: expected an emission, such as {example}, got {emission!r}.")
     return emission
 
 
 def full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
-    """A hyperparameter of each component; a ValueError names it."""
+    """A hyperparameter with one value for each component; a ValueError names it."""
     value = as_float(value, name)
     fits = value.ndim <= len(shape) and all(a in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False))
     require(fits, name, f"a shape that broadcasts to {shape}", value.shape)
@@ -108,7 +110,7 @@ def checker(dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str, 
 
 
 def _check_centred(data: np.ndarray) -> None:
-    """In float32 squares about a far origin lose the spread."""
+    """Checks that data are centred: in float32 squares about a far origin lose the spread."""
     if jnp.result_type(float) == np.float64 == data.dtype:
         return
     data = np.asarray(data, np.float64)
@@ -124,7 +126,7 @@ def _check_centred(data: np.ndarray) -> None:
 
 
 def is_count(x: np.ndarray) -> np.ndarray:
-    """Which numbers are 0, 1, 2, ..."""
+    """True where a number is 0, 1, 2, ..."""
     return (x >= 0) & (x == np.floor(x))
 
 

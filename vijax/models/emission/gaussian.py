@@ -93,7 +93,7 @@ def full_gaussian(
       location: prior mean of the means. A scalar or (D,).
       strength: how many observations the prior mean is worth.
       degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
-      scale: of the Wishart, (D, D); by default such that the prior mean of the precision is the identity.
+      scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the identity.
     """
     sizes = num_components, dim
     degrees = dim + 2.0 if degrees is None else degrees
@@ -110,7 +110,7 @@ def full_gaussian(
 
 
 def normal_draw(key: PRNGKeyArray, mean: Float[Array, " D"], factor: Float[Array, "D D"]) -> Float[Array, " D"]:
-    """Of the normal with this lower factor of its precision."""
+    """A draw from the normal with this lower factor of its precision."""
     noise = jax.random.normal(key, mean.shape, mean.dtype)
     return mean + solve_triangular(factor.T, noise, lower=False)
 

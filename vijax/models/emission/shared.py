@@ -1,5 +1,5 @@
-"""Gaussian emissions with fewer covariance parameters, both of one conjugate prior (`NormalsWishart`): "spherical", one
-gamma for the D coordinates of a component; "tied", one Wishart for the K components. And `blurred`."""
+"""Gaussian emissions with fewer covariance parameters, both with one conjugate prior (`NormalsWishart`): "spherical",
+one gamma for the D coordinates of a component; "tied", one Wishart for the K components. And `blurred`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def spherical_gaussian(
     shape: Positives = 1.0,
     rate: Positives = 1.0,
 ) -> Emission:
-    """Normal whose covariance is a multiple of the identity, another for each component.
+    """Normal whose covariance is a multiple of the identity, a different one for each component.
 
     The precision of a component is Gamma(shape, rate); given it the coordinates of its mean are independent N(location,
-    1 / (strength precision)). An observation adds D / 2 to the shape: all of its coordinates speak of one variance.
+    1 / (strength precision)). An observation adds D / 2 to the shape: all of its coordinates inform one variance.
 
     Args:
       num_components: K, how many components.
@@ -87,7 +87,7 @@ def tied_gaussian(
       location: prior mean of the means. A scalar or (D,).
       strength: how many observations the prior mean is worth.
       degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
-      scale: of the Wishart, (D, D); by default such that the prior mean of the precision is the identity.
+      scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the identity.
 
     Returns:
       An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D) and `precision` of shape (D, D).
@@ -110,7 +110,7 @@ def tied_gaussian(
         return s.precision_times_mean @ y - 0.5 * own
 
     def predictive(q: NormalsWishart, y: Array) -> Float[Array, " K"]:
-        """Of the marginal laws, one for each component: the gain of all of them together is no sum."""
+        """Log predictive densities from the marginal laws, one for each component: a gain of all together is no sum."""
         return log_predictive(log_likelihood_of_full, q.each(), y)
 
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision))
@@ -124,13 +124,13 @@ def blurred(emission: Emission, variance: float) -> Emission:
 
         E[log p(y + e | beta)] = log p(y | beta) - variance tr(precision) / 2,    e ~ N(0, variance I)
 
-    Then the covariance that maximum likelihood gives a component is never below variance I, also where it has one
-    observation, and coordinate ascent still never lowers its objective (the "regularisation of the covariance" of other
-    libraries, who add it after the maximisation). Held-out densities are those of the emission itself.
+    Then maximum likelihood never gives a component a covariance below variance I, even with one observation, and
+    coordinate ascent still never lowers its objective. (Other libraries add a "regularisation of the covariance" after
+    the maximisation.) Held-out densities are those of the emission itself.
 
     Args:
       emission: one of the Gaussian emissions of `vijax.models.emission`.
-      variance: of the noise, 0 or more.
+      variance: variance of the noise, 0 or more.
 
     >>> from vijax.models.emission import full_gaussian
     >>> e, s = full_gaussian(1, dim=2), full_gaussian(1, dim=2).prior.expected_stats()
@@ -142,7 +142,7 @@ def blurred(emission: Emission, variance: float) -> Emission:
     dim = emission.example.shape[-1]
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
-        # The trace of the second derivative, of which y is no part: it is computed once for all observations.
+        # The trace of the second derivative does not depend on y: it is computed once for all observations.
         steps = jnp.concatenate([jnp.eye(dim), -jnp.eye(dim)])
         around = jnp.sum(jax.vmap(lambda step: emission.log_likelihood(s, step))(steps), 0)
         laplacian = around - 2 * dim * emission.log_likelihood(s, jnp.zeros(dim))

@@ -1,4 +1,4 @@
-"""An energy beside the log density that it is meant to be: a check at random values of all variables."""
+"""The check of an energy against the log density that it is meant to be, at random values of all variables."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def check_energy(
     num_draws: int = 4,
     hyper: Hyper | None = None,
 ) -> None:
-    """Compares the energy of a model with a log density as textbooks have it, at random values of all variables.
+    """Compares the energy of a model with a log density as in a textbook, at random values of all variables.
 
-    An energy leaves out the base measures of its locals, and is a function of sufficient statistics. Both are easily
-    got wrong by a term, and nothing in a fit shows it. A gamma local has `shape * s["z"].log` in its energy; with
-    `(shape - 1) * s["z"].log`, as the density of a gamma has it, it is one of another shape.
+    An energy leaves out the base measures of its locals, and is a function of sufficient statistics. A wrong term is
+    easily written, and no fit shows it. A gamma local has `shape * s["z"].log` in its energy; with `(shape - 1) *
+    s["z"].log`, as in the density of a gamma, it would be a gamma of another shape.
 
     Args:
       model: made by `vijax.energy_model`, without `joint` locals.
       log_density: `log_density(values, group)`, log p(data and locals of one group | globals): a number. `values[name]`
-        are the values of globals and locals, not their statistics. The priors of the globals are no part of it.
-      data: as `vijax.fit` takes them; the first 8 groups are looked at.
-      key: of the values: of globals drawn from their priors, of locals from their templates.
-      num_draws: values at which each group is looked at.
-      hyper: hyperparameters; those of the model if None.
+        are the values of globals and locals, not their statistics. It does not include the priors of the globals.
+      data: as `vijax.fit` takes them; the first 8 groups are checked.
+      key: random key of the values: globals are drawn from their priors, locals from their templates.
+      num_draws: number of values at which each group is checked.
+      hyper: hyperparameters; the model's own if None.
 
     Raises:
-      ValueError: the two differ. The message says by how much, and whether that is the base measure of a local, which
-        the energy must not have, or one number everywhere, which shifts the bound and nothing else.
+      ValueError: the two differ. The message says by how much, and whether the difference is the base measure of a
+        local, which the energy must not have, or one number everywhere, which only shifts the bound.
 
     >>> import vijax as vi
     >>> from jax.scipy.stats import gamma, poisson
@@ -104,7 +104,7 @@ def _impossible(spec: Energy, stats: Any, group: PyTree, hyper: Hyper) -> Float[
 
 
 def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, base: dict[str, np.ndarray]) -> None:
-    """ValueError where energy and base measures are not the density."""
+    """Raises ValueError where energy and base measures do not sum to the density."""
     impossible = counts > 0.5
     require(
         ~(impossible & np.isfinite(densities)),
@@ -117,16 +117,16 @@ def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, ba
     gap = np.where(impossible, 0.0, total - densities)
     if np.all(np.abs(gap) < ok):
         return
-    expected = "log p(data and locals | globals) less the base measures of the locals, as log_density says it"
+    expected = "log p(data and locals | globals) less the base measures of the locals, as log_density gives it"
     place = np.unravel_index(np.nanargmax(np.where(np.isnan(gap), np.inf, np.abs(gap))), gap.shape)
     got = f"one that is larger by {gap[place]:.4g} nats at a draw of the variables (group {place[1]})"
     require(False, "energy", expected, got, _reason(gap, ok, base))
 
 
 def _reason(gap: np.ndarray, ok: np.ndarray, base: dict[str, np.ndarray]) -> str:
-    """What the difference is, where it is something known."""
+    """The reason of the difference, where it is a known one."""
     if np.ptp(gap) < 2 * np.max(ok):
-        return "It is that everywhere: the bound is off by it in each group, and posteriors are right."
+        return "The difference is the same everywhere: the bound is off by it in each group, and posteriors are right."
     for names in _subsets(list(base)):
         if np.all(np.abs(gap - sum(base[name] for name in names)) < 2 * ok):
             measures = "base measure" + ("s" if len(names) > 1 else "")

@@ -1,8 +1,8 @@
-"""Models as log densities: nothing is conjugate, all variables are free (level 4 of the design).
+"""Models as log densities: nothing is conjugate, all variables are free.
 
     log p(values) + log |d values / d x| as a function of x, any vector of real numbers,
 
-is what a guide q(x) is fitted to: ELBO = E_q[that] + H(q) (Kucukelbir et al. 2017, eq. 5).
+is the target to which a guide q(x) is fitted: ELBO = E_q[target] + H(q) (Kucukelbir et al. 2017, eq. 5).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from vijax.xla.compiler import kept, quick_jit
 
 Values = Mapping[str, Any]
 START, START_SD = 2.0, 0.05
-"""How far from zero means of q begin at most where nothing is said, as Stan's do; and its sd, relative to that."""
+"""The default largest distance from zero of the first means of q, as in Stan; and its sd, relative to this."""
 
 
 class Frame(NamedTuple):
-    """Coordinates relative to a place and a scale, x = shift + scale z: in those of a good guess every posterior is
+    """Coordinates relative to a place and a scale, x = shift + scale z: relative to a good guess every posterior is
     near N(0, I), and float32 holds it however correlated its variables are.
 
     Attributes:
       shift: (D,).
       scale: lower triangle (D, D), or standard deviations (D,);
       directions: beside these, orthonormal columns (D, r), along which z is
-      stretch: times as long, (r,), before it is scaled; None for none.
+      stretch: stretched by these factors, (r,), before it is scaled; None for none.
     """
 
     shift: Float[Array | np.ndarray, " D"]
@@ -98,7 +98,7 @@ class LogDensity(FreeVariables):
 
     @property
     def reads_data(self) -> bool:
-        """Whether there are data."""
+        """True where the density reads data."""
         return self.log_lik is not None
 
     @property
@@ -152,7 +152,7 @@ class LogDensity(FreeVariables):
         return self, ()
 
     def start_in_words(self) -> str:
-        """Where a fit by steps starts, how to start nearer, and what chooses by itself."""
+        """The start of a fit by steps, how to start nearer, and which method chooses by itself."""
         auto = "vijax.auto(model, data, key=key) searches for a start itself."
         if self.is_framed:
             return f"It started at the place and scale of another fit. {auto}"
@@ -170,7 +170,7 @@ def log_density_of(model: Model, remedy: str) -> LogDensity:
 
 
 def frame_of(hyper: Hyper) -> Frame | None:
-    """Of a state's hyperparameters; None where q is of the free coordinates themselves."""
+    """The frame in a state's hyperparameters; None where q is a density of the free coordinates themselves."""
     return hyper.get("frame")
 
 
@@ -217,31 +217,31 @@ def density(
     Args:
       variables: names to `vijax.free(shape, support)`, or to trees of these.
       log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint density, up to a
-        constant, at values `x[name]` in their supports. Jacobians are ours. A parameter with a default is not data.
-      log_prior: in its place, `log_prior(x)`, counted once a step (priors that variables have of their own are added;
-        where all have one it may be left out),
+        constant, at values `x[name]` in their supports. Jacobians are added by vijax. A parameter with a default is not
+        data.
+      log_prior: instead of `log_density`, `log_prior(x)`, counted once a step (priors of the variables themselves are
+        added; where all have one it may be left out),
       log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
         groups of a minibatch and scaled by N / S; the prior is not. Integers and booleans among the data come as
-        floats, whatever their type was, unless the density uses them as indices or masks (`vijax.contract.intake`).
+        floats, unless the density uses them as indices or masks (`vijax.contract.intake`).
       guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
       derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
-        non-centred hierarchy. `fit.sample` has them beside the variables.
-      sample: `sample(x, group, key)`, a group like it drawn from the likelihood at x, what is random replaced and what
-        is given (inputs) kept; of `log_density(x, data)` `sample(x, data, key)`, all the data. `Fit.predictive` then
-        draws data.
-      start: where fits by steps begin: with means of q drawn from -start to start, and sds of a twentieth of it, in
-        free coordinates (of positive variables their logarithms). Less where the density is not finite so far from
-        zero, as of differential equations; variables should then be such that zero is plausible. `vijax.auto` searches
-        for a start itself.
+        non-centred hierarchy. `fit.sample` returns them beside the variables.
+      sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x, with observations
+      replaced and inputs kept; with `log_density(x, data)` it is `sample(x, data, key)`, for all the data.
+      `Fit.predictive` then draws data.
+      start: fits by steps begin with means of q drawn from -start to start, and sds of a twentieth of it, in free
+      coordinates (logarithms of positive variables). Lower it where the density is not finite so far from zero, as with
+      differential equations; zero should then be a plausible value. `vijax.auto` searches for a start itself.
 
     Returns:
       A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`. Where `log_lik` is
-      that of groups, `fit.score(other, key=key)` is the log predictive density of other groups.
+      of groups, `fit.score(other, key=key)` is the log predictive density of other groups.
 
     Raises:
-      ValueError: variables that are none, neither or both forms of a density, one that returns an array or an integer,
-        that reads a name that is no variable; a derived value of a variable's name; when used, one that is not finite
-        anywhere.
+      ValueError: `variables` that are none; neither or both forms of a density; a density that returns an array or an
+        integer, or reads a name that is no variable; a derived value with a variable's name; when used, a density that
+        is finite nowhere.
 
     A normal mean with a scale of half-normal prior:
 
@@ -325,7 +325,7 @@ def _model_of(density: LogDensity, generative: Generative | None) -> Model:
 
 
 def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
-    """The one that changes nothing, of the shapes that fit the guide."""
+    """The frame that changes nothing, of the shapes that fit the guide."""
     dtype = jnp.result_type(float)
     if num_directions:
         along = np.zeros((dim, num_directions), dtype), np.ones(num_directions, dtype)
@@ -335,7 +335,7 @@ def _no_frame(guide: Guide, dim: int, num_directions: int) -> Frame:
 
 # --- what is refused --------------------------------------------------------------------------------------------
 def _scalar(x: Any, argument: str) -> Float[Array, ""]:
-    """What a density returned, checked."""
+    """The scalar that a density returned, checked."""
     remedy = "Let the function return its value."
     require(x is not None, argument, "one number", "None", remedy)
     shape, dtype = jnp.shape(x), jnp.result_type(x)
@@ -348,7 +348,7 @@ def _scalar(x: Any, argument: str) -> Float[Array, ""]:
 
 
 def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> None:
-    """ValueError where a density of values alone reads what there is not, or returns no number."""
+    """Raises ValueError where a density of values alone reads an unknown name, or returns no number."""
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     try:
         jax.eval_shape(lambda x: _scalar(log_prior(variables.values(x)[0]), argument), x)
@@ -357,7 +357,7 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
 
 
 def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> None:
-    """ValueError at a name that is no variable, or read as v.name; other errors are the user's own."""
+    """Raises ValueError at a name that is no variable, or read as v.name; other errors are the user's own."""
     expected = f"a function of the variables {variables.names}"
     if isinstance(error, KeyError):
         require(False, argument, expected, f"one that reads {error}")
@@ -368,7 +368,7 @@ def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> 
 
 
 def _check_derived(variables: Variables, derived: Callable | None) -> None:
-    """ValueError where what is derived is no mapping of other names."""
+    """Raises ValueError where `derived` returns no mapping of other names."""
     if derived is None:
         return
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
@@ -379,12 +379,12 @@ def _check_derived(variables: Variables, derived: Callable | None) -> None:
 
 
 def _check_data(density: LogDensity, data: PyTree) -> None:
-    """ValueError where the data are none that the density reads, or it is finite nowhere that a fit may start."""
+    """Raises ValueError where the density cannot read the data, or is finite nowhere that a fit may start."""
     data = one_group(None) if data is None else data
     if density.log_lik is None:
         remedy = "log_density(x, data) reads data: a second parameter, without a default."
         none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][0] == 0  # one_group
-        require(none, "data", "None, for this density reads none", "data", remedy)
+        require(none, "data", "None, because this density reads no data", "data", remedy)
     else:
         check_numbers(data)
         check_finite(data)

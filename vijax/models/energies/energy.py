@@ -58,7 +58,7 @@ Stats = Mapping[str, Any]
 
 
 class Shown(NamedTuple):
-    """Shapes that an energy was shown: of one group, and of the statistics of the globals."""
+    """Shapes for which an energy was checked: of one group, and of the statistics of the globals."""
 
     example: PyTree
     stats: PyTree
@@ -66,14 +66,14 @@ class Shown(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Conditional:
-    """See `conditional`."""
+    """A global in a hierarchy; see `conditional`."""
 
     template: Family
 
 
 def conditional(template: Family) -> Conditional:
     """Marks a global whose density given other globals is a term of `prior_energy` (a hierarchy), base measure
-    included; `template`, a proper member of its family, gives its shape, and is where its posterior starts."""
+    included. `template`, a proper member of its family, gives its shape and the start of its posterior."""
     require(isinstance(template, Family), "template", "a family (vijax.families)", type(template).__name__)
     require_proper("template", template)
     return Conditional(template)
@@ -81,10 +81,10 @@ def conditional(template: Family) -> Conditional:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Energy:
-    """What `energy_model` was given, checked.
+    """The arguments of `energy_model`, checked.
 
     Attributes:
-      possible: (stats, group, hyper) -> scalar, the energy of what is possible.
+      possible: (stats, group, hyper) -> scalar, the energy of possible events.
       impossible: (stats, group, hyper) -> scalar, the number of impossible events; None where there are none.
       prior: hyper -> prior of the globals; for hierarchical ones a reference that `prior_fn` takes out again.
       prior_fn: (stats, hyper) -> scalar, terms of globals alone; None where there are none.
@@ -92,7 +92,7 @@ class Energy:
       shown: shapes of the example and of the globals' statistics.
       global_blocks, local_blocks: names that may be updated at once, in order.
       plates: locals whose entries are coupled among themselves.
-      start: group -> where E-steps start, by name of local; None: at the templates.
+      start: group -> the start of E-steps, by name of local; None: the templates.
       any_size: groups may have other sizes than the example.
     """
 
@@ -110,7 +110,7 @@ class Energy:
 
     @property
     def has_coupled_locals(self) -> bool:
-        """Whether the E-step iterates."""
+        """True where the E-step iterates."""
         return len(self.local_blocks) > 1 or bool(self.plates)
 
     def conditionals(self, block: Sequence[str], stats: Stats, group: PyTree, hyper: Hyper) -> dict[str, Family]:
@@ -122,7 +122,7 @@ class Energy:
         return self.members({name: templates[name] for name in block}, slopes(self.possible), counts)
 
     def fn(self, stats: Stats, group: PyTree, hyper: Hyper) -> Float[Array, ""]:
-        """The energy at given statistics, those of an impossible event `PENALTY` lower."""
+        """The energy at given statistics, minus `PENALTY` for each impossible event."""
         energy = self.possible(stats, group, hyper)
         return energy if self.impossible is None else energy + PENALTY * self.impossible(stats, group, hyper)
 
@@ -140,12 +140,12 @@ class Energy:
         return {name: penalised(q, naturals[name], counts[name]) for name, q in templates.items()}
 
     def check_groups(self, data: PyTree, hyper: Hyper) -> None:
-        """ValueError unless data are groups like the example; only shapes are looked at, so that they may be traced."""
+        """Raises ValueError unless data are groups like the example; only shapes are read: data may be traced."""
         at = lambda group: self.fn({**zeros(self.shown.stats), **zero_stats(self.locals(group))}, group, hyper)
         check_groups(self.shown.example, data, at, self.locals, self.any_size)
 
     def check_values(self, data: PyTree, hyper: Hyper) -> None:
-        """ValueError at data that are not finite, where the energy is not either."""
+        """Raises ValueError at data that are not finite where the energy is not finite either."""
         at = lambda group: {**self.prior(hyper).expected_stats(), **_means(self.locals(group))}
         check_finite(data, lambda group: bool(jnp.isfinite(self.fn(at(group), group, hyper))))
 
@@ -175,36 +175,37 @@ def energy_model(
     sample_locals: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], Mapping[str, Any]] | None = None,
     generative: Generative | None = None,
 ) -> Model:
-    """A model from its log joint (level 2 of the design).
+    """A model from its log joint.
 
     Args:
       globals: the globals' priors by name, or a function from `hyper` to them; `vijax.conditional(template)` for one
         whose prior depends on other globals; `vijax.free(shape, support, log_prior)` for one on which the energy may
         depend in any differentiable way: the weights of a network, a length scale. `stats[name]` is then its *value*.
       energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
-        sufficient statistics of each global and local, `group` the data of one group. Written for one group: batching
-        is ours. The docstring of each family states its base measure: a gamma local has `shape * s["z"].log`, not
-        `(shape - 1) * s["z"].log`. `vijax.check_energy` compares the whole with the log density of a textbook. With
-        `hyper`, it is called with (stats, group, hyper). Never -inf: see `impossible`.
-      example: data of one group: for their shapes and types. Their values do not matter: that the energy is
-        multilinear, and which variables it couples, is found at the example and at random values like it. Data must
+        sufficient statistics of each global and local, `group` the data of one group. Write it for one group: vijax
+        batches it. The docstring of each family states its base measure: a gamma local has `shape * s["z"].log`, not
+        `(shape - 1) * s["z"].log`. `vijax.check_energy` compares it with the log density of a textbook. With `hyper`,
+        it is called with (stats, group, hyper). Never -inf: see `impossible`.
+      example: data of one group, for their shapes and types. Their values do not matter: vijax checks that the energy
+        is multilinear, and finds the variables that it couples, at the example and at random values like it. Data must
         be of its shapes; where `locals` have as many entries as a group has steps, groups may be longer or shorter.
-        Booleans are masks. Floats and integers come to the energy as floats, whatever the type of the data, so that
-        squares do not wrap; integers that it uses as indices (`table[y]`) come as int32.
-      impossible: structural zeros, as a function of the same arguments as `energy` and multilinear like it: how many
-        impossible events a configuration has. It has probability zero where that is positive, and `energy` may be any
+        Booleans are masks. Floats and integers come to the energy as floats, so that squares do not wrap; integers that
+        it uses as indices (`table[y]`) come as int32.
+      impossible: structural zeros: the number of impossible events of a configuration, as a function of the same
+      arguments as `energy` and multilinear like it. It has probability zero where that is positive, and `energy` may be
+      any
         finite number there: for transitions that only some pairs of states allow, `jnp.where(allowed, log_p, 0.0)` in
         the energy, and `lambda s, y: jnp.sum(jnp.where(allowed, 0.0, s["z"].transition))` here. Add up products of
         statistics, none of them negative, so that rounding leaves no count where there is none. Where no value of a
-        local is possible given the others, mean field needs a start that is, or `joint` locals. A Dirichlet over
-        some classes only has concentrations of 1e-20 for the others.
-      locals: the families of the group's local variables by name; the values of their natural parameters are where
-        iterative E-steps start. Their whole density, less the base measure, belongs to the energy: of a local of known
-        law q that is `q.energy_term(s["z"])`. Or a function from a group to them.
+        local is possible given the others, mean field needs a possible start, or `joint` locals. A Dirichlet over some
+        classes only has concentrations of 1e-20 for the others.
+      locals: the families of the group's local variables by name; iterative E-steps start at the values of their
+      natural parameters. Their whole density, less the base measure, belongs to the energy: for a local of known law q
+      it is `q.energy_term(s["z"])`. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others, and of free globals that have
         no `log_prior` or whose prior depends on others (`stats[name]` is the value); with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
-      points: trees of any real numbers by name, such as the weights of a network of which only a point is sought. The
+      points: trees of any real numbers by name, such as the weights of a network, of which only a point is sought. The
         energy reads them beside `hyper`, and `compose(learn=...)` learns them.
       guide: the family in which free globals are fitted, together (`vijax.guides`); None is `full_rank()`. Their
         posterior is named "free".
@@ -214,32 +215,32 @@ def energy_model(
         energy for each of their joint values. A group is from then on one categorical, named "z1, z2" after its
         members, the last one's value running fastest: `.probs.reshape(K1, K2)` is its table.
       plates: names of locals whose entries, along the first axis, depend on each other: the block of each node of a
-        graph, the pixels of an image. Every term must be linear in each entry. They are independent under q, and
+        graph, the pixels of an image. Every term must be linear in each entry. Entries are independent under q, and
         E-steps visit them one after the other, at the price of a gradient of the energy for each: the bound never
-        falls. Start them apart: from equal ones they may never part.
-      start: a function from a group to where E-steps start, families of the names and shapes of `locals`, if that is
-        more than the templates. `vijax.init.implied` starts the globals there too.
-      init: where the posterior starts (`vijax.init`); by default at the prior.
+        falls. Start them at different values: from equal ones they may never differ.
+      start: a function from a group to the start of E-steps, families of the names and shapes of `locals`, if it is not
+      the templates. `vijax.init.implied` starts the globals there too.
+      init: the start of the posterior (`vijax.init`); by default the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
-      check_data: raises ValueError on data that cannot be; `vijax.fit` calls it once. Without it data must be finite
-        where the energy needs it. That data are groups like the example is checked in any case.
+      check_data: raises ValueError on impossible data; `vijax.fit` calls it once. Without it data must be finite where
+      the energy needs them to be. Their shapes are compared with the example's in any case.
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
       any_size: groups may have other sizes than the example along all their axes (rows of a table, say, that are padded
-        to some number), though no local says so.
+      to some number), though no local has these sizes.
       prior_as_point: keep the priors of the globals, a `Product`, among the model's points, by the name "prior". Then
         `vijax.fit(..., hyper={"prior": ...})` fits others without compiling anything again.
-      sample: (values of globals and locals by name, group, key) -> a group like it drawn given them, for
-        `Fit.predictive`: the inputs of the group kept, what is random replaced.
+      sample: (values of globals and locals by name, group, key) -> a group drawn given these values, for
+      `Fit.predictive`: the inputs of the given group are kept, its observations replaced.
       sample_locals: (values of the globals by name, group, key) -> values of the locals by name, drawn given them;
         needed beside `sample` where the model has locals.
-      generative: the same for all groups at once (`vijax.contract.generative.Generative`), in the place of both.
+      generative: both of these for all groups at once (`vijax.contract.generative.Generative`).
 
     Returns:
       A `Model`, for every algorithm.
 
     Raises:
       ValueError: a name that stands for two things, a guide without free globals, a family that is improper, an energy
-        that is no scalar, not multilinear, not finite, or that reads what there is not, an `order` that is not a
+        that is no scalar, not multilinear, not finite, or that reads an unknown name, an `order` that is not a
         permutation of the names, a `joint` group that is not of discrete locals; later, data unlike the example.
 
     A Gaussian mixture, y ~ N(mu_z, 1):
@@ -287,7 +288,7 @@ def energy_model(
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
     if prior_as_point:
-        require("prior" not in hyper, "prior_as_point", "no point of yours by the name prior", sorted(hyper))
+        require("prior" not in hyper, "prior_as_point", "no point of yours named prior", sorted(hyper))
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, any_size)
     begin = _begins(init or starts.prior(), free)
@@ -324,7 +325,7 @@ def energy_model(
 
 
 def _split(globals: Any, hyper: Hyper, guide: Guide) -> tuple[Any, FreePart | None]:
-    """The conjugate globals, as they were given, and the free ones."""
+    """The conjugate globals, as they were given, and the free globals."""
     if not callable(globals):
         return split(globals, guide)
     _, free = split(globals(hyper), guide)
@@ -346,7 +347,7 @@ def _with_free(
 
 
 def _begins(init: starts.Init, free: FreePart | None) -> starts.Init:
-    """The start, that of free coordinates among them."""
+    """The start, including the start of the free coordinates."""
     if free is None:
         return init
     return lambda key, context: init(key, context).replace({Z: free.family(jax.random.fold_in(key, 1))})
@@ -360,7 +361,7 @@ def energy_of(model: Model) -> Energy:
 
 
 def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-    """The bound of each group, its locals found by the E-step and held constant."""
+    """The bound of each group, with its locals found by the E-step and held constant."""
     spec.check_groups(batch.data, hyper)
     size = jax.tree.leaves(batch.data)[0].shape[0]
     weights = jnp.ones(size) if batch.weights is None else jnp.asarray(batch.weights, jnp.result_type(float))
@@ -404,7 +405,7 @@ def _independent_locals(
 
 
 def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
-    """Statistics of zero, where an affine energy is its constant; those of the families are not computed."""
+    """Statistics of zero, where an affine energy is its constant; the families' own statistics are not computed."""
     return zeros(jax.eval_shape(lambda: _means(families)))
 
 
@@ -426,12 +427,12 @@ def _coupled_locals(
 
 
 def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
-    """Where the E-step of every group starts."""
+    """The start of the E-step of every group."""
     return jax.vmap(lambda group: dict((spec.start or spec.locals)(group)), out_axes=0)(batch.data)
 
 
 def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:
-    """The function as one of (stats, group, hyper), whether there are hyperparameters or not."""
+    """The function with arguments (stats, group, hyper), whether there are hyperparameters or not."""
     if fn is None:
         return None
     read = readable(fn, argument)
@@ -439,7 +440,7 @@ def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:
 
 
 def _prior(globals: Any, hyper: Hyper, has_free: bool) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:
-    """hyper -> the priors, and the references that stand for the hierarchical ones."""
+    """hyper -> the priors, with references in the place of the hierarchical ones."""
     given = globals if callable(globals) else lambda _: globals
 
     def prior(hyper: Hyper) -> Product:

@@ -1,4 +1,4 @@
-"""What `energy_model` looks at once: names, families, and the energy itself at random statistics and data."""
+"""Checks that `energy_model` makes at once: names, families, and the energy itself at random statistics and data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Blocks = tuple[tuple[str, ...], ...]
 
 
 def check_families(prior: Product, local: Mapping[str, Any]) -> None:
-    """ValueError for a name that is global and local, a local that is no family, or a family that is improper."""
+    """Raises ValueError for a name that is global and local, a local that is no family, or an improper family."""
     both = sorted(set(prior) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
     for name, q in local.items():
@@ -33,13 +33,13 @@ def check_families(prior: Product, local: Mapping[str, Any]) -> None:
 
 
 def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
-    """ValueError for a name that is a hyperparameter and a point: the energy reads both from one dict."""
+    """Raises ValueError for a name that is a hyperparameter and a point: the energy reads both from one dict."""
     both = sorted(set(hyper) & set(points))
     require(not both, "points", "names that are not those of hyper", both, "Rename one of them.")
 
 
 def check_free(names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]) -> None:
-    """ValueError for a guide of no free variables, or a name that would stand for two things beside free ones."""
+    """Raises ValueError for a guide without free variables, or a name that would stand for two things."""
     if not names:
         remedy = "Declare them by vijax.free, or leave guide out."
         require(guide is None, "guide", "none for an energy without free globals", repr(guide), remedy)
@@ -52,7 +52,7 @@ def check_free(names: Collection[str], guide: Any, prior: Product, local: Mappin
 
 
 def check_plates(plates: Sequence[str], local: Mapping[str, Any], joint: Sequence[Sequence[str]]) -> None:
-    """ValueError for a plate that is no local, has no axis of entries, or is kept joint."""
+    """Raises ValueError for a plate that is no local, has no axis of entries, or is kept joint."""
     unknown = sorted(set(plates) - set(local))
     require(not unknown, "plates", f"names among the locals {list(local)}", unknown)
     both = sorted(set(plates) & {name for group in joint for name in group})
@@ -63,8 +63,7 @@ def check_plates(plates: Sequence[str], local: Mapping[str, Any], joint: Sequenc
 
 
 def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
-    """The energy; a name that it reads in vain, of a variable or of a statistic, is an error that says which there
-    are."""
+    """The energy with clear errors: for an unknown name of a variable or a statistic the error lists the known ones."""
 
     @functools.wraps(energy)
     def read(stats: Mapping[str, Any], *rest: Any) -> Any:
@@ -101,16 +100,16 @@ def find_blocks(
     order: Sequence[str] | None,
     plates: Sequence[str] = (),
 ) -> tuple[Blocks, Blocks]:
-    """Checks the energies and finds who may be updated with whom: blocks of globals, blocks of locals.
+    """Checks the energies and finds the variables that can be updated together: blocks of globals, blocks of locals.
 
     Args:
       fn: (stats, group, hyper) -> scalar, the energy.
       count: (stats, group, hyper) -> scalar, the number of impossible events, or None.
       prior_fn: (stats, hyper) -> scalar, the terms of globals alone, or None.
-      prior: of the globals.
+      prior: prior of the globals.
       local: templates of the locals.
       example: the data of one group.
-      groups: it and others like it (`values_like`).
+      groups: the example and other groups like it (`values_like`).
       hyper: hyperparameters.
       order: the order of the names; None: as given.
       plates: names of locals whose entries may be coupled.
@@ -143,8 +142,8 @@ def _couplings(
     argument: str,
     plates: Sequence[str] = (),
 ) -> set[frozenset[str]]:
-    """`coupled_variables`, told apart: an energy that needs what is no statistic, and one that is infinite or NaN at
-    the mean statistics too."""
+    """`coupled_variables` with separate errors for an energy that needs more than statistics, and for one that is
+    infinite or NaN even at the mean statistics."""
     try:
         coupled, finite = coupled_variables(fn, zeros(stats), plates)
     except ValueError as error:
@@ -162,8 +161,8 @@ def _said_of(argument: str, error: ValueError) -> str:
 
 
 def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
-    """ValueError where the energy is -inf, or NaN, at mean statistics: wherever the data are (`every`), or wherever
-    they are positive."""
+    """Raises ValueError where the energy is -inf, or NaN, at mean statistics: for all data (`every`), or wherever data
+    are positive."""
     values = np.asarray(quick_jit(fn)(_mean_statistics(families)))
     values = values if every else values[list(POSITIVE)]
     if np.isfinite(values).any():
@@ -183,7 +182,7 @@ def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, e
 
 
 def _require_counts(count: Callable, families: Mapping[str, Any]) -> None:
-    """ValueError where the number of impossible events is negative at the example and the mean statistics."""
+    """Raises ValueError where the number of impossible events is negative at the example and the mean statistics."""
     number = np.asarray(quick_jit(count)(_mean_statistics(families)))[0]
     expected = "a number of impossible events, 0 or more, at the mean statistics of the variables"
     require(~(number < 0), "impossible", expected, number, "It is no log probability: count the events.")

@@ -1,8 +1,8 @@
-"""One group of data as `energy_model` is shown it: other values of its shapes, and whether data are of them.
+"""Example groups for `energy_model`: other values of the example's shapes, and the check that data have these shapes.
 
-An energy may hide a term at the values of the example (any term times y does where y = 0), so that it is looked at in
-several places. They are made to keep what data of that kind keep, the sign, the unit interval, being whole, each in
-some place: where the energy is not finite at one of them the others count.
+A term of an energy may vanish at the values of the example (any term times y does where y = 0), so the energy is
+evaluated at several groups. Some of these keep the sign of the data, some the unit interval, some whole numbers: where
+the energy is not finite at one of them the others count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ negative."""
 
 
 def values_like(example: PyTree) -> PyTree:
-    """The example, and seven other groups of its shapes, stacked along a leading axis; the same ones every time.
+    """The example, and seven other groups of its shapes, stacked along a leading axis; always the same.
 
     Floats: times a factor and further from 0; in the unit interval; whole numbers 1 or 2 further from 0, and 2 or 1;
     of the opposite sign; +1 and -1 at random, and the other way round. Integers: 0 to 2 further from 0; +1 and -1.
@@ -58,7 +58,7 @@ def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def kinds_of(example: PyTree, read: Any) -> list[Kind]:
-    """What each array of a group is to an energy: booleans a mask; integers numbers, unless `read`, a function of a
+    """The kind of each array of a group: booleans are a mask; integers are numbers, unless `read`, a function of a
     group, uses them as indices."""
     shown = shapes(jax.tree.map(as_array, example))
     found = found_kinds(shown, read)
@@ -66,22 +66,22 @@ def kinds_of(example: PyTree, read: Any) -> list[Kind]:
 
 
 def shapes(group: PyTree) -> PyTree:
-    """Its arrays as `jax.ShapeDtypeStruct`s."""
+    """The arrays of a group as `jax.ShapeDtypeStruct`s."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), group)
 
 
 def check_groups(example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any_size: bool) -> None:
-    """ValueError unless data have the structure of the example and, in front of its axes, one axis of groups.
+    """Raises ValueError unless data have the structure of the example and, in front of its axes, one axis of groups.
 
-    Sizes may differ from the example's where the energy says so: sequences have as many steps as they have. It says so
-    by locals that have the same sizes as the group, or by `any_size`; and it must take them.
+    Sizes may differ from the example's, as the lengths of sequences do, where locals have the same sizes as the group,
+    or with `any_size`; and the energy must accept them.
 
     Args:
       example: `jax.ShapeDtypeStruct`s of one group.
       data: groups.
-      evaluate: group -> scalar, the energy at any statistics; its shape is looked at where sizes differ.
+      evaluate: group -> scalar, the energy at any statistics; its shape is checked where sizes differ.
       locals_: group -> families of its locals.
-      any_size: whether all sizes may differ.
+      any_size: True where all sizes may differ.
     """
     known: Any = jax.tree.structure(example)
     remedy = "Data are the arrays of one group, as in `example`, each with one axis of groups in front."
@@ -119,26 +119,26 @@ def check_groups(example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any
 
 
 def _followed(locals_: Any, example: PyTree, group: PyTree) -> set[tuple[int, int]]:
-    """Changes of size that locals go along with."""
+    """Changes of size that the locals follow."""
     try:
         return _changes(*(jax.eval_shape(locals_, x) for x in (example, group)))
-    except (TypeError, ValueError):  # they take no groups of these sizes
+    except (TypeError, ValueError):  # the locals take no groups of these sizes
         return set()
 
 
 def _changes(one: PyTree, other: PyTree) -> set[tuple[int, int]]:
-    """Sizes of axes that differ, each with what it becomes."""
+    """Sizes of axes that differ, each with its new size."""
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=False)
     return {(m, n) for x, y in pairs for m, n in zip(x.shape, y.shape, strict=False) if m != n}
 
 
 def check_finite(data: PyTree, is_finite: Any) -> None:
-    """ValueError at the first group that holds a NaN or an infinity at which the energy is not finite; energies may
-    take NaN for a missing entry.
+    """Raises ValueError at the first group that holds a NaN or an infinity and at which the energy is not finite;
+    energies may take NaN for a missing entry.
 
     Args:
       data: groups.
-      is_finite: group -> whether the energy is finite there, at the mean statistics of its variables.
+      is_finite: group -> True where the energy is finite, at the mean statistics of its variables.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
         values = np.asarray(leaf)

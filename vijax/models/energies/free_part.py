@@ -1,4 +1,5 @@
-"""Free variables in an energy: it reads their values in the place of statistics, and need not be linear in anything.
+"""Free variables in an energy: it reads their values instead of statistics, and need not be linear in them. Together
+they are one more global, a vector of coordinates, whose density is a term of the energy.
 
 All of them are one more global, a vector of coordinates, whose density is a term of the energy.
 """
@@ -29,7 +30,7 @@ class FreePart(FreeVariables):
     """The free variables of an energy or a network.
 
     Attributes:
-      variables: what they are.
+      variables: the free variables.
       guide: the family of q.
       is_proper: their prior is known to be proper, so that no bound grows without limit along them.
     """
@@ -39,7 +40,7 @@ class FreePart(FreeVariables):
     is_proper: bool = False
 
     def family(self, key: PRNGKeyArray | None = None) -> Family:
-        """Where q starts; without a key at zero."""
+        """The start of q; without a key at zero."""
         mean = jnp.zeros(self.variables.dim, jnp.result_type(float))
         guide = self.guide.over(self.variables.places)
         return guide.at(mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START)
@@ -49,19 +50,19 @@ class FreePart(FreeVariables):
         return {**_others(stats), **self.variables.values(stats[Z].value)[0]}
 
     def at_random(self, fn: Callable | None) -> Callable | None:
-        """A function of statistics and values, as one of statistics, at random values: for checks that look at the
-        conjugate variables."""
+        """A function of statistics and values as one of statistics, at random values: for checks of the conjugate
+        variables."""
         if fn is None:
             return None
         x = jax.random.uniform(jax.random.key(0), (self.variables.dim,), jnp.result_type(float), -2.0, 2.0)
         return lambda stats, *rest: fn({**stats, **self.variables.values(x)[0]}, *rest)
 
     def reads(self, fn: Callable | None) -> Callable | None:
-        """A function of statistics and values, as one of statistics alone."""
+        """A function of statistics and values as one of statistics alone."""
         return None if fn is None else lambda stats, *rest: fn(self.read(stats), *rest)
 
     def log_prior(self, stats: Mapping[str, Any]) -> Float[Array, ""]:
-        """Of the coordinates: the variables' own priors, and the Jacobian."""
+        """Log prior of the coordinates: the variables' own priors, and the Jacobian."""
         return self.variables.log_prior(stats[Z].value)
 
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,17 +79,17 @@ class FreePart(FreeVariables):
         return by_value.of(model, GivenOthers(model, self.variables)), (Others(hyper, posterior, key),)
 
     def start_in_words(self) -> str:
-        """Where a fit by steps starts."""
+        """The start of a fit by steps, in words."""
         return "Free variables start near zero in free coordinates: shift and scale them so that zero is plausible."
 
 
 class Others(NamedTuple):
-    """What the bound of an energy reads beside free coordinates and data.
+    """The arguments of the bound of an energy beside free coordinates and data.
 
     Attributes:
       hyper: hyperparameters.
       posterior: q of all globals.
-      key: of E-steps that draw.
+      key: random key of E-steps that draw.
     """
 
     hyper: Hyper
@@ -96,7 +97,7 @@ class Others(NamedTuple):
     key: PRNGKeyArray
 
     def stats(self, x: Float[Array, " D"]) -> dict[str, Any]:
-        """Of the globals, with the free ones at x."""
+        """Statistics of the globals, with the free ones at x."""
         means = {name: q.expected_stats() for name, q in _others(self.posterior).items()}
         return {**means, Z: self.posterior[Z].stats(x)}
 
@@ -116,7 +117,7 @@ class GivenOthers:
     reads_data: ClassVar[bool] = True
 
     def log_prior_at(self, x: Float[Array, " D"], others: Others) -> Float[Array, ""]:
-        """Terms of globals alone."""
+        """Terms of the globals alone."""
         of = self.model.global_elbo
         return jnp.zeros((), x.dtype) if of is None else of(others.hyper, others.stats(x))
 
@@ -131,7 +132,7 @@ def _others(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def split(globals_: Mapping[str, Any], guide: Guide) -> tuple[dict[str, Any], FreePart | None]:
-    """The conjugate globals, and the free ones."""
+    """The conjugate globals, and the free globals."""
     free = {name: x for name, x in globals_.items() if _is_free(x)}
     rest = {name: x for name, x in globals_.items() if name not in free}
     return rest, FreePart(Variables.of(free), guide) if free else None

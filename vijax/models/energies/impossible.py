@@ -1,14 +1,14 @@
 """Events of probability zero in a model written as an energy: structural zeros.
 
-A log joint of minus infinity cannot be written as a term of an energy, for at a statistic of 0 it is 0 times -inf. So
-the model says two multilinear functions, the energy E where things are possible and the number C of impossible events:
+A log joint of minus infinity cannot be a term of an energy, because at a statistic of 0 it is 0 times -inf. So the
+model has two multilinear functions, the energy E of possible events and the number C of impossible events:
 
     log p(y_n, z_n | beta) = E    where C = 0,    -inf    where C > 0.
 
 Under q the expectation of C is C at the mean statistics, a sum of products of probabilities: it is zero exactly if q
 gives no impossible event any weight. Each event costs `PENALTY`, in the natural parameters alone, where it makes a
 probability underflow to exactly zero; the bound adds PENALTY times C, which is then PENALTY times 0. E and C are never
-added before C is known to be zero, for the sum would not hold E in float32.
+added before C is known to be zero, because the sum would lose E in float32.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ Stats = Mapping[str, Any]
 
 
 class Affine(NamedTuple):
-    """A function of the statistics of locals of which no two are coupled: value + <slopes, t(z)>.
+    """An affine function of the statistics of locals of which no two are coupled: value + <slopes, t(z)>.
 
     Attributes:
-      value: at statistics of zero.
-      slopes: its gradient, by name.
+      value: the function at statistics of zero.
+      slopes: its gradient, by name of local.
     """
 
     value: Float[Array, ""]
     slopes: dict[str, Any]
 
     def at(self, stats: Stats) -> Float[Array, ""]:
-        """Its value at statistics of the locals."""
+        """The value at statistics of the locals."""
         terms = jax.tree.map(jnp.vdot, self.slopes, dict(stats))
         return self.value + sum(jax.tree.leaves(terms))
 
 
 def penalised(template: Any, natural: Any, count: Any) -> Any:
-    """Natural parameters whose impossible values have probability zero.
+    """Natural parameters that give impossible values probability zero.
 
     Args:
       template: a member of the family.
@@ -54,9 +54,9 @@ def penalised(template: Any, natural: Any, count: Any) -> Any:
       count: gradient of the number of impossible events.
 
     Returns:
-      natural + PENALTY count. Of a categorical the smallest count of any class is taken off first, which changes no
-      probability: where all classes are impossible given what is believed of the others, the least impossible remain,
-      with their own natural parameters, and coordinate ascent goes on towards what is possible.
+      natural + PENALTY count. For a categorical the smallest count of any class is subtracted first, which changes no
+      probability: where all classes are impossible under q of the others, the least impossible remain, with their own
+      natural parameters, and coordinate ascent goes on towards possible values.
     """
     if isinstance(template, Categorical):
         count = jax.tree.map(_above_least, count)
@@ -65,7 +65,7 @@ def penalised(template: Any, natural: Any, count: Any) -> Any:
 
 
 def _above_least(count: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
-    """Counts less the smallest of them; a difference that rounding may have made is none, for times the penalty it
+    """Counts less the smallest of them; differences as small as rounding count as zero, because times the penalty they
     would outweigh everything."""
     gap = count - jnp.min(count, axis=-1, keepdims=True)
     return jnp.where(gap > 1e-6 * jnp.max(jnp.abs(count), axis=-1, keepdims=True), gap, 0.0)

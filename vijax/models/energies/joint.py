@@ -23,7 +23,7 @@ _MOST = 4096
 
 
 def joint_name(names: Sequence[str]) -> str:
-    """The name of the variable that a group becomes.
+    """The name of the variable that stands for a group.
 
     >>> joint_name(("z1", "z2"))
     'z1, z2'

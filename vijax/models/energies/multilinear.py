@@ -1,12 +1,12 @@
-"""Is an energy multilinear in the statistics of its variables, and which pairs of variables does it couple?
+"""Tests whether an energy is multilinear in the statistics of its variables, and finds the pairs that it couples.
 
-Both by second differences at random statistics. For independent perturbations a, b of two fields of statistics,
+Both use second differences at random statistics. For independent perturbations a, b of two fields of statistics,
 
     f(s + a + b) - f(s + a) - f(s + b) + f(s)
 
-is zero for every s exactly when no term of f contains both fields. So two fields of *one* variable (or one field
-twice) must give zero, else its complete conditional is no gradient; two variables that give anything else are coupled,
-and coordinate ascent must visit them in turn.
+is zero for every s exactly when no term of f contains both fields. So two fields of *one* variable (or one field twice)
+must give zero, else its complete conditional is no gradient; two variables with another result are coupled, and
+coordinate ascent must visit them in turn.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _TOLERANCE = 1e-3  # of the largest term; rounding in float32 stays a hundred ti
 
 
 class NowhereFiniteError(ValueError):
-    """At random statistics no value is finite: a logarithm, root or quotient of one is taken."""
+    """No value is finite at random statistics: the function takes a logarithm, root or quotient of one."""
 
 
 def coupled_variables(
     fn: Callable[[Statistics], Float[Array, " places"]], stats: Statistics, plates: Collection[str] = ()
 ) -> tuple[set[frozenset[str]], np.ndarray]:
-    """The pairs of variables that share a term of `fn`, after checking that it is multilinear; and at which data it is
-    finite.
+    """The pairs of variables that share a term of `fn`, after a check that it is multilinear; and the data at which it
+    is finite.
 
     Args:
-      fn: statistics by variable -> its value at each of several data. Data at which it is not finite say
-        nothing, as long as there are others; a term at any of the others counts.
+      fn: statistics by variable -> its value at each of several data. Data at which it is not finite are ignored, as
+        long as there are others; a term at any of the others counts.
       stats: statistics of the right shapes; the values do not matter.
       plates: names of variables whose entries along the first axis are variables of their own: terms may multiply two
-        of them. That none multiplies an entry by itself is looked at for up to `_ENTRIES` of them.
+        of them. Up to `_ENTRIES` of them are checked for terms that multiply an entry by itself.
 
     Raises:
       ValueError: a term is not linear in the statistics of one variable, which is named with its fields.
@@ -109,7 +109,7 @@ def _moved(rng: np.random.Generator, stats: Statistics, field: Field) -> Statist
 
 
 def _at_entry(move: Statistics, entry: int) -> Statistics:
-    """The perturbation of one entry of a plate; of other variables nothing is left, for they are not moved."""
+    """The perturbation of one entry of a plate; other variables are left out, because they are not moved."""
     return jax.tree.map(lambda x: np.where(np.arange(len(x)) == entry, x.T, 0).T if np.any(x) else x, dict(move))
 
 
@@ -118,7 +118,7 @@ def _sum(*trees: Statistics) -> Statistics:
 
 
 def _is_gap(terms: Float[np.ndarray, "4 places"]) -> bool:
-    """Whether a second difference differs from zero by more than rounding anywhere, or is not even a number."""
+    """True where a second difference differs from zero by more than rounding anywhere, or is not even a number."""
     gap = np.array([1.0, -1.0, -1.0, 1.0]) @ terms
     return bool(np.any(~(np.abs(gap) <= _TOLERANCE * np.max(np.abs(terms), axis=0))))
 

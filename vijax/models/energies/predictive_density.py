@@ -1,4 +1,4 @@
-"""How well a fitted log density predicts groups of data that it has not seen."""
+"""The log predictive density of groups of data that a fitted log density has not seen."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NUM_DRAWS = 1000
 
 
 def predictive_density(density: Any, hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> HeldOut:
-    """log E_q[p(group | values)] of each group, the mean over `NUM_DRAWS` draws of q in the place of E_q.
+    """log E_q[p(group | values)] of each group, with the mean over `NUM_DRAWS` draws of q instead of E_q.
 
     The logarithm of a mean of draws is below that of the mean, by half the variance of p / E[p] over the number of
-    draws: little, unless a group says as much of the variables as all the data before it did.
+    draws: little, unless a group holds as much information on the variables as all the data before it.
 
     Raises:
       ValueError: data that are no finite numbers, or of unequal lengths.

@@ -5,7 +5,7 @@ Blei 2015, section 2.1).
     tau_d ~ Gamma(shape, rate), one for all d where the noise is isotropic
 
 Rows are groups and x_n their local; loadings and noise are global. Isotropic noise is probabilistic PCA; without the
-intercept, and with most entries missing, that is probabilistic matrix factorisation, x_n the factors of row n.
+intercept, and with most entries missing, this is probabilistic matrix factorisation, x_n the factors of row n.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def factor_analysis(
       dim: D, columns of the data.
       num_factors: K, how many factors.
       noise: diagonal: a variance for each column; isotropic: one for all (probabilistic PCA).
-      intercept: whether columns have means m_d.
+      intercept: columns have means m_d.
       loading_precision: prior precision of loadings and means.
       shape: shape of the gamma prior of the noise precisions.
       rate: rate of the same prior.
@@ -82,8 +82,8 @@ def factor_analysis(
         )
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
-        """Random loadings, so that factors differ; means and noise those of the columns. Far enough from the prior that
-        the noise has a mode, as points need."""
+        """Random loadings, so that factors differ; means and noise are those of the columns. The start is so far from
+        the prior that the noise has a mode, as points need."""
         rows = jnp.asarray(context.data().data)
         mean, variance = _moments(jnp.where(context.counts()[:, None], rows, jnp.nan))  # padding is missing
         loadings = jax.random.normal(key, (dim, width)) * jnp.sqrt(variance / num_factors)[:, None]
@@ -115,7 +115,7 @@ def factor_analysis(
 
 
 def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:
-    """Whole rows, without missing entries."""
+    """Draws whole rows, without missing entries."""
 
     def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
         return {"x": jax.random.normal(key, (len(y), num_factors), y.dtype)}
@@ -139,8 +139,8 @@ def _with_one(stats: Any) -> tuple[Float[Array, " K1"], Float[Array, "K1 K1"]]:
 
 
 def _moments(data: Float[Array, "N D"]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    """Mean and variance of each column's observed entries; the variance never below a millionth of the mean square, 1
-    where there is nothing."""
+    """Mean and variance of each column's observed entries; the variance is at least a millionth of the mean square, and
+    1 where nothing is observed."""
     mean = jnp.nan_to_num(jnp.nanmean(data, axis=0))
     variance = jnp.nan_to_num(jnp.nanvar(data, axis=0))
     floor = 1e-6 * mean**2

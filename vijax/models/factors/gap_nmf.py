@@ -9,8 +9,8 @@ r_k = theta_k sum_f W_fk is what a unit of h_k emits and n_k = sum_f E[z_fk], th
 
     l(s) = sum_f [y_f log sum_k exp(log theta_k + log W_fk + E log h_k) - log y_f!] - r' E[h] - KL(q(h) || Gamma(b, b)).
 
-Everything in it, and its gradient, is a product of matrices, as in the multiplicative updates of KL-NMF; no array has a
-place for every (f, t, k).
+The bound and its gradient are products of matrices, as in the multiplicative updates of KL-NMF; no array has an entry
+for every (f, t, k).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def gap_nmf(
     estep: MeanField | None = None,
     init: Literal["columns", "flat"] | Init = "columns",
 ) -> Model:
-    """GaP-KL-NMF: which spectra, and how many, made a matrix of counts (a magnitude spectrogram in whole quanta).
+    """GaP-KL-NMF: finds the spectra that made a matrix of counts (a magnitude spectrogram in whole quanta).
 
     Args:
       num_rows: F, frequencies.
@@ -66,9 +66,9 @@ def gap_nmf(
       b: shape (and rate) of the activations.
       alpha: shape of the gamma process.
       c: 1 / c should be about the mean of the data. It is the prior mean of sum_k theta_k.
-      estep: `vijax.estep.mean_field`; at most 50 rounds by default, since minibatches find their activations afresh.
-        Full-data algorithms go on from the last ones, and 5 rounds a step serve them better; SSVI-A from flat spectra,
-        each of whose steps draws others, may want 20.
+      estep: `vijax.estep.mean_field`; at most 50 rounds by default, because minibatches find their activations afresh.
+        Full-data algorithms go on from the last activations, and 5 rounds a step serve them better; SSVI-A from flat
+        spectra, which draws other spectra at each step, may need 20.
       init: where spectra start: at those of data that are nearest to being of one component, or nearly flat. The
         former (`vijax.models.documents.corners`) are others for another key; of the latter symmetry is just broken.
         Gains explain the mean of the data either way. Or (key, prior) -> a start of your own, such as another fit. The
@@ -129,13 +129,13 @@ def _counts_drawn(hyper: Hyper, values: Any, local: Any, y: Array, key: PRNGKeyA
 
 
 def _flat(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Spectra nearly flat."""
+    """Spectra that are nearly flat."""
     return _around(hyper, key, jnp.ones(_shape(prior)), batch)
 
 
 def _columns(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Spectra of columns nearest to being of one component, a fifth of each spread evenly; flat where no data are
-    given."""
+    """Spectra of columns that are nearest to being of one component, a fifth of each spread evenly; flat without
+    data."""
     if batch is None:
         return _flat(hyper, key, prior, batch)
     key, key_rows = jax.random.split(key)
@@ -150,8 +150,8 @@ _STARTS = {"columns": _columns, "flat": _flat}
 
 
 def _around(hyper: Hyper, key: PRNGKeyArray, spectra: Float[Array, "F K"], batch: Minibatch | None) -> Product:
-    """Gammas about given spectra of mean 1, with noise that tells equal ones apart, and gains whose sum is the mean of
-    the data (the prior's, where there are none)."""
+    """Gammas about given spectra of mean 1, with noise to separate equal ones, and gains whose sum is the mean of the
+    data (the prior's, without data)."""
     if batch is None:
         total = 1.0 / hyper["c"]
     else:
@@ -179,7 +179,7 @@ def _weights(batch: Minibatch, y: Float[Array, "T F"]) -> Float[Array, " T"]:
 
 
 def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:
-    """Each column's counts shared evenly."""
+    """The start of the locals: each column's counts shared evenly."""
     y, b = jnp.asarray(y, float), jnp.asarray(hyper["b"], float)
     share = jnp.broadcast_to(jnp.sum(y, 1, keepdims=True) / num_components, (len(y), num_components))
     return {"activations": Gamma(b + share, jnp.full_like(share, -b))}
@@ -190,7 +190,7 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
     dictionary, gains = stats["dictionary"], stats["gains"]
     y, b = jnp.asarray(batch.data, float), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)
-    # Of each row, its largest entry is 1: draws of log W and log theta may be anywhere.
+    # The largest entry of each row is 1: draws of log W and log theta may be anywhere.
     log_table = dictionary.log + gains.log
     log_scale = jax.lax.stop_gradient(jnp.max(log_table, axis=1))
     table = jnp.exp(log_table - log_scale[:, None])
@@ -231,7 +231,7 @@ def _activations(
 
 
 def _scaled_exp(x: Float[Array, "T K"]) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
-    """exp(x) over its largest entry of each row, and the logarithm of that."""
+    """exp(x) over its largest entry of each row, and the logarithm of this entry."""
     largest = jnp.max(x, axis=1, keepdims=True)
     return jnp.exp(x - largest), largest
 

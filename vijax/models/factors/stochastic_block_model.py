@@ -7,8 +7,8 @@ Ambroise 2012).
     Poisson:    y_ij ~ Poisson(B_{z_i z_j}),    B_kl ~ Gamma(a, b)
 
 over pairs i < j, B symmetric, or over all ordered pairs. All z_i depend on each other through the edges: a plate of
-coupled entries, which mean field visits one after the other. With A_kl = sum_ij z_ik y_ij z_jl and P_kl the same of the
-pairs that are observed, the energy of the edges is  <A, log B> + <P - A, log(1 - B)>,  or  <A, log B> - <P, B>.
+coupled entries, which mean field visits one after the other. With A_kl = sum_ij z_ik y_ij z_jl and P_kl = sum_ij z_ik
+z_jl over observed pairs, the energy of the edges is  <A, log B> + <P - A, log(1 - B)>,  or  <A, log B> - <P, B>.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vijax.xla.by_value import by_value
 from vijax.xla.compiler import quick_jit
 
 _RUNS = 20
-_SURE = 3.0  # log odds with which a node starts in its block: far from even, near enough to be moved
+_SURE = 3.0  # log odds with which a node starts in its block: far from even, but small enough to change
 
 
 @by_value
@@ -58,10 +58,10 @@ def stochastic_block_model(
       b: second parameter of the same prior.
 
     Returns:
-      A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) of an undirected graph, of
-      which `rates_matrix` makes a matrix. Data: graphs, shape (graphs, N, N), a single one as `y[None]`; the diagonal
-      is not looked at, NaN are pairs that were not observed. `fit.locals(y, key=key)["z"].probs` are the blocks, shape
-      (graphs, N, K). The start is spectral, so that restarts are alike; a sweep over the nodes costs N gradients,
+      A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) for an undirected graph,
+      which `rates_matrix` turns into a matrix. Data: graphs, shape (graphs, N, N), a single one as `y[None]`; the
+      diagonal is ignored, NaN marks pairs that were not observed. `fit.locals(y, key=key)["z"].probs` are the blocks,
+      shape (graphs, N, K). The start is spectral, so that restarts are alike; a sweep over the nodes costs N gradients,
       O(N^3 K) in all.
 
     Raises:
@@ -107,7 +107,7 @@ def stochastic_block_model(
 
 
 def _generative(edges: str, directed: bool, places: Any) -> Generative:
-    """Whole graphs, no pair left out; zeros on the diagonal."""
+    """Draws whole graphs, with no pair left out; zeros on the diagonal."""
 
     def layout(like: Any) -> Float[Array, "graphs N N"]:
         if is_sizes(like):
@@ -130,7 +130,7 @@ def _generative(edges: str, directed: bool, places: Any) -> Generative:
 
 
 def _off_diagonal(y: Float[Array, "graphs N N"], directed: bool) -> Float[Array, "graphs N N"]:
-    """Of an undirected graph both halves are the upper one."""
+    """A graph without its diagonal; an undirected one has its upper half in both halves."""
     upper = jnp.triu(y, 1)
     return upper + (jnp.tril(y, -1) if directed else upper.swapaxes(1, 2))
 
@@ -148,7 +148,7 @@ def rates_matrix(rates: Any) -> Float[Array, "K K"]:
 
 
 def _places(num_blocks: int, directed: bool) -> Any:
-    """Where the number of blocks k, l is, for all k and l."""
+    """The place of the rate of blocks k, l, for all k and l."""
     if directed:
         return slice(None)
     places = np.zeros((num_blocks,) * 2, np.int32)
@@ -158,7 +158,7 @@ def _places(num_blocks: int, directed: bool) -> Any:
 
 
 def _pairs(y: Float[Array, "N N"], directed: bool) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
-    """Which pairs count, 1 or 0, and the edges among them."""
+    """Weights of the pairs, 1 or 0, and the edges among them."""
     y = jnp.asarray(y, jnp.result_type(float))
     size = y.shape[0]
     counted = ~jnp.eye(size, dtype=bool) if directed else jnp.triu(jnp.ones((size, size), bool), 1)
@@ -174,8 +174,8 @@ def _spectral_start(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> 
 
 @functools.partial(quick_jit, static_argnums=(1, 2))
 def _spectral_labels(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> Int[Array, " N"]:
-    """Blocks by k-means on the leading singular vectors of the graph, its degrees evened out and regularised (Qin and
-    Rohe 2013): the best of some runs, the same ones every time."""
+    """Blocks by k-means on the leading singular vectors of the graph, with degrees evened out and regularised (Qin and
+    Rohe 2013): the best of some runs, always the same ones."""
     y = jnp.where(jnp.isnan(y) | jnp.eye(y.shape[0], dtype=bool), 0.0, y)
     out, into = jnp.sum(y, 1), jnp.sum(y, 0)
     mean = jnp.mean(out) + 1e-6
@@ -203,7 +203,7 @@ def _spread(points: Float[Array, "N D"], labels: Int[Array, " N"], num_blocks: i
 
 
 def _check(data: Any, edges: str, directed: bool) -> None:
-    """ValueError unless data are graphs of the kind; names the first bad entry."""
+    """Raises ValueError unless data are graphs of the kind; names the first bad entry."""
     y = np.asarray(data, np.float64)
     square = y.ndim == 3 and y.shape[1] == y.shape[2] and y.shape[1] >= 2
     require(square, "data", "graphs of shape (graphs, N, N), N >= 2", f"shape {y.shape}", "A single one is y[None].")
@@ -221,6 +221,6 @@ def _check(data: Any, edges: str, directed: bool) -> None:
 
 
 def _first(where: np.ndarray) -> tuple[int, ...] | None:
-    """The first place that is true."""
+    """The index of the first true entry."""
     found: Int[np.ndarray, "n 3"] = np.argwhere(where)
     return tuple(map(int, found[0])) if len(found) else None

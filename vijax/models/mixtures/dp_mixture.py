@@ -8,8 +8,8 @@ every k > T has s_nk = s_n,T+1 + (k - T - 1) E_p log(1 - v), a geometric series,
 
     log sum_{k>T} exp s_nk = s_n,T+1 - log(1 - exp E_p log(1 - v)).
 
-The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is the gradient of that. Tied families are
-nested: the optimal bound cannot fall as T grows.
+The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is its gradient. Tied families are nested: the
+optimal bound cannot fall as T grows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def dp_mixture(
     """A Dirichlet-process mixture truncated at T = `emission.num_components` components.
 
     Args:
-      emission: what components emit (`vijax.models.emission`).
+      emission: the observation model of the components (`vijax.models.emission`).
       concentration: concentration of the process; it expects about that times log(1 + N / that) components. A
         hyperparameter of the model: `learn=("concentration",)` learns it.
       truncation: finite: the last stick takes all (Blei and Jordan); tied: the prior beyond T (Kurihara et al.).
@@ -107,7 +107,7 @@ def dp_mixture(
 
 
 def _generative(emission: Emission, tied: bool) -> Generative | None:
-    """As of a finite mixture; of a tied truncation each row of the tail is of a component of its own from the prior."""
+    """Draws as in a finite mixture; with a tied truncation each row of the tail has a prior component of its own."""
     weights = lambda hyper, values: stick_breaking.weights(values["sticks"])
     how, draw = generative(emission, weights), emission.sample
     if how is None or draw is None or not tied:
@@ -126,7 +126,7 @@ def _generative(emission: Emission, tied: bool) -> Generative | None:
 
 
 def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
-    """Mean held-out log predictive density; what a tied tail emits is drawn from the prior."""
+    """Mean held-out log predictive density; components of a tied tail are drawn from the prior."""
     from vijax.evaluate import log_predictive_density
 
     sticks: Any = q["sticks"]

@@ -40,12 +40,12 @@ def mixture(
     """A mixture with K = `emission.num_components` components.
 
     Args:
-      emission: what components emit (`vijax.models.emission`).
+      emission: the observation model of the components (`vijax.models.emission`).
       concentration: prior concentration of the weights; below 1 unused components empty. A scalar or shape (K,).
       init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and `random_responsibilities()` find other
         optima.
-      weights: of the components where they are known, K probabilities or 1 / K for all; `concentration` then says
-        nothing. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of Blei,
+      weights: weights of the components where they are known, K probabilities or 1 / K for all; `concentration` then
+        has no effect. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of Blei,
         Kucukelbir and McAuliffe 2017.
       prior_as_point: see `vijax.energy_model`.
 
@@ -91,7 +91,7 @@ def mixture(
 
 
 def generative(emission: Emission, weights: Callable[[Any, Any], Float[Array, " K"]]) -> Generative | None:
-    """Rows of a mixture of K components; None where it is not known how the emission draws."""
+    """Draws rows of a mixture of K components; None where the emission has no method to draw."""
     draw = emission.sample
     if draw is None:
         return None
@@ -117,8 +117,8 @@ def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
 
 
 def score(emission: Emission, q: Estimates, data: PyTree, weights: Float[Array, " K"] | None = None) -> Any:
-    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]: what Blei, Kucukelbir and McAuliffe
-    2017, eq. 36 approximates by p(y | E[beta_k]), which `log_predictive_density(..., plug_in=True)` gives."""
+    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]. Blei, Kucukelbir and McAuliffe 2017,
+    eq. 36, approximates it by p(y | E[beta_k]), which `log_predictive_density(..., plug_in=True)` gives."""
     from vijax.evaluate import log_predictive_density
 
     return log_predictive_density(emission, q["components"], q["weights"].mean() if weights is None else weights, data)

@@ -47,11 +47,11 @@ REFINING = 0.1
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Autoencoder(Model):
-    """Made by `vae`.
+    """A variational autoencoder; made by `vae`.
 
     Attributes:
       encode: (params, x) -> mean and log standard deviation of q(z).
-      decode: (params, z) -> what the likelihood reads.
+      decode: (params, z) -> the output that the likelihood reads.
       observed: the likelihood.
       latent_dim: K.
     """
@@ -143,10 +143,10 @@ def vae(
     Args:
       encoder: (apply, params); `apply(params, x)` of one observation returns mean and log standard deviation of q(z),
         each of shape (K,).
-      decoder: (apply, params); `apply(params, z)` of one z of shape (K,) returns what `observed` reads.
-      observed: p(x | output), of `vijax.models.networks.observed`: `bernoulli()`, `gaussian()`, `categorical(K)`.
+      decoder: (apply, params); `apply(params, z)` of one z of shape (K,) returns the output that `observed` reads.
+      observed: p(x | output), from `vijax.models.networks.observed`: `bernoulli()`, `gaussian()`, `categorical(K)`.
       latent_dim: K, latent variables of a row.
-      bayesian: a posterior over the decoder's weights too, N(0, 1) a priori, in the place of a point.
+      bayesian: a posterior over the decoder's weights too, N(0, 1) a priori, instead of a point.
 
     Returns:
       A `Model`, for `vijax.aevb`. `model.bound(fit, data, key=key)`, `model.reconstruct(fit, data)`,
@@ -209,7 +209,7 @@ def vae(
 
 
 def _generative(decode: Callable, observed: Observed, latent_dim: int) -> Generative:
-    """Observations by z ~ N(0, I), or by q(z) of those given."""
+    """Draws observations from z ~ N(0, I), or from q(z) of given observations."""
 
     def local(hyper: Hyper, values: Any, x: Any, key: PRNGKeyArray) -> dict[str, Array]:
         return {"z": jax.random.normal(key, (num_rows(x), latent_dim))}
@@ -223,7 +223,7 @@ def _generative(decode: Callable, observed: Observed, latent_dim: int) -> Genera
 
 
 def observations_like(observed: Observed) -> Callable[[Any], Any]:
-    """The layout of observations by networks, whose shape the networks know: how many there are."""
+    """The layout of observations by networks, which know their shape: only their number."""
 
     def layout(like: Any) -> Array:
         if is_size(like):
@@ -236,7 +236,7 @@ def observations_like(observed: Observed) -> Callable[[Any], Any]:
 
 
 def num_rows(x: Any) -> int:
-    """Of a layout."""
+    """The number of rows of a layout."""
     return int(x.shape[0])
 
 
@@ -272,7 +272,7 @@ def _bound(
         return jnp.mean(draws) - _kl(mean, log_sd) if closed else jnp.mean(draws)
 
     mean, log_sd = said
-    for i in range(estep.refinements):  # natural-gradient ascent of the mean, plain of log sd
+    for i in range(estep.refinements):  # natural-gradient ascent of the mean, plain ascent of log sd
         own = jax.lax.stop_gradient((mean, log_sd))
         slopes = jax.lax.stop_gradient(jax.grad(at, (0, 1))(*own, noise[i + 1]))
         mean = mean + REFINING * jnp.exp(2 * own[1]) * slopes[0]
@@ -282,7 +282,7 @@ def _bound(
 
 
 def as_network(argument: str, network: Any) -> Network:
-    """The pair (apply, params), the parameters as arrays; ValueError of what is no such pair."""
+    """The pair (apply, params), the parameters as arrays; raises ValueError where there is no such pair."""
     pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
     remedy = "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
     require(pair, argument, "a pair (apply, params)", type(network).__name__, remedy)

@@ -1,4 +1,4 @@
-"""What a decoder's output says of an observation: log p(x | output), one observation at a time."""
+"""Likelihoods for a decoder's output: log p(x | output), one observation at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vijax.checks import require
 
 
 class Observed(abc.ABC):
-    """A likelihood of observations given what a network returns."""
+    """A likelihood of observations given the output of a network."""
 
     @abc.abstractmethod
     def log_prob(self, output: PyTree, x: Array) -> Float[Array, ""]:
@@ -53,7 +53,7 @@ class bernoulli(Observed):
         return jax.random.bernoulli(key, self.mean(output)).astype(output.dtype)
 
     def check(self, x: Any) -> None:
-        """0 or 1."""
+        """Raises ValueError unless entries are 0 or 1."""
         x = np.asarray(x)
         remedy = "Binarise grey values, x > 0.5, or use vijax.models.networks.observed.gaussian()."
         require((x == 0) | (x == 1), "data", "entries 0 or 1 for a Bernoulli decoder", x, remedy)
@@ -72,10 +72,10 @@ class gaussian(Observed):
     sd: Positive | None = None
 
     def log_prob(self, output: Any, x: Float[Array, "*event"]) -> Float[Array, ""]:
-        """Of independent normals."""
+        """Log density of independent normals."""
         mean, log_sd = self._of(output)
         _check_shape("means", mean, jnp.shape(x), x)
-        if jnp.shape(log_sd) != ():  # one for all entries
+        if jnp.shape(log_sd) != ():  # one log sd for all entries
             _check_shape("log standard deviations", log_sd, jnp.shape(x), x)
         log_sd = jnp.broadcast_to(log_sd, jnp.shape(x))
         return jnp.sum(-0.5 * ((x - mean) * jnp.exp(-log_sd)) ** 2 - log_sd - 0.5 * jnp.log(2 * jnp.pi))
@@ -85,12 +85,12 @@ class gaussian(Observed):
         return self._of(output)[0]
 
     def sample(self, key: PRNGKeyArray, output: Any) -> Float[Array, "*event"]:
-        """Of independent normals."""
+        """Draws of independent normals."""
         mean, log_sd = self._of(output)
         return mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
 
     def check(self, x: Any) -> None:
-        """Finite."""
+        """Raises ValueError unless entries are finite."""
         x = np.asarray(x)
         require(np.isfinite(x), "data", "finite numbers", x)
 
@@ -124,13 +124,13 @@ class categorical(Observed):
         return jax.random.categorical(key, output).astype(output.dtype)
 
     def check(self, x: Any) -> None:
-        """Whole numbers below the number of classes."""
+        """Raises ValueError unless entries are whole numbers below the number of classes."""
         x = np.asarray(x)
         expected = f"whole numbers from 0 to {self.num_classes - 1}"
         require((x >= 0) & (x < self.num_classes) & (x == np.floor(x)), "data", expected, x)
 
 
 def _check_shape(what: str, output: Any, shape: tuple[int, ...], x: Any) -> None:
-    """ValueError on an output of another shape, which would be broadcast against the observation."""
+    """Raises ValueError on an output of another shape, which would be broadcast against the observation."""
     remedy = f"An observation has shape {jnp.shape(x)}: reshape what the network returns, or the data."
     require(jnp.shape(output) == shape, "decoder", f"{what} of shape {shape}", jnp.shape(output), remedy)

@@ -3,12 +3,12 @@ latents, networks between them and the data.
 
     beta ~ conjugate priors,   z_n, u_n | beta ~ exp energy,   x_n | u_n ~ p(x | decoder(u_n))
 
-The encoder gives potentials psi(x_n) on the statistics of the latent u_n, conjugate to it. The locals are then those of
-a model without networks, by coordinate ascent on  E_q[energy] + <psi, E_q[t(u)]> + entropies; and the bound is
+The encoder gives potentials psi(x_n) on the statistics of the latent u_n, conjugate to it. The locals are then found as
+in a model without networks, by coordinate ascent on  E_q[energy] + <psi, E_q[t(u)]> + entropies; and the bound is
 
     E_q[energy] + entropies + E_q(u)[log p(x | decoder(u))].
 
-Here that model is an `energy_model` whose data are the potentials.
+Here this conjugate model is an `energy_model` whose data are the potentials.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from vijax.xla.compiler import kept, step_jit
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StructuredAutoencoder(Model):
-    """Made by `svae`.
+    """A structured variational autoencoder; made by `svae`.
 
     Attributes:
-      parts: what it is made of.
+      parts: networks, likelihood and surrogate model.
     """
 
     parts: Parts
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(latent))] of each observation."""
-        local = fit.locals(data, key=jax.random.key(0))  # the key is for draws, which are not asked for
+        local = fit.locals(data, key=jax.random.key(0))  # the key is for draws, which are not needed here
         return self.decoded(fit, local[self.parts.latent].mean())
 
     def decoded(self, fit: Any, latents: Any) -> Array:
@@ -75,8 +75,8 @@ class StructuredAutoencoder(Model):
 
     def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
         """The bound on E_q(beta)[log p(x | beta)] of each observation, nats, by a draw of its latent. The KL of the
-        globals from their prior comes off the sum over the data. With several draws it is the tighter
-        importance-weighted one (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to
+        globals from their prior is subtracted from the sum over the data. With several draws it is the tighter
+        importance-weighted bound (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to
 
             log int p(x | u) exp E_q(beta)[log p(u | beta)] du,
 
@@ -124,23 +124,23 @@ def svae(
     """A structured variational autoencoder: any conjugate model of one observation's locals, any two networks.
 
     Args:
-      globals: their conjugate priors by name.
+      globals: conjugate priors of the globals, by name.
       locals: families of one observation's locals, by name. Coordinate ascent starts at them, the latent's with the
         potentials added. Each is one block: entries of one local may not depend on each other.
       energy: (stats) -> log p(locals | globals) less base measures, of one observation: as in `vijax.energy_model`,
         without the data.
-      latent: which local the decoder reads: a `Normal` of shape (K,) or a `MultivariateNormal` of dimension K.
+      latent: the local that the decoder reads: a `Normal` of shape (K,) or a `MultivariateNormal` of dimension K.
       encoder: (apply, params); `apply(params, x)` of one observation returns the potentials on the latent's statistics,
-        one array for each natural parameter of its family: of a normal a pair (h, -J / 2), each of shape (K,), of a
-        multivariate one (h, -J / 2) of shapes (K,), (K, K). Keep J positive: let a network
-        give m and log J, and return (J m, -J / 2). Measured on bent clusters, 2,000 steps: -2.2 nats an observation,
-        with h and a softplus of J from the network -3.2. Where there are classes begin with the networks of a plain
-        `vae` that has seen the data some times (`vijax.models.as_potentials`): those of a random start are all alike
-        to the classes, most of which then stay empty.
-      decoder: (apply, params); `apply(params, u)` of one latent of shape (K,) returns what `observed` reads.
-      observed: p(x | output), of `vijax.models.networks.observed`.
-      init: where the globals start (`vijax.init`), the potentials of the encoder being the data; by default k-means++
-        on those where there is a class, else the prior.
+        one array for each natural parameter of its family: for a normal a pair (h, -J / 2), each of shape (K,), for a
+          multivariate one (h, -J / 2) of shapes (K,), (K, K). Keep J positive: let a network give m and log J, and
+          return (J m, -J / 2). Measured on bent clusters, 2,000 steps: -2.2 nats an observation, with h and a softplus
+          of J from the network -3.2. Where there are classes begin with the networks of a plain `vae` after some passes
+          over the data (`vijax.models.as_potentials`): random networks do not separate the classes, most of which then
+          stay empty.
+      decoder: (apply, params); `apply(params, u)` of one latent of shape (K,) returns the output that `observed` reads.
+      observed: p(x | output), from `vijax.models.networks.observed`.
+      init: the start of the globals (`vijax.init`), with the potentials of the encoder as data; by default k-means++ on
+      these where there is a class, else the prior.
 
     Returns:
       A `Model`, for `vijax.aevb` (natural gradients for the globals, Adam for the networks) with
@@ -213,7 +213,7 @@ def svae(
 
 
 def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
-    """Observations by latents of the fitted model, or by q of those of the observations given."""
+    """Draws observations from latents of the fitted model, or from q of the latents of given observations."""
 
     def local(hyper: Hyper, values: Any, x: Array, key: PRNGKeyArray) -> dict[str, Array]:
         stats = {name: q.stats(values[name]) for name, q in globals.items()}
@@ -235,7 +235,7 @@ def _surrogate(
     latent: str,
     init: starts.Init | None,
 ) -> Model:
-    """The conjugate model whose data are potentials; its E-steps start at the locals, the potentials added."""
+    """The conjugate model whose data are potentials; its E-steps start at the locals plus the potentials."""
     template = locals[latent]
 
     def total(stats: Mapping[str, Any], potentials: Potentials) -> Float[Array, ""]:

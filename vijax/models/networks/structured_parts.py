@@ -1,4 +1,4 @@
-"""What a structured autoencoder computes of one observation: its locals, its bound, its importance ratios."""
+"""The computations of a structured autoencoder for one observation: its locals, its bound, its importance ratios."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Potentials = tuple[Array, ...]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
-    """What a structured autoencoder is made of.
+    """The parts of a structured autoencoder.
 
     Attributes:
-      surrogate: the conjugate model, of groups that are potentials.
+      surrogate: the conjugate model, whose groups are potentials.
       latent: name of the local that the decoder reads.
       encode: (params, x) -> potentials.
-      decode: (params, latent) -> what the likelihood reads.
+      decode: (params, latent) -> the output that the likelihood reads.
       observed: the likelihood.
     """
 
@@ -43,7 +43,7 @@ class Parts:
     observed: Observed
 
     def potentials(self, encoder: PyTree, x: Array) -> Potentials:
-        """The encoder's answer to one observation, its shapes checked."""
+        """The encoder's potentials for one observation, their shapes checked."""
         return _potentials(self.encode(encoder, x), self.surrogate.shown.example)
 
     def latent_of(self, stats: PyTree, key_class: PRNGKeyArray, key_latent: PRNGKeyArray) -> Array:
@@ -112,7 +112,7 @@ class Parts:
             found = fixed_sweeps(problem, estep.num_sweeps)
             means = jax.tree.map(lambda t: t[0], found.states)
             inside = energy.fn({**stats, **means, **here}, nothing, {}) + found.gap
-            own = jnp.sum(q.log_normalizer() - q.dot(here[self.latent]))  # - log q(u), its base measure left out
+            own = jnp.sum(q.log_normalizer() - q.dot(here[self.latent]))  # - log q(u), without its base measure
             return inside + own + self.observed.log_prob(self.decode(points["decoder"], u), x)
 
         return jax.vmap(one)(draws)
@@ -132,10 +132,10 @@ class Parts:
 
 
 def as_potentials(encoder: Network) -> Network:
-    """An encoder of `vijax.models.vae` as one of `vijax.models.svae`, for a latent that is a `Normal`: where it says
-    (mean, log sd), the potentials of that normal.
+    """An encoder of `vijax.models.vae` as one of `vijax.models.svae`, for a latent that is a `Normal`: it turns (mean,
+    log sd) into the potentials of this normal.
 
-    So networks that a plain autoencoder has learnt are where a structured one begins::
+    So a structured autoencoder can begin at the networks of a plain one::
 
         plain = vi.fit(vi.aevb(vae), x, num_epochs=5, batch_size=128, key=key).state.hyper
         model = vi.models.svae(..., encoder=vi.models.as_potentials((encode, plain["encoder"])),
@@ -168,7 +168,7 @@ def as_potentials(encoder: Network) -> Network:
 
 
 def _potentials(said: Any, like: Potentials) -> Potentials:
-    """One array for each natural parameter, of its shape."""
+    """One potential for each natural parameter, of its shape."""
     leaves = tuple(tree.parameters(said))
     shapes = [tuple(leaf.shape) for leaf in like]
     got = [jnp.shape(leaf) for leaf in leaves]

@@ -58,11 +58,11 @@ def gp(
     inducing: Any = None,
     others: Mapping[str, Family] | None = None,
 ) -> Predictors:
-    """A Gaussian process observed through a likelihood. Memory: O(N) for the posterior, but seven N x N matrices in
-    a step (ten with backtracking); O(N M) with M inducing inputs.
+    """A Gaussian process observed through a likelihood. It takes O(N) memory for the posterior, but seven N x N
+    matrices in a step (ten with backtracking); O(N M) with M inducing inputs.
 
     Args:
-      x: inputs, (N, D) or whatever the kernel reads, leading axis N.
+      x: inputs, (N, D) or whatever the kernel reads, with leading axis N.
       y: observations, (N,).
       kernel: the covariance function. A name, with hyperparameters `scale` and `length` (D numbers for ARD); or
         k(X, X') -> (N, N') matrix, a tinygp kernel or a function of your own. Where `hyper` is given, a function from
@@ -75,10 +75,11 @@ def gp(
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
       inducing: M inputs whose features stand for the kernel where N is too large for an N x N matrix.
       others: priors of further globals, such as the rate of wrong labels. The likelihood is then a function (hyper,
-        statistics of these by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
+      statistics of these globals by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
 
     Raises:
-      ValueError: observations that are not one an input or lie outside the likelihood's support; a kernel whose matrix
+      ValueError: not one observation for each input, or one outside the likelihood's support; a kernel whose
+        matrix
         is of the wrong shape, not positive definite, or larger than memory; an unknown name or form.
 
     >>> import vijax as vi
@@ -117,7 +118,7 @@ def gp(
         if form == "kernel":
             return (cross, variance), jnp.zeros_like(variance)
         known = features(hyper, cross)
-        # At a training input nothing is left but rounding, of either sign.
+        # At a training input only rounding remains, of either sign.
         return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
 
     def own(hyper: Hyper, inputs: Any) -> Float[Array, "T T"]:
@@ -131,7 +132,7 @@ def gp(
 def _as_functions(
     kernel: Any, likelihood: Any, hyper: Hyper | None, others: Mapping[str, Family] | None
 ) -> tuple[Callable[[Hyper], Kernel], LikelihoodOf, Hyper]:
-    """Kernel and likelihood as functions of the hyperparameters, and those as arrays."""
+    """Kernel and likelihood as functions of the hyperparameters, and the hyperparameters as arrays."""
     if isinstance(kernel, str):
         kernel, hyper = kernel_named(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
     values = {name: as_float(value) for name, value in (hyper or {}).items()}
@@ -147,7 +148,7 @@ def _as_functions(
 
 
 def _takes_one(function: Callable) -> bool:
-    """Whether it is a function of the hyperparameters, and not a log_lik(y, z)."""
+    """True where a likelihood is a function of the hyperparameters, and not a log_lik(y, z)."""
     return num_arguments(function) == 1
 
 
@@ -157,8 +158,8 @@ def _diagonal(kernel: Any, x: Any) -> Float[Array, " new"]:
 
 
 def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
-    """Before an allocation that cannot succeed: a step holds seven N x M matrices at its peak, ten with backtracking
-    (XLA's memory analysis at N = M = 3,000)."""
+    """Raises an error before an allocation that cannot succeed: a step holds seven N x M matrices at its peak, ten with
+    backtracking (XLA's memory analysis at N = M = 3,000)."""
     needed, there = 7 * num_sites * num_anchors * itemsize, total_memory()
     expected = f"inputs whose kernel fits in {there / 1e9:.3g} GB"
     remedy = "Pass inducing=some of x, fewer inputs, or float32."
@@ -166,7 +167,7 @@ def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
 
 
 def _check_kernel(kernel: Any, x: Any, size: int, matrix: Array) -> None:
-    """Shape, symmetry, positive definiteness, each with its own message."""
+    """Checks shape, symmetry, positive definiteness, each with its own message."""
     shape = jax.eval_shape(lambda: kernel(x, x)).shape
     require(shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape)
     k = np.asarray(matrix)

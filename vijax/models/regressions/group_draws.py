@@ -20,18 +20,18 @@ Groups = tuple[Array, Array, Array]
 
 
 def real_responses(values: Values, mean: Float[Array, "J n"], key: PRNGKeyArray) -> Float[Array, "J n"]:
-    """Normal, of the precision `noise`."""
+    """Normal draws of precision `noise`."""
     return mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(values["noise"])
 
 
 def labels_of(likelihood: Likelihood) -> Responses:
-    """Drawn from a likelihood of x' b."""
+    """Labels drawn from a likelihood of x' b."""
     draw: Any = likelihood.sample
     return lambda values, mean, key: draw(key, mean)
 
 
 def of_population(responses: Responses, check: Callable[[Any], None]) -> Generative:
-    """Groups whose coefficients come from one population."""
+    """Draws for groups whose coefficients come from one population."""
 
     def layout(like: Any) -> Groups:
         triple = isinstance(like, tuple)
@@ -55,5 +55,5 @@ def of_population(responses: Responses, check: Callable[[Any], None]) -> Generat
         return jnp.where(mask, responses(values, mean, key), jnp.nan)
 
     observed = lambda layout, data: jnp.where(layout[2], layout[1], jnp.nan)
-    found = lambda stats, local: {"coefficients": local["coefficients"]}  # the others only augment
+    found = lambda stats, local: {"coefficients": local["coefficients"]}  # the other locals only augment
     return Generative(layout, data, local, observed, found)

@@ -1,4 +1,4 @@
-"""Observations in groups, padded to one length: what the hierarchical regressions read."""
+"""Observations in groups, padded to one length, as the hierarchical regressions read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Gr
       x: inputs, (N, D).
       y: responses, (N,).
       labels: the group of each row, integers from 0.
-      num_groups: J; by default as many as the largest label says. Groups without rows are allowed.
+      num_groups: J; by default the largest label plus one. Groups without rows are allowed.
 
     Returns:
       (x, y, mask) of shapes (J, n, D), (J, n) and (J, n), the mask true on the rows that exist, which come first, in
@@ -50,8 +50,8 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Gr
 
 
 def check_groups(data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
-    """ValueError unless data are (x, y, mask) as `group_rows` gives them, the responses that exist finite and `valid`
-    (an `expected`); names the group and the row of the first that is not."""
+    """Raises ValueError unless data are (x, y, mask) as `group_rows` returns them, with finite and `valid` responses
+    (an `expected`) in existing rows; names the group and the row of the first bad one."""
     triple = isinstance(data, tuple) and len(data) == 3
     require(triple, "data", "a triple (x, y, mask)", type(data).__name__, "See vijax.models.group_rows.")
     x, y, mask = map(np.asarray, data)

@@ -2,11 +2,11 @@
 
     (mu, L) ~ normal-Wishart, or normal-gammas,  b_j ~ N(mu, L^-1),  y_jn | b_j ~ p(y | x_jn' b_j)
 
-A group is what a minibatch is made of, b_j its local variable, kept joint. Linear: y ~ N(x' b, 1 / tau), tau gamma.
-Probit, by augmentation (Albert and Chib 1993): y = sign z, z ~ N(x' b, 1), the local |z| = y z a normal cut off at 0.
-Logistic, by augmentation with Polya-gamma variables w (Polson, Scott and Windle 2013), which in mean field is the bound
-of Jaakkola and Jordan (Blei, Kucukelbir and McAuliffe 2017, section 5.3), E[w] = 2 lambda(xi), xi^2 = E[(x' b)^2].
-q(b_j) is normal,
+Groups are the units of a minibatch, b_j is a group's local variable, kept joint. Linear: y ~ N(x' b, 1 / tau), tau
+gamma. Probit, by augmentation (Albert and Chib 1993): y = sign z, z ~ N(x' b, 1), the local |z| = y z a normal cut off
+at 0. Logistic, by augmentation with Polya-gamma variables w (Polson, Scott and Windle 2013), which in mean field is the
+bound of Jaakkola and Jordan (Blei, Kucukelbir and McAuliffe 2017, section 5.3), E[w] = 2 lambda(xi), xi^2 = E[(x'
+b)^2]. q(b_j) is normal,
 
     cov_j^-1 = E[L] + sum_n c_n x x',   mean_j = cov_j (E[L mu] + sum_n r_n x)
 
@@ -52,7 +52,7 @@ def hierarchical_linear_regression(
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
-      covariance: of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
+      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
       shape: shape of the gamma prior of the noise precision tau.
       rate: rate of the same prior.
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
@@ -81,7 +81,7 @@ def hierarchical_linear_regression(
         return 0.5 * (noise.log - noise.value * squares - _LOG_2PI)
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
-        """The noise as large as the responses; far enough from the prior to have a mode, as points need."""
+        """Noise as large as the responses; the start is so far from the prior that it has a mode, as points need."""
         del key
         _, y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
@@ -101,12 +101,12 @@ def hierarchical_probit_regression(
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
-      covariance: of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
+      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
 
     Returns:
       A `Model` with the global `population`, and the locals `coefficients` and `size`, the |z_n| of a group. Data as
-      for `hierarchical_linear_regression`, labels -1 and +1. Mean field takes z and b for independent, and so shrinks
+      for `hierarchical_linear_regression`, labels -1 and +1. Mean field treats z and b as independent, and so shrinks
       slopes and understates the spread of the groups; `reference.gibbs` does neither.
 
     Raises:
@@ -144,16 +144,16 @@ def multilevel_logistic_regression(
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
-      covariance: of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
+      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
 
     Returns:
       A `Model` with the global `population`, and the locals `coefficients` and `weight`, the Polya-gamma variables of a
       group's rows. Data as for `hierarchical_linear_regression`, labels -1 and +1.
 
-      With few rows a group `ssvi_a` overstates the spread of the groups, whatever the E-step: its fixed point has
-      E[L^-1], an average over draws of L, where `svi` has E[L]^-1 (without data: the prior mean of L^-1). One
-      coefficient, 20 groups of 4 rows, exact E-step: E[L]^(-1/2) is 0.94 by `ssvi_a`, 0.84 by `svi`, 0.81 exactly.
+      With few rows a group `ssvi_a` overstates the spread of the groups with any E-step: its fixed point has E[L^-1],
+      an average over draws of L, where `svi` has E[L]^-1 (without data: the prior mean of L^-1). One coefficient, 20
+      groups of 4 rows, exact E-step: E[L]^(-1/2) is 0.94 by `ssvi_a`, 0.84 by `svi`, 0.81 exactly.
 
     Raises:
       ValueError: an argument out of its range.
@@ -194,8 +194,8 @@ def _regression(
     responses: Responses,
     filler: Callable[[Any], Float[Array, " n"]] | None = None,
 ) -> Callable[..., Model]:
-    """The model whose rows have log densities `fits`, those of padding `filler` or 0, and locals `augmentation` beside
-    the coefficients; to be called with further globals and a start."""
+    """The model whose rows have log densities `fits` (rows of padding have `filler` or 0), with locals `augmentation`
+    beside the coefficients; to be called with further globals and a start."""
     people = population(dim, covariance, **hyperprior)
     unit = MultivariateNormal.from_mean_cov(np.zeros(dim), np.eye(dim))
     check = functools.partial(check_groups, dim=dim, valid=valid, expected=expected)

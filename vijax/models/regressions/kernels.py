@@ -1,4 +1,4 @@
-"""Kernels by name, from tinygp; anything called as k(X, X') -> (N, N') matrix is a kernel, tinygp's own included."""
+"""Kernels by name, from tinygp; any function k(X, X') -> (N, N') matrix is a kernel, tinygp's own included."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NAMES = {
     "linear": "DotProduct",
 }
 _OF_A_DISTANCE = ("matern12", "matern32", "matern52")
-"""Of the Euclidean one: by tinygp's default, sums of absolute differences, these are no kernels of several columns."""
+"""They need Euclidean distances: with tinygp's default, absolute differences, they are none of several columns."""
 
 
 def kernel_named(name: str) -> Callable[[Hyper], Kernel]:
-    """hyper -> scale^2 k(x / length, x' / length); a `length` of one number a column makes it ARD.
+    """hyper -> scale^2 k(x / length, x' / length); a `length` with one number for each column gives ARD.
 
     Sums and products are tinygp's: `lambda h: h["scale"]**2 * kernels.ExpSquared(h["length"]) + kernels.Constant(1.0)`.
 

@@ -55,7 +55,8 @@ def glm(
       others: priors of further globals; the likelihood is then a function of their statistics (`vijax.models.gp`).
 
     Raises:
-      ValueError: observations that are not one a row or outside the likelihood's support; entries that are not finite;
+      ValueError: not one observation for each row, or one outside the likelihood's support; entries that are not
+        finite;
         an unknown form.
 
     >>> import jax, vijax as vi
@@ -136,7 +137,7 @@ class _Design:
 
 
 def _as_csr(x: Any) -> Any:
-    """Of floats: products, and sums of entries of one place, wrap in small integers."""
+    """A CSR matrix of floats: products, and sums of entries of one place, overflow in small integers."""
     return (x if np.issubdtype(x.dtype, np.floating) else x.astype(np.float64)).tocsr()
 
 
@@ -156,7 +157,7 @@ class _WeightView:
         return FeatureForm(scale * self.form.features)
 
     def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
-        """Rows of features; nothing is left unexplained."""
+        """Rows of features, which explain all of the variance."""
         nothing = jnp.zeros(np.shape(inputs)[0])
         if not self.design.sparse:
             return scale * _dense(inputs), nothing
@@ -176,7 +177,7 @@ class _KernelView:
         return KernelForm(scale**2 * self.gram)
 
     def new(self, scale: Array, inputs: Any) -> tuple[Any, Array]:
-        """Covariances with the data; nothing is left unexplained."""
+        """Covariances with the data, which explain all of the variance."""
         rows = _Design(inputs).matrix
         squares = rows.multiply(rows) if hasattr(rows, "tocsr") else rows * rows
         variance = as_float(np.asarray(squares.sum(1)).ravel())
@@ -193,7 +194,7 @@ def _times_transpose(a: Any, b: Any) -> Array:
 
 
 def _rows_not_finite(matrix: Any) -> np.ndarray:
-    """Which rows of an array or a CSR matrix hold something that is no number."""
+    """True for rows of an array or a CSR matrix with an entry that is not finite."""
     if not hasattr(matrix, "tocsr"):
         return np.flatnonzero(~np.isfinite(np.asarray(matrix)).all(axis=1))
     return np.unique(np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data)), side="right") - 1)
@@ -221,7 +222,7 @@ def _to_scipy(x: Any) -> Any:
 
 
 def _dense(x: Any) -> Array:
-    """A dense array of new rows, whatever they came as."""
+    """A dense array of new rows, from any form."""
     if _is_bcoo(x):
         return as_float(x.todense())
     return as_float(x.toarray() if hasattr(x, "tocsr") else x)

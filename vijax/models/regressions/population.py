@@ -1,4 +1,4 @@
-"""Where the coefficients of groups come from: b_j ~ N(mu, L^-1), and the conjugate prior of mu and L."""
+"""The population of the coefficients of groups: b_j ~ N(mu, L^-1), and the conjugate prior of mu and L."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from vijax.xla.by_value import by_value
 
 
 class Population(NamedTuple):
-    """Attributes:
-    prior: of mu and the precision.
-    log_density: (its statistics, those of b) -> log N(b; mu, L^-1), linear in both.
+    """The law of the groups' coefficients.
+
+    Attributes:
+      prior: prior of mu and the precision.
+      log_density: (its statistics, those of b) -> log N(b; mu, L^-1), linear in both.
     """
 
     prior: Family
@@ -45,8 +47,8 @@ def population(
         normal-gamma).
       location: prior mean of mu, scalar or (D,).
       strength: how many groups the prior mean of the population is worth.
-      degrees: of the Wishart, above D - 1; for "diagonal" of each gamma (twice its shape), above 0. By default D + 2,
-        or 3.
+      degrees: degrees of freedom of the Wishart, above D - 1; for "diagonal" of each gamma (twice its shape), above 0.
+        By default D + 2, or 3.
       spread: prior standard deviation of the groups' coefficients about mu. A scalar or (D,): the prior mean of L is
         spread^-2.
 

@@ -21,7 +21,7 @@ SITES = frozenset({"site", "y"})
 
 
 class Joint(NamedTuple):
-    """A normal by its mean and a root of its covariance, which may be singular."""
+    """A normal law by its mean and a root of its covariance, which may be singular."""
 
     predictors: Float[Array, " T"]
     root: Float[Array, "T dim"]
@@ -37,7 +37,7 @@ class Joint(NamedTuple):
 
 
 class NewInputs(NamedTuple):
-    """Where responses are drawn, if not at sites."""
+    """Inputs at which responses are drawn, other than sites."""
 
     inputs: Any
 
@@ -49,14 +49,14 @@ def of_predictors(
     others: Mapping[str, Any],
     draws: bool,
 ) -> Generative | None:
-    """How a model of Gaussian predictors draws responses.
+    """The `Generative` of a model of Gaussian predictors, which draws responses.
 
     Args:
       likelihood: (hyper, statistics of the other globals) -> p(y | z).
-      new: (hyper, inputs) -> what `Prior.predict` reads, and the variance that no feature explains.
-      own: (hyper, inputs) -> their prior covariance, where features do not explain all of it; else None.
+      new: (hyper, inputs) -> the argument of `Prior.predict`, and the variance that no feature explains.
+      own: (hyper, inputs) -> prior covariance of the predictors, where features do not explain all of it; else None.
       others: priors of the other globals.
-      draws: whether the likelihood knows how.
+      draws: True where the likelihood can draw.
     """
     if not draws:
         return None
@@ -88,7 +88,7 @@ def _at_new(q: Any, new: Any, own: Array | None) -> Joint:
 
 
 def _layout(like: Any) -> Any:
-    """Rows of sites of `model.data`; of a pair (inputs, y), or of inputs alone, the inputs."""
+    """The layout of draws: rows of sites from `model.data`; the inputs from a pair (inputs, y), or as given."""
     remedy = "Of the data that it was fitted to: like=model.data."
     require(not is_size(like), "like", "inputs, or a pair (inputs, y)", like, remedy)
     if isinstance(like, dict) and set(like) == SITES:

@@ -1,10 +1,10 @@
-"""Models of Gaussian predictors, y_n | z_n ~ p(y_n | z_n), z ~ N(0, K): what the GP and the GLM have in common.
+"""Models of Gaussian predictors, y_n | z_n ~ p(y_n | z_n), z ~ N(0, K): the common base of the GP and the GLM.
 
     ELBO(q) = sum_n E_{N(m_n, v_n)}[log p(y_n | z_n)] - KL(q || p)     (Khan et al. 2016, section 3.1, examples 1 and 2)
 
-One global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, and the prior as their context. The
-bound of a site is a function of the mean and variance of its own predictor, so that its natural gradient is in closed
-form, and `mean_field` with the KL update is proximal-gradient SVI.
+There is one global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, and the prior as their context.
+The bound of a site is a function of the mean and variance of its own predictor, so that its natural gradient has a
+closed form, and `mean_field` with the KL update is proximal-gradient SVI.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Predictors(Model):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What `vijax.fit` reads: {"site": 0, ..., N - 1, "y": observations}."""
+        """The data for `vijax.fit`: {"site": 0, ..., N - 1, "y": observations}."""
         return self.form.given
 
     @property
@@ -64,7 +64,7 @@ class Predictors(Model):
         return len(self.data["site"])
 
     def posterior(self, sites: Any = None, hyper: Hyper | None = None) -> SitePosterior:
-        """q(z) of the N predictors by its sites; without any, the prior."""
+        """q(z) of the N predictors by its sites; without sites the prior."""
         prior, hyper = self.by_entry.context(self._hyper(hyper))[Z]  # type: ignore[union-attr]
         zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior).with_context((prior, hyper))
         return zeros if sites is None else zeros.with_naturals([sites.linear, sites.precision])
@@ -80,11 +80,11 @@ class Predictors(Model):
         """The bound on log p(y), differentiable in the posterior and in the hyperparameters.
 
         Args:
-          posterior: of a fit, `fit.posterior`.
+          posterior: posterior of a fit, `fit.posterior`.
           hyper: other hyperparameters than it was fitted with: its sites are then put on their prior. At the optimum
             of the sites the gradient in them is that of the optimised bound.
-          expectation: of the likelihood; the model's own if None.
-          key: of its draws, if it draws.
+          expectation: expectation of the likelihood; the model's own if None.
+          key: random key of the expectation's draws, if it draws.
         """
         q, hyper = self._of(posterior, hyper)
         moments = self._moments(q.marginals(), posterior, hyper, expectation, key)
@@ -95,7 +95,7 @@ class Predictors(Model):
         """Mean and variance of the predictors z* of new inputs, (T,) each.
 
         Args:
-          posterior: of a fit, `fit.posterior`.
+          posterior: posterior of a fit, `fit.posterior`.
           inputs: T new inputs.
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
         """
@@ -106,7 +106,7 @@ class Predictors(Model):
         """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
 
         Args:
-          posterior: of a fit, `fit.posterior`.
+          posterior: posterior of a fit, `fit.posterior`.
           inputs: T new inputs.
           y: observations, (T,) or one for all.
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
@@ -115,8 +115,8 @@ class Predictors(Model):
         return _densities(self.likelihood(hyper, _means_of_others(posterior)), q, self.new(hyper, inputs), y)
 
     def _of(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
-        """The sites' posterior, of a `Product` or alone, and the hyperparameters of its prior: those given, else those
-        that it was fitted with, else (of bare `Sites`) the model's own."""
+        """The sites' posterior, from a `Product` or alone, and the hyperparameters of its prior: the given ones, else
+        those that it was fitted with, else (for bare `Sites`) the model's own."""
         q = posterior[Z] if isinstance(posterior, Mapping) else posterior
         known = isinstance(q, SitePosterior | Sites)
         require(known, "posterior", "fit.posterior, or its sites", type(posterior).__name__)
@@ -154,7 +154,7 @@ def predictors(
       prior: hyper -> p(z) of the N predictors, in one of the forms of `vijax.sites`.
       likelihood: (hyper, statistics of the other globals by name) -> p(y | z).
       y: observations, arrays of leading axis N.
-      new: (hyper, inputs) -> what `Prior.predict` reads of new inputs, and the variance that no feature explains.
+      new: (hyper, inputs) -> the argument of `Prior.predict` for new inputs, and the variance that no feature explains.
       expectation: E_q[log p(y | z)] (`vijax.expectation`).
       hyper: positive hyperparameters by name.
       others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
@@ -190,7 +190,7 @@ def predictors(
 
 
 def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
-    """Observations, one or an axis of them, in the types that the likelihood reads, and their kinds
+    """Observations, a single one or an array, in the types that the likelihood reads, and their kinds
     (`vijax.contract.intake`).
 
     Raises:
@@ -208,8 +208,8 @@ def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:
     def local_elbo(
         hyper: Hyper, stats: Mapping[str, Any], batch: Minibatch, key: PRNGKeyArray, expectation: Expectation
     ) -> LocalElbo:
-        """sum_n E l_n; its slope and curvature in m are what the expectation says they are, which for one that draws
-        is not what the derivative of its value is. A site whose message is not finite is reported as NaN."""
+        """sum_n E l_n, with slope and curvature in m as the expectation gives them: for one that draws they are not the
+        derivatives of its value. A site whose message is not finite is reported as NaN."""
         at: Marginals = stats[Z]
         others = {name: s for name, s in stats.items() if name != Z}
         moments = expectation(likelihood(hyper, others), batch.data["y"], *jax.lax.stop_gradient(at), key)
@@ -238,7 +238,7 @@ def _differentiated_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 def _reads(num_sites: int) -> Callable[[Minibatch], dict[str, Array]]:
     def reads(batch: Minibatch) -> dict[str, Array]:
-        """The sites of a batch, checked as far as shapes and values can tell."""
+        """The sites of a batch, checked as far as shapes and values allow."""
         data, expected = batch.data, "{'site': rows, 'y': observations}, as model.data is"
         require(isinstance(data, dict) and set(data) == {"site", "y"}, "batch", expected, type(data).__name__)
         rows = data["site"]
@@ -286,17 +286,17 @@ def _others(posterior: Any) -> dict[str, Family]:
 
 
 def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
-    """Where the bound reads them."""
+    """The statistics of the other globals that the bound reads."""
     return {name: q.expected_stats() for name, q in others.items()}
 
 
 def _means_of_others(posterior: Any) -> dict[str, Any]:
-    """Where a prediction reads them: exact for a density that is linear in them, as of a rate of wrong labels."""
+    """Statistics of the other globals for predictions: exact for a density linear in them, as with wrong labels."""
     return {name: q.stats(q.mean()) for name, q in _others(posterior).items()}
 
 
 def of_others(likelihood: Any) -> LikelihoodOf:
-    """Raises ValueError where it is no function of hyperparameters and statistics."""
+    """Raises ValueError where the likelihood is no function of hyperparameters and statistics."""
     remedy = "Such as: lambda hyper, s: vijax.likelihood.noisy_labels(s['flip']), with others={'flip': a Beta}."
     fits = callable(likelihood) and not isinstance(likelihood, Likelihood)
     require(fits, "likelihood", "a function (hyper, statistics) with others", type(likelihood).__name__, remedy)
@@ -308,7 +308,7 @@ def _dtype(prior: Any) -> Any:
 
 
 def check_observations(y: Any, num_inputs: int, likelihood: Likelihood) -> None:
-    """Raises ValueError where the observations are not one an input, or outside the likelihood's support."""
+    """Raises ValueError unless each input has one observation, inside the likelihood's support."""
     lengths = {int(np.shape(leaf)[0]) if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(y)}
     require(lengths == {num_inputs}, "y", f"one observation for each of the {num_inputs} inputs", sorted(lengths))
     require(num_inputs > 0, "x", "at least one input", num_inputs)

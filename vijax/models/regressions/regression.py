@@ -37,7 +37,7 @@ def ard_regression(
     relevance_shape: Positive = 1e-2,
     relevance_rate: Positive = 1e-4,
 ) -> Model:
-    """Bayesian linear regression that switches off coefficients of no relevance.
+    """Bayesian linear regression that switches off irrelevant coefficients.
 
     Args:
       dim: D, columns of x; add one of ones for an intercept.
@@ -89,7 +89,7 @@ def ard_regression(
 
 
 def _inputs(like: Any, dim: int) -> Float[Array, "N D"]:
-    """Of a pair (x, y), or x alone."""
+    """The inputs of a pair (x, y), or x alone."""
     x = like[0] if isinstance(like, tuple) else like
     check_pair((x, np.zeros(len(np.atleast_1d(np.asarray(x))))), dim)
     return jnp.asarray(x, jnp.result_type(float))
@@ -101,7 +101,7 @@ def _responses(hyper: Any, values: Any, local: Any, x: Float[Array, "N D"], key:
 
 
 def check_pair(data: PyTree, dim: int) -> None:
-    """ValueError unless data are a pair of finite (N, D) and (N,); names the first bad row."""
+    """Raises ValueError unless data are a pair of finite (N, D) and (N,); names the first bad row."""
     require(isinstance(data, tuple) and len(data) == 2, "data", "a pair (x, y)", type(data).__name__)
     x, y = map(np.asarray, data)
     fits = x.ndim == 2 and x.shape[1] == dim and y.shape == x.shape[:1]

@@ -1,4 +1,4 @@
-"""What a Gaussian predictor says of the observation itself: its expectation, and an interval that should hold it."""
+"""Predictions of observations by a Gaussian predictor: the expectation, and an interval that should hold them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Response(NamedTuple):
     """Predictions.
 
     Attributes:
-      mean: E[y]; of labels -1 and +1 the probability of +1.
-      low, high: ends of the central interval of y; of labels, of what is believed of that probability.
+      mean: E[y]; for labels -1 and +1 the probability of +1.
+      low, high: ends of the central interval of y; for labels, of the posterior of this probability.
     """
 
     mean: Float[Array, " N"]
@@ -38,13 +38,13 @@ class Response(NamedTuple):
 def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.95) -> Response:
     """Expectations of y, and central intervals, where z ~ N(mean, variance) and y ~ p(y | z).
 
-    The uncertainty of z and that of y given z are both in the interval. Of labels, which are no quantities, it is that
+    The interval includes the uncertainty of z and of y given z. For labels, which are no quantities, it is an interval
     of the probability of +1.
 
     Args:
       likelihood: one that knows its mean (all of `vijax.likelihood` with one predictor do).
-      mean: of z, (N,).
-      variance: of z, (N,).
+      mean: mean of z, (N,).
+      variance: variance of z, (N,).
       level: probability of the interval.
 
     Raises:
@@ -74,7 +74,7 @@ def _expected(likelihood: Likelihood, m: Array, v: Array) -> Float[Array, " N"]:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _quantile(likelihood: Likelihood, m: Array, v: Array, level: Array) -> Float[Array, " N"]:
-    """The least y with P(Y <= y) >= level, by halving an interval that holds it; of counts a whole number."""
+    """The least y with P(Y <= y) >= level, by halving an interval that holds it; for counts a whole number."""
     cdf: Any = likelihood.cdf
     z = m[:, None] + jnp.sqrt(v)[:, None] * jnp.asarray(_standard_values(), m.dtype)
     below = lambda y: jnp.mean(cdf(y[:, None], z), axis=1) < level
@@ -92,7 +92,7 @@ def _quantile(likelihood: Likelihood, m: Array, v: Array, level: Array) -> Float
 
 
 def _standard_values() -> Float[np.ndarray, " levels"]:
-    """Values that stand for a standard normal: its quantiles, stretched to variance one."""
+    """Values that represent a standard normal: its quantiles, stretched to variance one."""
     found = special.ndtri((np.arange(NUM_LEVELS) + 0.5) / NUM_LEVELS)
     return found / found.std()
 

@@ -6,8 +6,8 @@ Jordan, 1997).
 
 The chains are independent a priori and coupled by the data. Structured mean field: q(z^1) ... q(z^M), each chain kept
 joint and updated by forward-backward at the others' marginals, in turn; q(w_d, tau_d) keeps all contributions to a
-column joint. What one chain gains in all its states another may lose: only sums are known, priors choose among equals.
-So with two chains or more maximum likelihood has no one answer, and `em` is refused: use `map`.
+column joint. A constant can move from all states of one chain to those of another: only sums are known, and priors
+choose among equals. So with two chains or more maximum likelihood has no unique answer, and `em` is refused: use `map`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ def factorial_hmm(
       num_states: K, states of each chain.
       initial_concentration: concentration of the Dirichlet priors of first states.
       transition_concentration: concentration of the Dirichlet priors of next states.
-      stickiness: added to the concentration of staying where one is.
-      strength: prior precision of the contributions, in units of the noise precision: how many observations it is
-        worth.
+      stickiness: number added to the concentration of staying in a state.
+      strength: prior precision of the contributions, in units of the noise precision, counted in observations.
       shape: shape of the gamma prior of the noise precisions.
       rate: rate of the same prior; data of another scale than one want another rate.
 
@@ -99,7 +98,7 @@ def factorial_hmm(
 
 
 def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
-    """log p(y, z^1, ..., z^M | globals) of one sequence, in the statistics of all."""
+    """log p(y, z^1, ..., z^M | globals) of one sequence, in the statistics of all variables."""
     y, mask = group
     chains = [stats[f"z{m + 1}"] for m in range(len(stats["initial"].log))]
     total = jnp.zeros((), y.dtype)
@@ -112,8 +111,8 @@ def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> 
 def _fits(
     s: Any, states: Float[Array, "T MK"], num_chains: int, y: Float[Array, "T D"], mask: Bool[Array, " T"]
 ) -> Float[Array, ""]:
-    """sum_t log N(y_t; W h_t, 1 / tau) with h_t the chains' one-hot states side by side. Of E[h_t h_t'] the blocks of
-    one chain are diagonal, the others products: one quadratic form for all columns serves, and no T x MK x MK array."""
+    """sum_t log N(y_t; W h_t, 1 / tau) with h_t the chains' one-hot states side by side. In E[h_t h_t'] the blocks of
+    one chain are diagonal, the others products: one quadratic form serves all columns, without a T x MK x MK array."""
     pull = jnp.vdot(s.precision_times_value, jnp.einsum("td,tk->dk", y, states, precision="highest"))
     form = jnp.sum(s.precision_times_outer, 0)
     width = form.shape[0] // num_chains
@@ -125,8 +124,8 @@ def _fits(
 
 
 def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
-    """Contributions that split mean and variance of each column at random, all else at its prior: restarts find
-    different optima. Far enough from the prior that all have a mode, as points need."""
+    """Contributions that split mean and variance of each column at random, with all else at its prior: restarts find
+    different optima. The start is so far from the prior that all have a mode, as points need."""
     y, mask = context.data().data
     mask = jnp.asarray(mask, bool)[..., None]
     y = jnp.where(mask, jnp.asarray(y, jnp.result_type(float)), 0.0)

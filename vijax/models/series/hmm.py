@@ -46,11 +46,11 @@ def hmm(
     """A hidden Markov model with K = `emission.num_components` states.
 
     Args:
-      emission: what states emit (`vijax.models.emission`).
+      emission: the observation model of the states (`vijax.models.emission`).
       initial_concentration: concentration of the Dirichlet prior of the first state.
       transition_concentration: concentration of the Dirichlet priors of the next state given each.
-      stickiness: added to the concentration of staying where one is.
-      init: states by k-means++ on the observations by default.
+      stickiness: number added to the concentration of staying in a state.
+      init: the start; by default states by k-means++ on the observations.
       prior_as_point: see `vijax.energy_model`.
 
     Returns:
@@ -105,7 +105,7 @@ def hmm(
 
 @by_value
 def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
-    """Each step in the state of the nearest centre: k-means++ on the observations of all sequences."""
+    """The start: each step in the state of the nearest centre, by k-means++ on the observations of all sequences."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)

@@ -15,10 +15,10 @@ from vijax.models.emission import Emission
 
 
 class Steps(NamedTuple):
-    """Sequences to be drawn.
+    """The layout of sequences to be drawn.
 
     Attributes:
-      y: of the shape of the observations; read for sizes alone.
+      y: an array of the shape of the observations; only its sizes are read.
       mask: true on the steps that exist.
     """
 
@@ -27,7 +27,7 @@ class Steps(NamedTuple):
 
 
 def steps_like(check: Any, example: Any, needs_data: str = "") -> Any:
-    """The layout of sequences: of lengths, or of data (y, mask)."""
+    """The layout of sequences from lengths, or from data (y, mask)."""
 
     def layout(like: Any) -> Steps:
         if is_sizes(like):
@@ -58,9 +58,9 @@ def path(
 
     Args:
       initial: probabilities of the first state.
-      transition: of the next one given each.
+      transition: probabilities of the next state given each.
       num_steps: T.
-      key: of the draws.
+      key: random key of the draws.
 
     >>> print(path(jnp.array([1.0, 0.0]), jnp.array([[0.0, 1.0], [1.0, 0.0]]), 4, jax.random.key(0)))
     [0 1 0 1]
@@ -76,12 +76,12 @@ def path(
 
 
 def last_of(values: Array, mask: Bool[Array, "N T"]) -> Array:
-    """What stands at the last step of each sequence; of one without steps what stands first."""
+    """The entry at the last step of each sequence; for a sequence without steps the first entry."""
     return values[jnp.arange(len(mask)), jnp.maximum(mask.sum(axis=1) - 1, 0)]
 
 
 def _after(layout: Steps, num_steps: int) -> Steps:
-    """The layout of steps to come: totals are those of the last one that is there."""
+    """The layout of the next steps: totals are those of the last existing step."""
     y = jnp.broadcast_to(last_of(layout.y, layout.mask)[:, None], (len(layout.y), num_steps, layout.y.shape[-1]))
     return Steps(y, jnp.ones(y.shape[:2], bool))
 
@@ -102,7 +102,7 @@ def _paths_after(
 
 
 def hidden_markov(emission: Emission, check: Any) -> Generative | None:
-    """Of a hidden Markov model; None where it is not known how the emission draws."""
+    """Draws of a hidden Markov model; None where the emission has no method to draw."""
     draw = emission.sample
     if draw is None:
         return None
@@ -128,7 +128,7 @@ def hidden_markov(emission: Emission, check: Any) -> Generative | None:
 
 
 def factorial(dim: int, num_chains: int, check: Any) -> Generative:
-    """Of several chains, whose contributions add up."""
+    """Draws of several chains, whose contributions add up."""
 
     def local(hyper: Any, values: Values, layout: Steps, key: PRNGKeyArray) -> dict[str, Array]:
         size, num_steps = layout.mask.shape
@@ -159,7 +159,7 @@ def factorial(dim: int, num_chains: int, check: Any) -> Generative:
 
 
 def linear_gaussian(dim: int, check: Any) -> Generative:
-    """Of a linear-Gaussian state space."""
+    """Draws of a linear-Gaussian state space."""
 
     def local(hyper: Any, values: Values, layout: Steps, key: PRNGKeyArray) -> dict[str, Array]:
         size, num_steps = layout.mask.shape

@@ -2,17 +2,17 @@
 
     x_1 ~ N(m, 1 / p),   x_tk ~ N(a_k' x_{t-1}, 1 / q_k),   y_td ~ N(c_d' x_t + b_d, 1 / r_d),
 
-independently over k = 1..K and d = 1..D, each pair of coefficients and precision, (m_k, p_k), (a_k, q_k) and
-((c_d, b_d), r_d), from a normal-gamma prior. A sequence is a group; its path x is one local variable, kept joint: q(x)
-is a Gaussian chain whose potentials are the statistics' gradient, its normaliser the Kalman filter, its expected
-statistics the smoother. `em` is that of Shumway and Stoffer (1982), `cavi` that of Beal (2003, chapter 5) with learnt
+independently over k = 1..K and d = 1..D, each pair of coefficients and precision, (m_k, p_k), (a_k, q_k) and ((c_d,
+b_d), r_d), from a normal-gamma prior. A sequence is a group; its path x is one local variable, kept joint: q(x) is a
+Gaussian chain whose potentials are the statistics' gradient, its normaliser the Kalman filter, its expected statistics
+the smoother. `em` is the algorithm of Shumway and Stoffer (1982), `cavi` the one of Beal (2003, chapter 5) with learnt
 state noise.
 
-The likelihood knows x up to an invertible linear map only (that noise is independent over k is no restriction: a map
-makes it so). Priors choose among equals, weakly; `em`, which has none, stays near its start, where states have variance
-about one. Compare what does not depend on it: predictions, likelihoods, the eigenvalues of the dynamics. A column that
-is never observed has no maximum either; `em` leaves its coefficients and noise as they started, and counts that among
-the retractions.
+The likelihood determines x up to an invertible linear map only (independent noise over k is no restriction: a map makes
+it so). Priors choose weakly among equals; `em`, which has none, stays near its start, where states have variance about
+one. Compare quantities that do not depend on the map: predictions, likelihoods, the eigenvalues of the dynamics. A
+column that is never observed has no maximum either; `em` leaves its coefficients and noise at their start, and counts
+this among the retractions.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def linear_gaussian_state_space(
     Args:
       dim: D, columns of the observations.
       num_states: K, dimension of the state.
-      strength: prior precision of the coefficients m, a, c and b, in units of the noise precision they go with: how
-        many observations it is worth.
+      strength: prior precision of the coefficients m, a, c and b, in units of their noise precision, counted in
+        observations.
       shape: shape of the gamma prior of all noise precisions.
       rate: rate of the same prior; data of another scale than one want another rate.
 
@@ -104,7 +104,7 @@ def linear_gaussian_state_space(
 
 
 def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
-    """log p(y, x | globals) of one sequence, in the statistics of all."""
+    """log p(y, x | globals) of one sequence, in the statistics of all variables."""
     y, mask = group
     x = stats["x"]
     first = _normal_terms(stats["initial"], x.value[0], jnp.diagonal(x.outer[0]))
@@ -146,11 +146,11 @@ def _fits(stats: Any, y: Float[Array, "T D"], mask: Bool[Array, " T"]) -> Float[
 
 @by_value
 def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
-    """States that predict: the leading principal components, scaled to variance one, of windows
-    (y_t, ..., y_{t+L-1}) of the observations about their means, the columns of which are scaled alike (missing entries
-    at their means). As long a window as K needs: those of a noiseless system span its states (observability). States
-    are taken to be known up to `variance`, so that all noise precisions have a mode, as points need; a little noise
-    from the key tells restarts apart."""
+    """The start: states that predict. They are the leading principal components, scaled to variance one, of windows
+    (y_t, ..., y_{t+L-1}) of the observations about their means, with columns scaled alike (missing entries at their
+    means). The window is as long as K needs: windows of a noiseless system span its states (observability). States
+    count as known up to `variance`, so that all noise precisions have a mode, as points need; a little noise from the
+    key separates restarts."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
@@ -166,7 +166,7 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
 
 
 def _window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int) -> Float[Array, "N T K"]:
-    """Leading principal components of windows, of variance one; zero where there is nothing."""
+    """Leading principal components of windows, of variance one; zero where there are none."""
     seen = mask[..., None] & ~jnp.isnan(y)
     count = jnp.maximum(jnp.sum(seen, (0, 1)), 1)
     y = jnp.where(seen, y, 0.0)

@@ -1,7 +1,7 @@
 """Matrices of counts, dense or sparse, as the batches that models of documents read.
 
-Shapes are rounded up, so that sets of nearly one size share a compiled program: as in cross-validation. Counts need not
-be whole numbers here, for the words of a pipeline may be weighted.
+Shapes are rounded up, so that sets of nearly one size, as in cross-validation, share a compiled program. Counts need
+not be whole numbers, because the words of a pipeline may be weighted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Bags:
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
-        """Different words of each document."""
+        """Number of different words of each document."""
         return np.diff(self.indptr)
 
     @functools.cached_property
@@ -49,7 +49,7 @@ class Bags:
 
     @classmethod
     def of(cls, X: Any) -> Bags:
-        """Of a dense or sparse matrix of numbers that are not negative."""
+        """The bags of a dense or sparse matrix of numbers that are not negative."""
         rows = scipy.sparse.csr_array(X, copy=True)
         rows.sum_duplicates()
         rows.eliminate_zeros()
@@ -62,7 +62,7 @@ class BagLoader:
 
     Attributes:
       stream: its minibatches.
-      num_groups: N, of which these may be a part.
+      num_groups: N, the size of the set, of which these may be a part.
       reshuffled: deal the documents anew in every pass.
     """
 
@@ -74,7 +74,7 @@ class BagLoader:
     def of(
         cls, X: Any, batch_size: int | None = None, seed: int = 0, total: int | None = None, reshuffled: bool = True
     ) -> BagLoader:
-        """Of a matrix, in batches of about `batch_size` documents (None: all of them), of a set of `total`."""
+        """The loader of a matrix, in batches of about `batch_size` documents (None: all), from a set of `total`."""
         bags: Any = Bags.of(X)
         documents = bags.num_documents
         steps = max(1, round(documents / (batch_size or documents)))
@@ -114,18 +114,18 @@ class BagLoader:
 
 @functools.lru_cache(maxsize=2)
 def _deal(stream: Minibatches, epoch: int) -> list[np.ndarray]:
-    """Kept from step to step of a pass."""
+    """The batches of documents in a pass, kept from step to step."""
     return stream.deal(epoch)
 
 
 def _padded(hand: np.ndarray) -> np.ndarray:
-    """More rows of padding, up to a size that other data have too."""
+    """A batch with more rows of padding, up to a size that other data have too."""
     size = max(padded_size(len(hand)), LEAST_ROWS)
     return np.pad(hand, (0, size - len(hand)), constant_values=PADDING)
 
 
 def _rounded(bucket: Bucket) -> Bucket:
-    """Slots up to an eighth more, tokens up to a power of two."""
+    """Sizes rounded up: slots by at most an eighth, tokens to a power of two."""
     slots = max(bucket.slots, LEAST_SLOTS)
     grain = 1 << max(0, (slots - 1).bit_length() - 3)
     tokens = 1 << int(np.ceil(bucket.max_tokens)).bit_length()

@@ -1,4 +1,4 @@
-"""What the estimators have in common: random states, precision, and what they say of a fit that went wrong."""
+"""The base of all estimators: random states, precision, and warnings about a fit that went wrong."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def key_of(random_state: Any) -> PRNGKeyArray:
 
 
 def precision_of(X: Any) -> contextlib.AbstractContextManager:
-    """The working precision for data: float64 where they are of it, else float32."""
+    """The working precision for data: float64 where they have it, else float32."""
     return jax.enable_x64(X.dtype == np.float64)
 
 
 def cast(values: PyTree, X: Any) -> PyTree:
-    """Arrays of floats, as what is fitted holds them, in the precision of the data."""
+    """Arrays of floats, as fitted attributes hold them, in the precision of the data."""
     dtype = np.float64 if X.dtype == np.float64 else np.float32
     change = lambda x: np.asarray(x, dtype) if jax.dtypes.issubdtype(x.dtype, np.floating) else x
     return jax.tree.map(change, values)

@@ -1,4 +1,4 @@
-"""What estimators of counts have in common. Weights that are not whole numbers are taken as they are."""
+"""Parts that estimators of counts share. Weights that are not whole numbers are taken as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vijax.xla.by_value import by_value
 
 @by_value
 def weights_allowed(emission: Emission) -> Emission:
-    """The emission, of any numbers: the estimator has checked them."""
+    """The emission with its check of whole numbers removed: the estimator has checked the data."""
     return dataclasses.replace(emission, check=_anything)
 
 
@@ -38,7 +38,7 @@ def dense_counts(estimator: Any, X: Any, reset: bool) -> np.ndarray:
 
 
 def prior_of_rates(num_components: int, X: np.ndarray, shape: float = 1.0, rate: float | None = None) -> Gamma:
-    """Of the rates of each component; without a `rate` such that its mean is that of the data."""
+    """The prior of the rates of each component; without a `rate` its mean is the mean of the data."""
     mean = np.maximum(X.mean(axis=0), 1e-6)
     rates: Any = shape / mean if rate is None else np.full(X.shape[1], float(rate))
     shapes: Any = np.full((num_components, X.shape[1]), float(shape))

@@ -1,4 +1,4 @@
-"""The four kinds of covariances in scikit-learn's terms: emissions, their priors, and what was found of them."""
+"""The four kinds of covariances in scikit-learn's terms: emissions, their priors, and their estimates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Settings(NamedTuple):
     """The prior in scikit-learn's terms.
 
     Attributes:
-      mean: of the means, (D,).
-      strength: how many observations it is worth.
-      degrees: nu, of the precisions.
-      covariance: (D, D) of full and tied, (D,) of diag, one number of spherical: the inverse scale of the Wishart.
+      mean: prior mean of the means, (D,).
+      strength: the number of observations that this is worth.
+      degrees: nu, degrees of freedom of the precisions.
+      covariance: the inverse scale of the Wishart: (D, D) for full and tied, (D,) for diag, one number for spherical.
     """
 
     mean: np.ndarray
@@ -31,12 +31,12 @@ class Settings(NamedTuple):
     covariance: np.ndarray
 
     def counted(self, times: int) -> Settings:
-        """The prior of the one precision that components share, each of which brings it once."""
+        """The prior of the one precision that components share, where each of them brings it once."""
         return self._replace(degrees=times * self.degrees, covariance=times * self.covariance)
 
 
 def emission_of(kind: str, num_components: int, dim: int, given: Settings | None = None) -> Emission:
-    """What components emit, under the prior given; under any prior where there is none."""
+    """The observation model of the components under this prior, or under any prior where there is none."""
     given = given or Settings(np.zeros(dim), 1.0, float(dim), identity(kind, dim))
     names = {"location": given.mean, "strength": given.strength}
     if kind in ("full", "tied"):
@@ -50,12 +50,12 @@ def emission_of(kind: str, num_components: int, dim: int, given: Settings | None
 
 
 def identity(kind: str, dim: int) -> np.ndarray:
-    """The unit of this kind."""
+    """The unit covariance of this kind."""
     return np.eye(dim) if kind in ("full", "tied") else np.ones(dim) if kind == "diag" else np.ones(())
 
 
 def covariance_of_data(kind: str, X: np.ndarray) -> np.ndarray:
-    """Of all rows, as a prior; the identity of one row."""
+    """The covariance of all rows, as a prior; the identity for one row."""
     if len(X) < 2:
         return identity(kind, X.shape[1])
     variance = X.var(axis=0, ddof=1)
@@ -82,24 +82,24 @@ def _is_definite(covariance: np.ndarray) -> bool:
 
 
 def means_of(kind: str, point: Any) -> np.ndarray:
-    """(K, D), of a `MeanPrecision`."""
+    """The means (K, D) of a `MeanPrecision`."""
     mean = np.array(point.mean)
     return mean[..., 0] if kind == "spherical" else mean
 
 
 def precisions_of(kind: str, point: Any) -> np.ndarray:
-    """In scikit-learn's shapes: (K, D, D), (D, D), (K, D) or (K,)."""
+    """Precisions in scikit-learn's shapes: (K, D, D), (D, D), (K, D) or (K,)."""
     precision = np.array(point.precision)
     return precision[:, 0, 0] if kind == "spherical" else precision
 
 
 def covariances_of(kind: str, precisions: np.ndarray) -> np.ndarray:
-    """Their inverses."""
+    """The inverses of the precisions."""
     return np.linalg.inv(precisions) if kind in ("full", "tied") else 1.0 / precisions
 
 
 def cholesky_of(kind: str, precisions: np.ndarray) -> np.ndarray:
-    """C with C C' the precision, upper triangular as scikit-learn has it; of the others square roots."""
+    """C with C C' the precision, upper triangular as in scikit-learn; for the diagonal kinds square roots."""
     if kind not in ("full", "tied"):
         return np.sqrt(precisions)
     inverse = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(precisions)))
@@ -107,7 +107,7 @@ def cholesky_of(kind: str, precisions: np.ndarray) -> np.ndarray:
 
 
 def covariance_matrix(kind: str, covariances: np.ndarray, component: int, dim: int) -> np.ndarray:
-    """(D, D), of one component."""
+    """The covariance (D, D) of one component."""
     if kind == "tied":
         return covariances
     own = covariances[component]

@@ -1,4 +1,4 @@
-"""What a regression observes, by name: the likelihood, what of it is learnt, and the mean and variance of y."""
+"""Observations of a regression, by name: the likelihood, its learnt hyperparameters, and the mean and variance of y."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Observed(NamedTuple):
 
     Attributes:
       make: hyperparameters -> p(y | z).
-      start: the hyperparameters of its own that are learnt, and where that begins.
+      start: the hyperparameters of its own that are learnt, with their first values.
       moments: (m, v, hyperparameters) -> mean and variance of y where z ~ N(m, v).
       is_real: y may be any number, and is measured in units of its spread.
     """
@@ -32,7 +32,7 @@ def _of_normal(extra: Callable[[Mapping[str, float]], float]) -> Any:
 
 
 def _of_rate(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> Any:
-    """Of a mean e^z: E[e^z], its variance, and `extra`, E[variance of y given z] as a function of E[e^2z]."""
+    """Moments for a mean e^z: E[e^z], its variance, and `extra`, E[variance of y given z] as a function of E[e^2z]."""
 
     def moments(m: np.ndarray, v: np.ndarray, hyper: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         mean, second = np.exp(m + 0.5 * v), np.exp(2 * m + 2 * v)

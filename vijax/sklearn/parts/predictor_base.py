@@ -1,4 +1,4 @@
-"""What classifiers and regressors with Gaussian predictors have in common: what a model of theirs must say."""
+"""The base of classifiers and regressors with Gaussian predictors: what a subclass must define."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
 
     @abc.abstractmethod
     def _model(self, num_sites: int, dim: int) -> Predictors:
-        """Of so many rows, with padding, and columns."""
+        """The model for a number of rows, with padding, and of columns."""
 
     @abc.abstractmethod
     def _start(self, features: np.ndarray) -> dict[str, Any]:
-        """Where the hyperparameters begin."""
+        """The first values of the hyperparameters."""
 
     @abc.abstractmethod
     def _learnt(self) -> tuple[str, ...]:
-        """Which of them are learnt."""
+        """The names of the hyperparameters that are learnt."""
 
     def _prepare(self, X: np.ndarray) -> None:
-        """What is learnt of X before the fit."""
+        """Learns from X whatever is needed before the fit."""
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         return X
@@ -66,11 +66,11 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         )
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
-        """X checked, a sparse one made dense where the estimator takes such."""
+        """X checked; a sparse one is made dense where the estimator takes such."""
         return self._dense(self._valid(X, reset=reset))
 
     def _rows_and_targets(self, X: Any, y: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The same with its y."""
+        """X and y, checked."""
         X, y = self._valid(X, y, **more)
         return self._dense(X), y
 

@@ -1,4 +1,4 @@
-"""Rows of numbers: padded to sizes that other data share, and fitted until the bound settles from step to step."""
+"""Rows of numbers: padded to sizes that other data share, and fitted until the bound converges from step to step."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STEPS = 10
 
 
 class Fitted(NamedTuple):
-    """A fit, and how it ended.
+    """A fit, and its end.
 
     Attributes:
-      fit: of the best start.
-      converged: the bound of every start settled.
-      n_iter: steps done.
-      bounds: its objective, one entry for each step.
+      fit: the fit of the best start.
+      converged: the bound of every start converged.
+      n_iter: number of steps done.
+      bounds: the objective of the fit, one entry for each step.
     """
 
     fit: Fit
@@ -37,19 +37,19 @@ class Fitted(NamedTuple):
 
 
 def size_with_padding(rows: int, least: int = LEAST) -> int:
-    """Rows and padding."""
+    """The number of rows, padding included."""
     return max(padded_size(rows), least)
 
 
 def padded(data: PyTree, least: int = LEAST) -> PyTree:
-    """The data, and copies of their last row behind it."""
+    """The data, followed by copies of their last row."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     missing = size_with_padding(rows, least) - rows
     return jax.tree.map(lambda x: np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)]), data)
 
 
 def by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
-    """What a function says of each row; it is given some more of them."""
+    """The results of a function for each row; it is given some more rows, as padding."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     return np.asarray(function(padded(data)))[:rows]
 
@@ -66,9 +66,9 @@ def fit_rows(
     least: int = LEAST,
     by_gradient: bool = False,
 ) -> Fitted:
-    """Full-data steps until the bound per row changes by less than `tol` from one to the next, or `max_iter`. There are
-    `least` rows at least, with padding. Where something moves `by_gradient`, by a rate in each step, one step says
-    little: the bound per row keeps within `tol` for `STEPS` of them."""
+    """Runs full-data steps until the bound per row changes by less than `tol` from one to the next, or `max_iter`
+    steps. With padding there are at least `least` rows. Where something moves `by_gradient`, at a rate in each step,
+    one step tells little: the bound per row must then stay within `tol` for `STEPS` steps."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     loader = ArrayLoader(data, size_with_padding(rows, least), seed=0)
     settled = _Settled(tol * rows, _within if by_gradient else _any_step)
@@ -88,7 +88,7 @@ def fit_rows(
 
 
 class _Settled:
-    """A callback: whether the bounds of every start since the last look have settled, by a rule."""
+    """A callback: true where the bounds of every start since the last look have converged, by a rule."""
 
     def __init__(self, tol: float, rule: Callable[[np.ndarray, float], bool]):
         self.tol, self.yes = tol, False
@@ -104,11 +104,11 @@ class _Settled:
 
 
 def _any_step(bounds: np.ndarray, tol: float) -> bool:
-    """Whether no start of (steps, starts) changed by `tol` in some step."""
+    """True where no start of (steps, starts) changed by `tol` in some step."""
     return bool(np.any(np.all(np.abs(np.diff(bounds, axis=0)) < tol, axis=1)))
 
 
 def _within(bounds: np.ndarray, tol: float) -> bool:
-    """Whether each start of (steps, starts) kept within `tol`. A turn of Adam, or a slope between two stretches, has
-    steps that change little, with much left to gain."""
+    """True where each start of (steps, starts) stayed within `tol`. Where Adam turns, or on a slope between two
+    stretches, some steps change little with much left to gain."""
     return bool(np.all(np.ptp(bounds, axis=0) < tol))

@@ -1,14 +1,14 @@
-"""E-steps of mixed membership and gamma draws as machine code: what XLA computes on a CPU, 1.5 to 6 times as fast.
+"""E-steps of mixed membership and gamma draws as machine code: XLA's computations on a CPU, 1.5 to 6 times as fast.
 
-A document's E-step is a loop over its words until it settles. XLA runs it on chunks of documents, each until the
-slowest has settled, and its loops over words and topics are not the best a processor can do. `kernels.cc` says the same
-in C++, document by document; for mean field and CVB0 with the bound and its gradient in the topics, so that no array
+A document's E-step is a loop over its words until it converges. XLA runs it on chunks of documents, each until the
+slowest has converged, and its loops over words and topics are not the fastest possible. `kernels.cc` does the same in
+C++, document by document; for mean field and CVB0 with the bound and its gradient in the topics, so that no array
 (documents, words, topics) of a batch is ever written. `pairs.cc` chooses the active topics of documents; `gammas.cc`
 has the draws of `vijax.families.numeric.pathwise`.
 
-Installing vijax compiles it where there is a C++ compiler (`hatch_build.py`). Where there is none, on other devices
-than CPUs, and under VIJAX_NATIVE=0, XLA computes it: the same numbers up to rounding. `jax.export` for CPUs refuses
-programs that call them: set VIJAX_NATIVE=0 before a step is traced for it.
+Installing vijax compiles these files where there is a C++ compiler (`hatch_build.py`). Without one, on other devices
+than CPUs, and under VIJAX_NATIVE=0, XLA computes the same numbers up to rounding. `jax.export` for CPUs refuses
+programs that call these kernels: set VIJAX_NATIVE=0 before a step is traced for it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ NAMES = (
     "gamma_offsets_float32",
 )
 OF_SEVERAL = ("gamma_offsets_float32",)
-"""Those that `vmap` calls once, with arrays that have one more axis before the others."""
+"""Kernels that `vmap` calls once, with arrays that have one more leading axis."""
 Results = Sequence[tuple[int, ...] | jax.ShapeDtypeStruct]
 
 
 def is_installed() -> bool:
-    """Whether kernels were compiled, and are not switched off."""
+    """True where kernels were compiled, and are not switched off."""
     return os.environ.get(SWITCH, "1") != "0" and LIBRARY.exists()
 
 
 def is_available() -> bool:
-    """Whether they also work with this version of JAX.
+    """True where the kernels also work with this version of JAX.
 
     >>> is_available() <= is_installed()
     True
@@ -56,7 +56,7 @@ def is_available() -> bool:
 
 @functools.cache
 def _registered(library: Path) -> bool:
-    """Makes them known to XLA, once; and tries one, for a library may be of another version of XLA."""
+    """Registers the kernels with XLA, once, and tries one, because the library may be of another version of XLA."""
     if not library.exists():
         return False
     try:
@@ -77,7 +77,7 @@ def _registered(library: Path) -> bool:
 
 
 def _check_version(major: int, minor: int) -> None:
-    """RuntimeError where XLA is older than the one compiled for. XLA would see it too, and have no CPU backend then."""
+    """Raises RuntimeError where XLA is older than the version compiled for, and would have no CPU backend then."""
     header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text(encoding="utf-8")
     here = dict(re.findall(r"define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header))
     if int(here["MAJOR"]) != major or int(here["MINOR"]) < minor:
@@ -86,7 +86,7 @@ def _check_version(major: int, minor: int) -> None:
 
 
 def _try() -> None:
-    """A document of two words and one topic: gamma is alpha and its number of tokens."""
+    """Tries a document of two words and one topic: gamma is alpha plus its number of tokens."""
     with jax.ensure_compile_time_eval(), jax.default_device(jax.devices("cpu")[0]):
         given = [np.ones(n, np.float32) for n in ((1, 2, 1), (1, 2), 1, (1, 1))]
         results = _typed([(1, 1), (1, 2, 1)], np.float32)
@@ -105,10 +105,10 @@ def where_there_is(
     """The results of a kernel, where it can be used; else `otherwise(*args)`.
 
     Args:
-      name: of the kernel.
-      results: their shapes, or also of what type where that is not the type of the numbers given.
-      otherwise: the same as JAX sees it.
-      *args: what it is given, numbers, ids or words of bits; constants to differentiation.
+      name: name of the kernel.
+      results: shapes of the results, with types where these are not the type of the numbers given.
+      otherwise: the same computation in JAX.
+      *args: its inputs: numbers, ids or words of bits; constants to differentiation.
       **settings: integers and numbers known at compilation.
     """
     numbers = [x for x in args if jnp.issubdtype(x.dtype, jnp.floating)]
@@ -121,7 +121,7 @@ def where_there_is(
 
 
 def on_cpu(kernel: Callable[..., Any], otherwise: Callable[..., Any], *args: Any) -> Any:
-    """`kernel(*args)`, which may `call`, where kernels can be used; else `otherwise(*args)`, of the same type."""
+    """`kernel(*args)`, which may use `call`, where kernels can be used; else `otherwise(*args)`, of the same type."""
     return jax.lax.platform_dependent(*args, cpu=kernel, default=otherwise) if is_available() else otherwise(*args)
 
 
@@ -132,7 +132,7 @@ def call(
     aliases: Any = None,
     **settings: int | float,
 ) -> tuple[Array, ...]:
-    """A kernel itself, whose name ends in the type of numbers. `aliases`: which arguments may become which results."""
+    """Calls a kernel, whose name ends in the type of numbers; `aliases` says which arguments may become results."""
     known = {key: np.int64(x) if isinstance(x, int) else np.float64(x) for key, x in settings.items()}
     how = "broadcast_all" if name in OF_SEVERAL else "sequential"
     made = jax.ffi.ffi_call(_target(name), results, vmap_method=how, input_output_aliases=aliases)
