@@ -92,9 +92,9 @@ GONE_ON = {  # the state, the algorithm, the data, the key, and what is said of 
     ),
     "a loader of one's own": (lambda s, _: s, SIX, Own(Y), KEY, "6 parts of the data, of other data"),
     "a loop of one's own": (
-        lambda s, _: s._replace(data=jnp.zeros_like(s.data)), SIX, Y, KEY, "which does not say of which data",
+        lambda s, _: s._replace(data=jnp.zeros_like(s.data)), SIX, Y, KEY, "which does not name its data",
     ),
-    "of an earlier version": (lambda s, _: s._replace(data=None), SIX, Y, KEY, "which does not say of which data"),
+    "of an earlier version": (lambda s, _: s._replace(data=None), SIX, Y, KEY, "which does not name its data"),
     "no messages": (lambda s, _: s._replace(messages=None), SIX, Y, KEY, None),
 }  # fmt: skip
 

@@ -74,7 +74,7 @@ def test_it_bends_where_no_normal_does():
 def test_what_it_cannot_have_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="layers"):
         vi.guides.flow(layers=0)
-    with pytest.raises(ValueError, match=r"guide: expected another for one coordinate.*guides\.mixture"):
+    with pytest.raises(ValueError, match=r"guide: expected another guide for a single coordinate.*guides\.mixture"):
         vi.guides.flow().at(jnp.zeros(1), 1.0)
     monkeypatch.setitem(sys.modules, "flowjax", None)
     monkeypatch.setitem(sys.modules, "flowjax.flows", None)

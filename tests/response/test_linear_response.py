@@ -205,7 +205,7 @@ def test_hand_written_bounds_with_their_locals_summed_out():
 # --- what is refused --------------------------------------------------------------------------------------------
 def test_locals_behind_a_stopped_gradient_are_refused():
     y = np.linspace(-3, 3, 30).astype(np.float32)
-    with pytest.raises(ValueError, match="message changes otherwise"):
+    with pytest.raises(ValueError, match="message does not change as its bound says"):
         vi.linear_response(fitted(hand_written(stop=True), y), y)
 
 

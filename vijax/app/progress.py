@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import shutil
 import sys
 import threading
@@ -148,4 +147,5 @@ def clock_time(seconds: float) -> str:
     >>> clock_time(3675)
     '1:01:15'
     """
-    return str(datetime.timedelta(seconds=round(seconds)))
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

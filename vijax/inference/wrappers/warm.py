@@ -27,8 +27,8 @@ class Visited(NamedTuple):
     """Locals of all groups.
 
     Attributes:
-    local: the locals of every group as last seen, N leading.
-    seen: which groups were.
+      local: the locals of every group as last seen, N leading.
+      seen: which groups were seen.
     """
 
     local: PyTree
