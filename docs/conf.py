@@ -10,6 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import vijax
 
+vijax.checkpoint, vijax.plots  # noqa: B018  (public names of modules that vijax imports on first use)
+
 project = "vijax"
 author = "the vijax developers"
 version = release = vijax.__version__

@@ -4,6 +4,7 @@ import vijax.xla.blas  # isort: skip  (first: OpenBLAS reads its settings when i
 import vijax.xla.runtime  # noqa: F401  # isort: skip  (and XLA its flags when it starts)
 
 import importlib
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -185,9 +186,28 @@ ON_FIRST_USE = {
 """Modules of the list above that `import vijax` leaves for later, and where they are."""
 
 
+# Rooms inside `vijax.inference` and `vijax.contract` whose names users know: `import vijax.estep` finds them too.
+for _room in (
+    estep,
+    estimand,
+    estimator,
+    expectation,
+    guides,
+    init,
+    likelihood,
+    messages,
+    objective,
+    sites,
+    step_size,
+    update,
+):
+    sys.modules[f"vijax.{_room.__name__.rpartition('.')[2]}"] = _room
+
+
 def __getattr__(name: str) -> ModuleType:
     if name in ON_FIRST_USE:
-        return importlib.import_module(ON_FIRST_USE[name])
+        module = sys.modules[f"vijax.{name}"] = importlib.import_module(ON_FIRST_USE[name])
+        return module
     raise AttributeError(f"module 'vijax' has no attribute {name!r}")
 
 

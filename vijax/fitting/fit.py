@@ -56,7 +56,7 @@ class Progress(NamedTuple):
       stopping: this is the last call: the run ends here, for whatever reason.
       whole: the argument with which `vijax.fit(..., state=)` goes on: `state`, or the states of all restarts.
       gain: the remaining gain of the objective, relative to itself, as it is compared with `tol`; infinite where it has
-      not been judged yet, None without `tol`.
+        not been judged yet, None without `tol`.
     """
 
     step: int
@@ -117,26 +117,26 @@ def fit(
         key and arguments, a run in two parts equals a run in one, bit for bit. With other data the fit goes on from its
         posterior, and its memory of the old data is begun anew (`docs/how-to/resume.md`).
       hyper: values of some of the model's points (`Model.hyper`) instead of its own, of the same shapes: one compiled
-      program serves all values.
+        program serves all values.
       restarts: number of runs from different starts, side by side on the same batches. The run with the best objective
-      is returned (callbacks see the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of shape
-      (steps, restarts). Memory grows with this number.
+        is returned (callbacks see the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of shape
+        (steps, restarts). Memory grows with this number.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
       steps_per_chunk: steps in one compiled call; progress is shown between calls. It cannot change the posterior. (The
-      reported objective may change in its last digit, because another number is another program.)
+        reported objective may change in its last digit, because another number is another program.)
       tol: stop when the remaining gain of the objective is below this, relative to the objective; a run that has
-      converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
-      objective's last change over 50 steps, and the rest if later changes shrink as it did, at steps 50, 100, 150, ....
-      A change of the last digit counts as none, so in float32 any `tol` below 1.2e-7 means this; one below 1e-6 may
-      never be met, because sums of many terms round. On minibatches, or with draws, it is an upper limit at 95 % of the
-      gain of as many more steps as the last half of the run, by averages over passes, after 16, 24, 32, 48, ... of them
-      (`vijax.inference.stopping` gives its error rates; passes of fewer than 10 steps count together, passes of more
-      than 200 in parts). Where the noise of these averages is far above `tol` the fit runs to its last step. 1e-3 suits
-      most minibatches.
+        converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
+        objective's last change over 50 steps, and the rest if later changes shrink as it did, at steps 50, 100, 150,
+        .... A change of the last digit counts as none, so in float32 any `tol` below 1.2e-7 means this; one below 1e-6
+        may never be met, because sums of many terms round. On minibatches, or with draws, it is an upper limit at 95 %
+        of the gain of as many more steps as the last half of the run, by averages over passes, after 16, 24, 32, 48,
+        ... of them (`vijax.inference.stopping` gives its error rates; passes of fewer than 10 steps count together,
+        passes of more than 200 in parts). Where the noise of these averages is far above `tol` the fit runs to its last
+        step. 1e-3 suits most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
       throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
-      is seen to grow without limit; otherwise `fit.status` and `fit.verdict` say so. `fit.verdict` also says whether to
-      trust a fit that has finished.
+        is seen to grow without limit; otherwise `fit.status` and `fit.verdict` say so. `fit.verdict` also says whether
+        to trust a fit that has finished.
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
 

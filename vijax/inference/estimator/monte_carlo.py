@@ -36,7 +36,7 @@ class reparameterised(Estimator):
         larger.
       quasi: draws that are evenly spread, from a Sobol sequence with a random digital shift a step (randomised quasi
         Monte Carlo: Buchholz, Wenzel and Mandt 2018): the expectation is the same, the noise less, above all for smooth
-          bounds in few dimensions, with a power of two draws. It serves normal globals, mixtures and flows.
+        bounds in few dimensions, with a power of two draws. It serves normal globals, mixtures and flows.
 
     Raises:
       ValueError: no draw, `quasi` that is no bool; when used, `quasi` for a global of another family.

@@ -228,11 +228,11 @@ def density(
       derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
         non-centred hierarchy. `fit.sample` returns them beside the variables.
       sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x, with observations
-      replaced and inputs kept; with `log_density(x, data)` it is `sample(x, data, key)`, for all the data.
-      `Fit.predictive` then draws data.
+        replaced and inputs kept; with `log_density(x, data)` it is `sample(x, data, key)`, for all the data.
+        `Fit.predictive` then draws data.
       start: fits by steps begin with means of q drawn from -start to start, and sds of a twentieth of it, in free
-      coordinates (logarithms of positive variables). Lower it where the density is not finite so far from zero, as with
-      differential equations; zero should then be a plausible value. `vijax.auto` searches for a start itself.
+        coordinates (logarithms of positive variables). Lower it where the density is not finite so far from zero, as
+        with differential equations; zero should then be a plausible value. `vijax.auto` searches for a start itself.
 
     Returns:
       A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`. Where `log_lik` is

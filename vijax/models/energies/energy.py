@@ -192,16 +192,15 @@ def energy_model(
         Booleans are masks. Floats and integers come to the energy as floats, so that squares do not wrap; integers that
         it uses as indices (`table[y]`) come as int32.
       impossible: structural zeros: the number of impossible events of a configuration, as a function of the same
-      arguments as `energy` and multilinear like it. It has probability zero where that is positive, and `energy` may be
-      any
-        finite number there: for transitions that only some pairs of states allow, `jnp.where(allowed, log_p, 0.0)` in
-        the energy, and `lambda s, y: jnp.sum(jnp.where(allowed, 0.0, s["z"].transition))` here. Add up products of
-        statistics, none of them negative, so that rounding leaves no count where there is none. Where no value of a
-        local is possible given the others, mean field needs a possible start, or `joint` locals. A Dirichlet over some
-        classes only has concentrations of 1e-20 for the others.
+        arguments as `energy` and multilinear like it. It has probability zero where that is positive, and `energy` may
+        be any finite number there: for transitions that only some pairs of states allow, `jnp.where(allowed, log_p,
+        0.0)` in the energy, and `lambda s, y: jnp.sum(jnp.where(allowed, 0.0, s["z"].transition))` here. Add up
+        products of statistics, none of them negative, so that rounding leaves no count where there is none. Where no
+        value of a local is possible given the others, mean field needs a possible start, or `joint` locals. A Dirichlet
+        over some classes only has concentrations of 1e-20 for the others.
       locals: the families of the group's local variables by name; iterative E-steps start at the values of their
-      natural parameters. Their whole density, less the base measure, belongs to the energy: for a local of known law q
-      it is `q.energy_term(s["z"])`. Or a function from a group to them.
+        natural parameters. Their whole density, less the base measure, belongs to the energy: for a local of known law
+        q it is `q.energy_term(s["z"])`. Or a function from a group to them.
       prior_energy: (stats) -> log density of the `conditional` globals given the others, and of free globals that have
         no `log_prior` or whose prior depends on others (`stats[name]` is the value); with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
@@ -219,14 +218,14 @@ def energy_model(
         E-steps visit them one after the other, at the price of a gradient of the energy for each: the bound never
         falls. Start them at different values: from equal ones they may never differ.
       start: a function from a group to the start of E-steps, families of the names and shapes of `locals`, if it is not
-      the templates. `vijax.init.implied` starts the globals there too.
+        the templates. `vijax.init.implied` starts the globals there too.
       init: the start of the posterior (`vijax.init`); by default the prior.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
       check_data: raises ValueError on impossible data; `vijax.fit` calls it once. Without it data must be finite where
-      the energy needs them to be. Their shapes are compared with the example's in any case.
+        the energy needs them to be. Their shapes are compared with the example's in any case.
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
       any_size: groups may have other sizes than the example along all their axes (rows of a table, say, that are padded
-      to some number), though no local has these sizes.
+        to some number), though no local has these sizes.
       prior_as_point: keep the priors of the globals, a `Product`, among the model's points, by the name "prior". Then
         `vijax.fit(..., hyper={"prior": ...})` fits others without compiling anything again.
       sample: (values of globals and locals by name, group, key) -> a group drawn given these values, for

@@ -75,7 +75,7 @@ def gp(
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
       inducing: M inputs whose features stand for the kernel where N is too large for an N x N matrix.
       others: priors of further globals, such as the rate of wrong labels. The likelihood is then a function (hyper,
-      statistics of these globals by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
+        statistics of these globals by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
 
     Raises:
       ValueError: not one observation for each input, or one outside the likelihood's support; a kernel whose
