@@ -26,7 +26,7 @@ Run = Callable[[], Any]
 
 
 class Plain(NamedTuple):
-    """In the place of `vijax.fitting.told.Told`: a column for each number that steps tell."""
+    """In the place of `vijax.fitting.step_infos.Told`: a column for each number that steps tell."""
 
     columns: Any
 
@@ -54,13 +54,13 @@ def without(name: str) -> Iterator[None]:
     same = lambda key: key
     patches = {
         "generator": [("vijax.inference.compose.in_one_piece", same), ("vijax.fitting.loop.in_one_piece", same)],
-        "in_turn": [
-            ("vijax.xla.in_turn.select", tree.select),
-            ("vijax.xla.in_turn.after", lambda condition, done: condition),
+        "ordering": [
+            ("vijax.xla.ordering.select", tree.select),
+            ("vijax.xla.ordering.after", lambda condition, done: condition),
         ],
         "told": [("vijax.fitting.loop.Told", Plain)],
     }
-    patches["both"] = patches["generator"] + patches["in_turn"]
+    patches["both"] = patches["generator"] + patches["ordering"]
     with contextlib.ExitStack() as stack:
         for target, other in patches.get(name, []):
             stack.enter_context(mock.patch(target, other))
@@ -161,7 +161,7 @@ def row(name: str, where: str, unit: str, found: tuple[float, np.ndarray]) -> No
 def small_steps(count: int) -> None:
     for where, make in SMALL.items():
         with_all = chunk(make, "")
-        for name in ("generator", "in_turn", "both"):
+        for name in ("generator", "ordering", "both"):
             found = pairs(with_all, chunk(make, name), count)
             row(name, where, f"{1e6 * found[0] / STEPS:.1f} us a step", found)
         found = pairs(whole_fit(make, ""), whole_fit(make, "told"), count)

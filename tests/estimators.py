@@ -1,5 +1,6 @@
 """The registry of estimators: a row here has its message compared with quadrature
-(tests/inference/estimator/test_estimators.py), and is equal by value and pickles (tests/inference/test_choices.py)."""
+(tests/inference/estimator/test_estimators.py), and is equal by value and pickles
+(tests/inference/test_compatibility.py)."""
 
 import vijax as vi
 

@@ -68,7 +68,7 @@ from vijax.inference.wrappers.warm import warm
 from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy import conditional, energy_model
-from vijax.predict.evaluated import at
+from vijax.predict.at_values import at
 from vijax.response.linear_response import linear_response
 
 if TYPE_CHECKING:

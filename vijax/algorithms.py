@@ -37,7 +37,7 @@ from typing import Any
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.per_variable import PerVariable, per_variable
-from vijax.inference.choices import check_memory, check_model, check_no_sites, check_sites, sites_of
+from vijax.inference.compatibility import check_memory, check_model, check_no_sites, check_sites, sites_of
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimand import Estimand, distribution, maximum_likelihood, mode
 from vijax.inference.estimator import Estimator, mean_field, reparameterised

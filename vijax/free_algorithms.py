@@ -15,7 +15,7 @@ from vijax.contract.model import Model
 from vijax.contract.objective import check_objective, renyi
 from vijax.contract.per_variable import PerVariable, per_variable
 from vijax.inference import guides
-from vijax.inference.choices import check_model
+from vijax.inference.compatibility import check_model
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimator import (
     Estimator,

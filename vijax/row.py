@@ -8,7 +8,7 @@ from typing import Any
 
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.inference.choices import check_names
+from vijax.inference.compatibility import check_names
 from vijax.inference.compose import MOVED, Algorithm, compose
 from vijax.inference.wrappers.averaged import averaged
 from vijax.inference.wrappers.axis import over_axis

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.contract.generative import QUESTIONS
+from vijax.contract.queries import QUESTIONS
 
 KEY = jax.random.key(0)
 TOSSES = np.array([1.0, 1.0, 0.0, 1.0], np.float32)

@@ -15,10 +15,10 @@ import pytest
 from jax.extend.random import threefry_2x32
 
 from vijax import tree
-from vijax.fitting.told import Told
+from vijax.fitting.step_infos import Told
 from vijax.xla.blas import VARIABLE
 from vijax.xla.compiler import STEP, usable
-from vijax.xla.generator import in_one_piece
+from vijax.xla.random_bits import in_one_piece
 from vijax.xla.threefry import threefry2x32
 
 pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="they are for CPUs")
@@ -40,7 +40,7 @@ def calls(text: str, name: str) -> int:
 def test_jax_rolls_the_rounds_of_its_random_numbers() -> None:
     draw = lambda key: jax.random.normal(key, (5,))
     key = jax.random.key(0)
-    assert " while(" in compiled(draw, key), "vijax.xla.generator is not needed any more"
+    assert " while(" in compiled(draw, key), "vijax.xla.random_bits is not needed any more"
     assert " while(" not in compiled(lambda key: draw(in_one_piece(key)), key)
 
 
@@ -53,7 +53,7 @@ def test_jax_rolls_the_rounds_of_threefry() -> None:
 def test_choices_of_small_leaves_are_calls_of_their_own() -> None:
     a = [jnp.full(5 + i, float(i)) for i in range(10)]
     text = compiled(tree.select, jnp.array(True), a, [x + 1 for x in a])
-    assert calls(text, "main") >= 8, "vijax.xla.in_turn is not needed any more"
+    assert calls(text, "main") >= 8, "vijax.xla.ordering is not needed any more"
 
 
 def test_each_number_that_steps_tell_is_a_call_of_its_own() -> None:
@@ -70,7 +70,7 @@ def test_each_number_that_steps_tell_is_a_call_of_its_own() -> None:
     plain = compiled(by_column, {name: jnp.zeros(6) for name in info})
     ours = compiled(in_tables, Told.empty(6, info))
     assert plain.count("dynamic-update-slice") > 2 * ours.count("dynamic-update-slice"), (
-        "vijax.fitting.told is not needed"
+        "vijax.fitting.step_infos is not needed"
     )
 
 

@@ -33,7 +33,7 @@ from vijax.contract.model import Model
 from vijax.fitting.fit_arguments import check_key, check_not_forked
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
-from vijax.inference.choices import check_model
+from vijax.inference.compatibility import check_model
 from vijax.models.energies.density import log_density_of
 from vijax.xla import keys
 

@@ -27,7 +27,7 @@ from vijax.contract.arrays import check_aligned
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.contract.documents import ANY_FORM, DataForm
 from vijax.contract.estep import EStep
-from vijax.contract.generative import QUESTIONS, answers, given_by_user
+from vijax.contract.queries import QUESTIONS, answers, given_by_user
 from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product
 from vijax.families.domain import require_proper
@@ -123,7 +123,7 @@ class Model(Remade):
       by_entry: which entries of globals a batch reads, where these are not all; else None.
       free: its free variables; None where every global has a prior of its family.
       form: what data it reads, and how.
-      queries: its answers to what may be asked of some fits only, by name (`vijax.contract.generative.QUESTIONS`).
+      queries: its answers to what may be asked of some fits only, by name (`vijax.contract.queries.QUESTIONS`).
     """
 
     hyper: Hyper

@@ -32,7 +32,7 @@ from vijax.fitting.restarts import Many, best, in_runs, many, of_run
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import begun, gone_on
 from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
-from vijax.fitting.told import Told
+from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.xla import keys

@@ -16,11 +16,11 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import check_fits
 from vijax.fitting.restarts import in_runs
-from vijax.fitting.told import Told
+from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Info, State
 from vijax.inference.stopping import observed
 from vijax.xla.compiler import kept, step_jit
-from vijax.xla.generator import in_one_piece
+from vijax.xla.random_bits import in_one_piece
 
 
 def run_chunk(

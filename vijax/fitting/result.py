@@ -17,11 +17,11 @@ from vijax.contract.intake import for_score, taken
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
 from vijax.fitting.status import skipped_text
-from vijax.inference.bad import named
 from vijax.inference.compose import Algorithm
+from vijax.inference.non_finite import named
 from vijax.inference.state import State
 from vijax.predict import predictive
-from vijax.predict.inferred import inferred, inferred_of_documents, locals_of, shares_of
+from vijax.predict.questions import inferred, inferred_of_documents, locals_of, shares_of
 
 
 class Fit(NamedTuple):

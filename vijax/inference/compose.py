@@ -24,7 +24,7 @@ from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.per_variable import PerVariable, check_known, per_variable
 from vijax.inference.bound import first_bad, in_context, reads_of
-from vijax.inference.choices import (
+from vijax.inference.compatibility import (
     arguments_named,
     check_blocks,
     check_estep,
@@ -45,8 +45,8 @@ from vijax.inference.state import Info, Result, State, check_state, counted, fre
 from vijax.inference.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
 from vijax.inference.update import Update
 from vijax.inference.update.descend import ADAM
-from vijax.xla import by_value, in_turn
-from vijax.xla.generator import in_one_piece
+from vijax.xla import by_value, ordering
+from vijax.xla.random_bits import in_one_piece
 
 ByName = Mapping[str, Any] | PerVariable[Any]
 WRAPPED = {
@@ -275,7 +275,7 @@ class _Step(_OfChoices):
         bad_group = first_bad(moved.message.aux.per_group, batch.weights, reads_of(spec, state, batch))
         info = _info(moved, penalty, non_finite, ok, bad_group)
         new = _advance(ok, state, moved, hyper, opt_state)
-        return counted(in_turn.after(ok, new.posterior), state, new._replace(penalty=penalty)), info
+        return counted(ordering.after(ok, new.posterior), state, new._replace(penalty=penalty)), info
 
 
 def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_state: PyTree) -> State:
@@ -290,7 +290,7 @@ def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_
         step_size=moved.next_size,
     )
     # What wrappers keep is as it was: it may be large, and is neither copied nor compared.
-    return in_turn.select(ok, new._replace(beside={}), state._replace(beside={}))._replace(beside=state.beside)
+    return ordering.select(ok, new._replace(beside={}), state._replace(beside={}))._replace(beside=state.beside)
 
 
 def _info(moved: Moved, penalty: Array, non_finite: Array, ok: Array, bad_group: Array) -> Info:

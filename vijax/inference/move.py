@@ -15,7 +15,7 @@ from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.families import Product
 from vijax.families.domain import is_proper
-from vijax.inference import bad as bad_variable
+from vijax.inference import non_finite as first_non_finite
 from vijax.inference import safeguard
 from vijax.inference.bound import reads_of, scaled_bound
 from vijax.inference.estimator import Reads
@@ -61,14 +61,14 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     posterior, memory, remembered, local = state.posterior, dict(state.memory), state.messages, state.local
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
     non_finite = none
-    bad: Any = bad_variable.NONE
+    bad: Any = first_non_finite.NONE
     for block in spec.blocks or (tuple(posterior),):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = scaled_bound(spec, state, batch._replace(local=local), key_local)
         there = spec.messages.look(spec, state.messages, batch, posterior)
         message = estimate(estimators, block, key_global, there, prior, damped, bound, theta, reads)
         non_finite = non_finite + tree.count_non_finite(message.natural)
-        bad = bad_variable.first_of(bad, message.natural, list(posterior))
+        bad = first_non_finite.first_of(bad, message.natural, list(posterior))
         at = At(posterior, there, prior, state.hyper)
         remembered, message = spec.messages.all(spec, remembered, batch, at, message)
 

@@ -13,12 +13,12 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch
-from vijax.contract.generative import Generative, is_size, is_sizes
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.contract.queries import Generative, is_size, is_sizes
 from vijax.families import Family, Product
 from vijax.inference.spec import Spec
-from vijax.predict.inferred import inferred, inferred_of_documents
+from vijax.predict.questions import inferred, inferred_of_documents
 from vijax.xla import keys
 from vijax.xla.compiler import kept, numbers_in, quick_jit, step_jit
 from vijax.xla.memory import total_memory

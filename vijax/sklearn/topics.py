@@ -14,7 +14,7 @@ from vijax.checks import require
 from vijax.data.minibatch import in_order
 from vijax.fitting.fit import fit
 from vijax.inference.compose import Algorithm
-from vijax.predict.inferred import bounds_of, inferred, shares_of
+from vijax.predict.questions import bounds_of, inferred, shares_of
 from vijax.sklearn.parts.bags import BagLoader
 from vijax.sklearn.parts.base import Transformer, cast, key_of, precision_of
 from vijax.xla import keys

@@ -12,7 +12,7 @@ from vijax.contract.batch import Minibatch
 from vijax.evaluate.score import ratio_estimate
 from vijax.families.base import as_array
 from vijax.fitting.result import Fit
-from vijax.predict.inferred import bounds_of, inferred
+from vijax.predict.questions import bounds_of, inferred
 
 
 class RowScore(NamedTuple):

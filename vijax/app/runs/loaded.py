@@ -21,7 +21,7 @@ from vijax.app.runs.run_end import end_of
 from vijax.app.runs.run_folder import read_run_config
 from vijax.app.runs.versions import made_by_another
 from vijax.app.settings.config import Config, ConfigError
-from vijax.contract.generative import is_size, is_sizes
+from vijax.contract.queries import is_size, is_sizes
 from vijax.families import Dirichlet
 from vijax.fitting.result import Fit
 from vijax.topics.summary import Topic, summarise

@@ -25,8 +25,8 @@ from vijax.arguments import EVEN, Positives, Size, checked, whole
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.documents import DataForm, OfDocuments, word_prior
-from vijax.contract.generative import Generative, answers
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.queries import Generative, answers
 from vijax.families import MultivariateNormal, NormalWishart, Product
 from vijax.families.base import as_float
 from vijax.families.vector.matrices import half_log_det, inverse, outer

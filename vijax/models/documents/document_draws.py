@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.contract.generative import Generative, Values, is_sizes, masks_of
+from vijax.contract.queries import Generative, Values, is_sizes, masks_of
 
 Places = Bool[Array, "docs length"]
 """True where a document has a word."""

@@ -27,8 +27,8 @@ from vijax.arguments import Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.documents import DataForm, OfDocuments, word_prior
-from vijax.contract.generative import Generative, answers
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.queries import Generative, answers
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float
 from vijax.families.discrete.transposed_dirichlet import TransposedDirichletStats

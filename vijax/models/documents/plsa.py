@@ -24,8 +24,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract.documents import DataForm
-from vijax.contract.generative import Generative, answers
 from vijax.contract.model import Model, model
+from vijax.contract.queries import Generative, answers
 from vijax.families import Dirichlet, Product
 from vijax.models.documents.document_draws import of_pairs, of_topics, table_of, total_like
 from vijax.xla.by_value import by_value

@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.arguments import Positive, Size, checked
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.documents import DataForm, OfDocuments, word_prior
-from vijax.contract.generative import Generative, answers
 from vijax.contract.model import Hyper, LocalElbo, Model
+from vijax.contract.queries import Generative, answers
 from vijax.families import Categorical, Dirichlet, Product
 from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import near_uniform

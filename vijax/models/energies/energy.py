@@ -29,9 +29,9 @@ from vijax.constrain import real
 from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.contract.documents import DataForm
-from vijax.contract.generative import Generative, answers, given_by_user
 from vijax.contract.intake import cast
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.queries import Generative, answers, given_by_user
 from vijax.families import Family, Product
 from vijax.families.base import as_array
 from vijax.families.domain import require_proper
@@ -232,7 +232,7 @@ def energy_model(
       `Fit.predictive`: the inputs of the given group are kept, its observations replaced.
       sample_locals: (values of the globals by name, group, key) -> values of the locals by name, drawn given them;
         needed beside `sample` where the model has locals.
-      generative: both of these for all groups at once (`vijax.contract.generative.Generative`).
+      generative: both of these for all groups at once (`vijax.contract.queries.Generative`).
 
     Returns:
       A `Model`, for every algorithm.

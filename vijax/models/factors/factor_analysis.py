@@ -21,8 +21,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract import init as starts
-from vijax.contract.generative import Generative, rows_like
 from vijax.contract.model import Model
+from vijax.contract.queries import Generative, rows_like
 from vijax.families import Gamma, MultivariateNormal, Product
 from vijax.models.energies.energy import energy_model
 from vijax.xla.by_value import by_value

@@ -29,8 +29,8 @@ from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.contract.documents import DataForm
 from vijax.contract.estep import iterate_by_document
-from vijax.contract.generative import Generative, answers, rows_like
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.queries import Generative, answers, rows_like
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
 from vijax.families.numeric import special

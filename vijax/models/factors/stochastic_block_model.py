@@ -24,8 +24,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract import init as starts
-from vijax.contract.generative import Generative, is_sizes
 from vijax.contract.model import Model
+from vijax.contract.queries import Generative, is_sizes
 from vijax.families import Beta, Categorical, Dirichlet, Gamma
 from vijax.families.scalar.poisson_draws import poisson_values
 from vijax.models.energies.energy import energy_model

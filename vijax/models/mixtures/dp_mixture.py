@@ -25,8 +25,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, checked
 from vijax.checks import require
 from vijax.contract import init as starts
-from vijax.contract.generative import Generative
 from vijax.contract.model import Estimates, Hyper, Model
+from vijax.contract.queries import Generative
 from vijax.families import Categorical
 from vijax.families.base import as_float
 from vijax.families.discrete import stick_breaking

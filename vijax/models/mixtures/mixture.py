@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positives, checked
 from vijax.checks import require
 from vijax.contract import init as starts
-from vijax.contract.generative import Generative, rows_like
 from vijax.contract.model import Estimates, Model
+from vijax.contract.queries import Generative, rows_like
 from vijax.families import Categorical, Dirichlet
 from vijax.families.base import as_float
 from vijax.families.construction import on_host

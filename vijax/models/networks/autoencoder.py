@@ -24,10 +24,10 @@ from vijax.arguments import Size, checked
 from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.contract.documents import DataForm
-from vijax.contract.generative import Generative, answers, is_size
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.objective import importance_weighted
+from vijax.contract.queries import Generative, answers, is_size
 from vijax.contract.variables import Variables, free
 from vijax.families import Normal, Product
 from vijax.inference.estep.amortised import Amortised, amortised

@@ -28,17 +28,17 @@ from vijax.checks import require, require_integers
 from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.contract.documents import DataForm
-from vijax.contract.generative import Generative, answers
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.objective import importance_weighted
+from vijax.contract.queries import Generative, answers
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
 from vijax.inference.estep.unrolled import Structured, structured
 from vijax.models.energies.energy import energy_model, energy_of
 from vijax.models.networks.autoencoder import Network, as_network, observations_like
 from vijax.models.networks.observed import Observed
 from vijax.models.networks.structured_parts import Parts, Potentials
-from vijax.predict.inferred import bounds_of, inferred
+from vijax.predict.questions import bounds_of, inferred
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import kept, step_jit
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.contract.generative import Generative, Values
+from vijax.contract.queries import Generative, Values
 from vijax.inference.likelihood import Likelihood
 from vijax.models.emission.gaussian import normal_draw
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.contract.generative import Generative, Values, is_size
+from vijax.contract.queries import Generative, Values, is_size
 from vijax.tree import as_arrays
 from vijax.xla.compiler import quick_jit
 

@@ -22,9 +22,9 @@ from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import Minibatch, weighted_sum
 from vijax.contract.documents import DataForm
-from vijax.contract.generative import answers
 from vijax.contract.intake import Kind, cast, check, found_kinds
 from vijax.contract.model import ByEntry, Hyper, LocalElbo, Model
+from vijax.contract.queries import answers
 from vijax.evaluate.held_out import HeldOut
 from vijax.families import Family, Product
 from vijax.families.base import as_array

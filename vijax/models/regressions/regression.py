@@ -21,8 +21,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
-from vijax.contract.generative import Generative
 from vijax.contract.model import Model
+from vijax.contract.queries import Generative
 from vijax.families import Gamma, MultivariateNormalGamma
 from vijax.models.energies.energy import conditional, energy_model
 from vijax.xla.by_value import by_value

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.contract.generative import Generative, Values, is_sizes, masks_of
+from vijax.contract.queries import Generative, Values, is_sizes, masks_of
 from vijax.models.emission import Emission
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vijax.xla.generator import in_one_piece
+from vijax.xla.random_bits import in_one_piece
 
 FUNCTIONS: dict[str, Callable] = {
     "bits of 8": lambda key: jax.random.bits(key, (3, 5), jnp.uint8),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.fitting.told import Told
+from vijax.fitting.step_infos import Told
 
 
 def info(i: int) -> dict:
