@@ -112,7 +112,9 @@ def test_the_wheel_has_compiled_esteps_where_there_is_a_compiler(built, tmp_path
         pytest.skip("no C++ compiler on this machine")
     assert re.search(r"-py3-none-(linux|macosx)_", built.wheel.name)
     bin_folder = environment(sys.executable, tmp_path / "env", built.wheel)
-    said = run(bin_folder / "python", "-c", "from vijax.xla import native; print(native.is_available())", where=tmp_path)
+    said = run(
+        bin_folder / "python", "-c", "from vijax.xla import native; print(native.is_available())", where=tmp_path
+    )
     assert said.strip() == "True"
 
 
