@@ -46,10 +46,8 @@ def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
-            raise TypeError(
-                f"{name} holds Python objects, which no file takes: make it numbers or text"
-            )
-    write_atomically(target, lambda file: np.savez(file, **arrays))
+            raise TypeError(f"{name} holds Python objects, which no file takes: make it numbers or text")
+    write_atomically(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def write_text(target: Path, text: str) -> None:

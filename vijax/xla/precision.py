@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
+import jax.experimental
 
-try:
-    enable_x64 = jax.enable_x64
-except AttributeError:  # before jax 0.8
-    from jax.experimental import enable_x64
-
-__all__ = ["enable_x64"]
+_place: Any = jax if hasattr(jax, "enable_x64") else jax.experimental  # there before jax 0.8
+enable_x64 = _place.enable_x64
