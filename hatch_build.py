@@ -21,7 +21,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # The first that is supported: what is compiled for it runs with later ones, and not the other way round.
-HEADERS = "jaxlib==0.8.0; python_version < '3.15'"
+HEADERS = "jaxlib==0.7.2; python_version < '3.15'"
 FLAGS = ("-O3", "-fPIC", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-Wno-psabi")
 LEVELLED = ("kernels", "pairs", "gammas")
 X86 = {

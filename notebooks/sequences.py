@@ -16,24 +16,34 @@
 #
 # An animal moves, rests and searches; a tracker writes where it is. A hidden Markov model finds what it was doing, a
 # state-space model where it was between noisy fixes and where it will be. Both from the same few lines.
-# If vijax is not installed (on Colab, say), clone or upload its repository into a folder `vijax` beside this notebook: the
-# next cell installs it from there (`pip install -e ".[cli]"`). Where it is installed, that cell does nothing.
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
 # %%
+import importlib.metadata
 import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
+EXTRAS = "cli"
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
     clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]
-    if not clones:
-        raise ImportError("vijax is not installed: clone (or upload) its repository into a folder vijax beside this")
-    clone = clones[0].resolve()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-e", f"{clone}[cli]"], check=True)
-    sys.path.insert(0, str(clone))  # this Python has started: it does not look for new installations
+    found = [*sorted(Path(".").glob("vijax*.whl")), *sorted(Path(".").glob("vijax*.zip")), *clones]
+    if not found:
+        raise ImportError("vijax is not installed: put its wheel, or a zip or a clone of its repository, here")
+    there = {d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name}
+    fixed = Path("keep-installed.txt")  # the GPU's plugin fits one version of jax only, so nothing may be replaced
+    names = [n for n in there if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")]
+    fixed.write_text("\n".join(f"{name}=={there[name]}" for name in names))
+    wanted = f"vijax-vi[{EXTRAS}] @ {found[0].resolve().as_uri()}"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
+
+from vijax.xla.device import device_in_use
+
+print(device_in_use())
 
 # %%
 import jax

@@ -7,12 +7,17 @@ import signal
 # each would wait for one another, which costs CPU time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import jax
+import jax.experimental
 import pytest
 
 from tests import dear, first_cases, seeds
 from tests.compilation import XLA_FLAGS, keep_programs
 from tests.cost import Meter
 from tests.memory import Memory
+
+if not hasattr(jax, "enable_x64"):  # before jax 0.8: the tests name it as later versions do, vijax itself does not
+    jax.enable_x64 = jax.experimental.enable_x64
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

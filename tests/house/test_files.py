@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from vijax import files
@@ -65,3 +66,16 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
     (tmp_path / "step_00000001.npz").write_bytes(b"whole")
     files.remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step_00000001.npz"]
+
+
+def test_arrays_are_written_and_nothing_else(tmp_path):
+    """NumPy before 2.2 has no `allow_pickle` in savez, and writes it as one more array."""
+    files.write_arrays(tmp_path / "posterior.npz", {"a/b": np.arange(3), "name": np.array("x")})
+    with np.load(tmp_path / "posterior.npz", allow_pickle=False) as found:
+        assert {name: found[name].tolist() for name in found.files} == {"a/b": [0, 1, 2], "name": "x"}
+
+
+def test_objects_are_never_pickled(tmp_path):
+    with pytest.raises(TypeError, match="odd holds Python objects"):
+        files.write_arrays(tmp_path / "posterior.npz", {"odd": np.array([{}, None])})
+    assert not list(tmp_path.iterdir())

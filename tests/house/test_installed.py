@@ -1,5 +1,6 @@
 """What is built for others: installed into empty environments outside the clone, nothing of the clone within reach."""
 
+import json
 import os
 import random
 import re
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 def run(*command, where, **more):
     """A command that finds vijax only where it is installed."""
     hidden = {"PYTHONPATH", "XLA_FLAGS", "VIRTUAL_ENV"}
-    environ = {name: value for name, value in os.environ.items() if name not in hidden}
+    environ = {name: value for name, value in os.environ.items() if name not in hidden} | {"MPLBACKEND": "Agg"}
     done = subprocess.run(
         list(map(str, command)), cwd=where, capture_output=True, text=True, check=False, env=environ, **more
     )
@@ -144,3 +145,26 @@ def test_the_levels_of_the_readme_need_the_core_alone(built, tmp_path):
     failed = subprocess.run([bin_folder / "vijax", "--help"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert failed.returncode != 0
     assert "pip install" in failed.stderr + failed.stdout
+
+
+def test_colab_keeps_its_packages_and_runs_a_notebook(built, tmp_path):
+    """An environment as on Colab in August 2026, where the user uploads a wheel beside a notebook: the first cell
+    replaces nothing, and the notebook runs from top to bottom."""
+    newest = newest_python()
+    if newest is None:
+        pytest.skip("no Python newer than 3.11 on this machine, and Colab has 3.13")
+    image = ["jax==0.7.2", "jaxlib==0.7.2", "numpy==2.1.3", "scikit-learn==1.6.1", "optax==0.2.8", "matplotlib"]
+    bin_folder = environment(newest, tmp_path / "env", *image)
+    before = installed_packages(bin_folder, tmp_path)
+    shutil.copy(built.wheel, tmp_path)
+    shutil.copy(ROOT / "notebooks" / "any_density.py", tmp_path)
+    said = run(bin_folder / "python", "any_density.py", where=tmp_path, timeout=900)
+    assert "vijax computes on: 1 x cpu (jax 0.7.2)." in said
+    after = installed_packages(bin_folder, tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert "vijax-vi" in after
+
+
+def installed_packages(bin_folder, where):
+    listed = run(bin_folder / "python", "-m", "pip", "list", "--format=json", where=where)
+    return {row["name"]: row["version"] for row in json.loads(listed.splitlines()[0])}

@@ -2,11 +2,13 @@
 
 import importlib.util
 import subprocess
-import sys
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+from vijax.xla import device
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SOURCES = sorted(NOTEBOOKS.glob("*.py"))
@@ -39,29 +41,56 @@ def first_cell(source):
     return next(cell.source for cell in jupytext.read(source).cells if cell.cell_type == "code")
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("found", [None, SimpleNamespace(origin=None)], ids=["absent", "a folder of that name"])
-def test_the_first_cell_installs_the_clone_where_vijax_is_absent(source, found, monkeypatch, tmp_path):
+def installed_by_the_first_cell(source, monkeypatch):
+    """What the first cell asks pip for, in the present folder, where vijax is not installed; and what is to stay."""
     commands = []
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(subprocess, "run", lambda command, check: commands.append(command))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ImportError, match="clone"):
-        exec(first_cell(source), {})
-    clone = tmp_path / "vijax"
-    (clone / "vijax").mkdir(parents=True)
-    (clone / "vijax" / "app").mkdir()
-    (clone / "vijax" / "app" / "cli.py").touch()
     exec(first_cell(source), {})
-    extras = {"mixtures": "cli,mcmc", "networks": "cli,networks"}.get(source.stem, "cli")
-    assert [command[-2:] for command in commands] == [["-e", f"{clone.resolve()}[{extras}]"]]
-    assert sys.path[0] == str(clone.resolve())
+    ((*_, constraints, wanted),) = commands
+    return wanted, Path(constraints).read_text().split()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-def test_the_first_cell_does_nothing_where_vijax_is_installed(source, monkeypatch):
+def test_the_first_cell_installs_a_clone_and_replaces_nothing(source, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    clone = tmp_path / "vijax"
+    (clone / "vijax" / "app").mkdir(parents=True)
+    (clone / "vijax" / "app" / "cli.py").touch()
+    wanted, kept = installed_by_the_first_cell(source, monkeypatch)
+    extras = {"mixtures": "cli,mcmc", "networks": "cli,networks"}.get(source.stem, "cli")
+    assert wanted == f"vijax-vi[{extras}] @ {clone.as_uri()}"
+    assert {f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy", "scikit-learn")} <= set(kept)
+
+
+@pytest.mark.parametrize("name", ["vijax_vi-0.1.0-py3-none-any.whl", "vijax-main.zip"])
+def test_the_first_cell_installs_what_was_uploaded(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).touch()
+    wanted, _ = installed_by_the_first_cell(SOURCES[0], monkeypatch)
+    assert wanted == f"vijax-vi[cli] @ {(tmp_path / name).as_uri()}"
+
+
+@pytest.mark.parametrize("found", [None, SimpleNamespace(origin=None)], ids=["absent", "a folder of that name"])
+def test_the_first_cell_says_what_to_upload(found, monkeypatch, tmp_path):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ImportError, match="wheel, or a zip or a clone"):
+        exec(first_cell(SOURCES[0]), {})
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_the_first_cell_installs_nothing_where_vijax_is_installed(source, monkeypatch, capsys):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("something was installed"))
-    before = list(sys.path)
     exec(first_cell(source), {})
-    assert sys.path == before
+    assert capsys.readouterr().out.startswith("vijax computes on: ")
+
+
+@pytest.mark.parametrize(("gpu", "tpu", "remedy"), [(True, False, "jax[cuda12]=="), (False, True, "jax[tpu]==")])
+def test_a_device_that_is_not_used_is_said_with_the_remedy(gpu, tpu, remedy, monkeypatch):
+    monkeypatch.setattr(device, "_has_gpu", lambda: gpu)
+    monkeypatch.setattr(device, "_has_tpu", lambda: tpu)
+    said = device.device_in_use()
+    assert "which jax does not use" in said
+    assert remedy in said
+    assert "\n" not in said

@@ -122,6 +122,12 @@ def test_the_picture_of_the_rooms_is_of_today() -> None:
     assert drawn["PICTURE"].read_text() == drawn["picture"](), "python docs/rooms.py draws it anew"
 
 
+def test_no_name_of_a_later_jax_is_used() -> None:
+    """`jax.enable_x64` is none of jax 0.7, where the tests define it: vijax has it from one place."""
+    found = [path.name for path in PATHS.values() if "jax.enable_x64" in path.read_text()]
+    assert found == ["precision.py"]
+
+
 @pytest.mark.parametrize("folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name)
 def test_no_folder_has_more_files_than_one_can_hold_in_the_head(folder: Path) -> None:
     files = [path.name for path in folder.glob("*.py")]

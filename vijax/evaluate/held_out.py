@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax.families import Family, Point
 from vijax.xla.compiler import numbers_in, once_jit
+from vijax.xla.precision import enable_x64
 
 
 class HeldOut(NamedTuple):
@@ -63,7 +64,7 @@ def log_predictive_density(
         McAuliffe 2017.
     """
     emission.check(data)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         parts = (components,) if isinstance(components, Family | Point) else tuple(components)
         parts, weights, data = jax.tree.map(lambda x: np.asarray(x, np.float64), (parts, weights, data))
         predictive = _plug_in if plug_in else _predictive

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from vijax.files import own_folder, write_atomically
+from vijax.files import own_folder, write_arrays
 
 Tree = TypeVar("Tree")
 
@@ -80,7 +80,7 @@ def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | N
     arrays = _to_arrays(tree, {"format": FORMAT, "step": step, "config": dict(config or {})})
     try:
         own_folder(folder)
-        write_atomically(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        write_arrays(target, arrays)
     except OSError as error:
         raise CheckpointError(_unwritable(target, error)) from error
     for old in checkpoint_files(folder)[keep:]:

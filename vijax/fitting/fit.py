@@ -36,6 +36,7 @@ from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.xla import keys
+from vijax.xla.precision import enable_x64
 
 
 class Progress(NamedTuple):
@@ -341,11 +342,11 @@ def _prefetched(inputs: Iterator) -> Generator:
 
 
 def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
-    """Items computed in the given precision: `with jax.enable_x64()` holds in one thread only, and the data are put on
+    """Items computed in the given precision: `with enable_x64()` holds in one thread only, and the data are put on
     the device in another. It is left before each item is handed on: a generator that is closed early would leave it in
     the thread that closes it."""
     while True:
-        with jax.enable_x64(x64):
+        with enable_x64(x64):
             item = next(inputs, None)
         if item is None:
             return

@@ -17,6 +17,7 @@ from vijax.fitting.status import FAILED
 from vijax.inference.estep import EStep
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
+from vijax.xla.precision import enable_x64
 
 AT_A_GLANCE = 1 << 20
 """Rows times coordinates up to which `repr` judges too."""
@@ -50,7 +51,7 @@ class Judge:
         """As `of`, with another key or number of draws."""
         from vijax.automatic import judged
 
-        with jax.enable_x64(self.x64):
+        with enable_x64(self.x64):
             own = jax.random.fold_in(jax.random.key(self.seed), 7)
             assert self.loader is not None  # callers have checked this
             return judged.judged(fit, self.loader, own if key is None else key, num_draws)

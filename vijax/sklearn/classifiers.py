@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
@@ -15,6 +14,7 @@ from vijax.sklearn import predictors
 from vijax.sklearn.parts.base import warn_unless_converged
 from vijax.sklearn.parts.predictor_base import PredictorEstimator
 from vijax.sklearn.parts.rows import Fitted
+from vijax.xla.precision import enable_x64
 
 
 class PredictorClassifier(ClassifierMixin, PredictorEstimator):
@@ -41,7 +41,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
         self._prepare(X)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             found = [self._one(self._features(X), labels == k) for k in self._positive()]
             self.fit_ = [one.fit for one in found]
             self.hyperparameters_ = [predictors.learnt_values(fit) for fit in self.fit_]
@@ -56,7 +56,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         proportion to the probabilities of one against the rest."""
         check_is_fitted(self)
         features = self._features(self._rows(X, reset=False))
-        with jax.enable_x64(True):
+        with enable_x64(True):
             of_one = np.stack([predictors.probability_of_one(fit, features) for fit in self.fit_], axis=1)
         both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one
         return both / both.sum(axis=1, keepdims=True)

@@ -18,6 +18,7 @@ from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.sklearn.parts.base import Transformer, estimator, key_of, warn_unless_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows
 from vijax.xla.compiler import quick_jit
+from vijax.xla.precision import enable_x64
 
 
 @estimator
@@ -77,7 +78,7 @@ class FactorAnalysis(Transformer):
         self.mean_ = X.mean(axis=0)
         self._scale = _spreads(X, self.mean_) if self.noise == "diagonal" else _usual(X.std(axis=0))
         size = X.shape[1] if self.n_components is None else self.n_components
-        with jax.enable_x64(True):
+        with enable_x64(True):
             model = factor_analysis(
                 X.shape[1], size, self.noise, intercept=False, loading_precision=self.loading_precision, rate=1e-3
             )
@@ -95,7 +96,7 @@ class FactorAnalysis(Transformer):
         """Posterior means of the factors of rows."""
         check_is_fitted(self)
         X = self._scaled(self._checked(X, reset=False))
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["x"].mean(), X)
 
     def get_covariance(self) -> Float[np.ndarray, "D D"]:
@@ -106,14 +107,14 @@ class FactorAnalysis(Transformer):
     def get_precision(self) -> Float[np.ndarray, "D D"]:
         """The inverse of the covariance."""
         check_is_fitted(self)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return np.array(_precision(self._law()))
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
         """Log density of each row at the point estimates."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return by_row(lambda gap: _log_prob(self._law(), gap), X - self.mean_)
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -24,6 +24,7 @@ from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_unl
 from vijax.sklearn.parts.counts import check_counts, prior_of_rates, weights_allowed
 from vijax.sklearn.parts.rows import fit_rows, padded, size_with_padding
 from vijax.xla.compiler import quick_jit
+from vijax.xla.precision import enable_x64
 
 _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 
@@ -93,7 +94,7 @@ class HiddenMarkovModel(VijaxEstimator):
         self._check_settings()
         X = self._checked(X, reset=True)
         sequences = in_sequences(X, lengths)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             settings = (key_of(self.random_state), self.max_iter, self.tol * len(X) / len(sequences[0]), self.n_init)
             found = fit_rows(self._algorithm(X.shape[1]), sequences, *settings, {"prior": self._prior(X)}, least=1)
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
@@ -115,7 +116,7 @@ class HiddenMarkovModel(VijaxEstimator):
         del y
         check_is_fitted(self)
         data = in_sequences(self._checked(X, reset=False), lengths)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             found = self.fit_.score(padded(data, least=1), key=jax.random.key(0))
         return float(found.log_probs[: len(data[0])].sum())
 
@@ -142,7 +143,7 @@ class HiddenMarkovModel(VijaxEstimator):
         """The results of `read` for the law of each path, with the sequences one below the other again."""
         check_is_fitted(self)
         data = in_sequences(self._checked(X, reset=False), lengths)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             read_of = np.asarray(read(self.fit_.locals(padded(data, least=1), key=jax.random.key(0))["z"]))
         return read_of[: len(data[0])][data[1]]
 

@@ -22,6 +22,7 @@ from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, warn_unless_converged
 from vijax.sklearn.parts.rows import by_row, fit_rows
+from vijax.xla.precision import enable_x64
 
 Start = Literal["kmeans", "k-means++", "random"]
 
@@ -67,7 +68,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         if rows < size:
             raise ValueError(f"Expected n_samples >= n_components but got n_components = {size}, n_samples = {rows}")
         state = self.fit_.state if self.warm_start and hasattr(self, "fit_") else None
-        with jax.enable_x64(True):
+        with enable_x64(True):
             self.emission_ = self._emission(X.shape[1])
             found = fit_rows(
                 self._algorithm(),
@@ -92,7 +93,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         """Probability of each component, given a row: for variational estimators, as in the last step."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs, X)
 
     def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
@@ -104,7 +105,7 @@ class MixtureEstimator(MixtureSettings, DensityMixin, VijaxEstimator, abc.ABC):
         over their posterior."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             components = self.fit_.estimates["components"]
             weights: Any = self.weights_
             density = lambda x: log_predictive_density(self.emission_, components, weights, x).log_densities

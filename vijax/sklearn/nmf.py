@@ -18,6 +18,7 @@ from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.sklearn.parts.base import Transformer, estimator, key_of, warn_unless_converged
 from vijax.sklearn.parts.counts import dense_counts
 from vijax.sklearn.parts.rows import by_row, fit_rows
+from vijax.xla.precision import enable_x64
 
 
 @estimator
@@ -75,7 +76,7 @@ class GammaPoissonNMF(Transformer):
         self._check_settings()
         X = self._checked(X, reset=True)
         require(X.any(), "X", "counts", "only zeros")
-        with jax.enable_x64(True):
+        with enable_x64(True):
             model = gap_nmf(
                 X.shape[1],
                 self.n_components,
@@ -98,7 +99,7 @@ class GammaPoissonNMF(Transformer):
         """The activations W of rows: posterior means."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return by_row(lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean(), X)
 
     def inverse_transform(self, X: Any) -> Float[np.ndarray, "rows D"]:

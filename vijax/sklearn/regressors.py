@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
@@ -14,6 +13,7 @@ from vijax.sklearn import predictors
 from vijax.sklearn.parts.base import warn_unless_converged
 from vijax.sklearn.parts.observations import OBSERVED
 from vijax.sklearn.parts.predictor_base import PredictorEstimator
+from vijax.xla.precision import enable_x64
 
 
 class PredictorRegressor(RegressorMixin, PredictorEstimator):
@@ -45,7 +45,7 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         features = self._features(X)
         start = {**self._start(features), **observed.start}
         learnt = {*self._learnt(), *observed.start}
-        with jax.enable_x64(True):
+        with enable_x64(True):
             found = self._fitted(features, (y - self._shift) / self._unit, start, learnt)
             self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
             self.hyperparameters_ = predictors.learnt_values(found.fit)
@@ -71,14 +71,14 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         check_is_fitted(self)
         X, y = self._rows_and_targets(X, y, reset=False, y_numeric=True)
         features, y = self._features(X), (np.asarray(y, np.float64) - self._shift) / self._unit
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return predictors.log_densities(self.fit_, features, y) - np.log(self._unit)
 
     def _predictor(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of z."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return predictors.predicted(self.fit_, self._features(X))
 
     def _describe(self, dim: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from vijax.app.page import blocks
 from vijax.app.runs.run_folder import Say, read_json, write_json
 from vijax.app.settings.typed_toml import DamagedError
-from vijax.files import write_atomically
+from vijax.files import write_arrays
 from vijax.fitting import checkpoint
 from vijax.fitting.result import Fit
 
@@ -25,7 +25,7 @@ def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: A
     """Writes posterior.npz, and result.json: status, steps, seconds, score, whether the verdict allows its use, and the
     blocks of the page."""
     arrays = posterior_arrays(result.state)
-    write_atomically(folder / "posterior.npz", lambda file: np.savez(file, allow_pickle=False, **arrays))
+    write_arrays(folder / "posterior.npz", arrays)
     write_json(
         folder / "result.json",
         {

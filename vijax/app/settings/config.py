@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from vijax.app.catalogue import LISTINGS
 from vijax.app.kinds.listing import Listing
 from vijax.app.runs import at_once
@@ -23,6 +21,7 @@ from vijax.app.settings.shipped import USUAL, find, shipped
 from vijax.app.settings.toml_source import full_key, override_value, read_overrides, read_toml
 from vijax.app.settings.typed_toml import ConfigError, Entry, build, flatten, section, setting, settings, write_toml
 from vijax.arguments import Limit
+from vijax.xla.precision import enable_x64
 
 __all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
 
@@ -60,7 +59,7 @@ class Config:
 
     def in_precision(self) -> contextlib.AbstractContextManager:
         """Where everything of the run must be done: the working precision that it asks for."""
-        return jax.enable_x64(self.fit.precision == "float64")
+        return enable_x64(self.fit.precision == "float64")
 
     @property
     def listing(self) -> Listing:

@@ -30,6 +30,7 @@ from vijax.models.series.sequences import check_pair, check_values
 from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
+from vijax.xla.precision import enable_x64
 
 
 @by_value
@@ -126,7 +127,7 @@ def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
 
     _check(emission, data)
     y, mask = map(np.asarray, data)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         densities = _log_densities(emission, q, np.asarray(y, np.float64), mask)
     return Score.of(np.asarray(densities), mask.sum(axis=1))

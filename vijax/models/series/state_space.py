@@ -43,6 +43,7 @@ from vijax.models.series.sequences import check_pair, check_values
 from vijax.tree import on_device
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import once_jit
+from vijax.xla.precision import enable_x64
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -190,7 +191,7 @@ def score(q: Estimates, data: PyTree, dim: int) -> Any:
 
     _check(data, dim)
     y, mask = map(np.asarray, data)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         stats = {name: found.stats(found.mean()) for name, found in q.items()}
         densities = log_densities(stats, np.asarray(y, np.float64), np.asarray(mask, bool))

@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from vijax.arguments import check_values
 from vijax.checks import require
 from vijax.xla.memory import total_memory
+from vijax.xla.precision import enable_x64
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ class VijaxEstimator(BaseEstimator):
         is_double, held = state.get("_held", (False, None))
         super().__setstate__({name: value for name, value in state.items() if name != "_held"})
         if held is not None:
-            with jax.enable_x64(is_double):
+            with enable_x64(is_double):
                 self.__dict__.update(pickle.loads(held))
 
 
@@ -72,7 +73,7 @@ def key_of(random_state: Any) -> PRNGKeyArray:
 
 def precision_of(X: Any) -> contextlib.AbstractContextManager:
     """The working precision for data: float64 where they have it, else float32."""
-    return jax.enable_x64(X.dtype == np.float64)
+    return enable_x64(X.dtype == np.float64)
 
 
 def cast(values: PyTree, X: Any) -> PyTree:
