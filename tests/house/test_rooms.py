@@ -125,7 +125,7 @@ def test_the_picture_of_the_rooms_is_of_today() -> None:
 def test_no_name_of_a_later_jax_is_used() -> None:
     """`jax.enable_x64` is none of jax 0.7, where the tests define it: vijax has it from one place."""
     found = [path.name for path in PATHS.values() if "jax.enable_x64" in path.read_text()]
-    assert found == ["precision.py"]
+    assert not found
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name)
