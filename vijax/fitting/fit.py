@@ -23,6 +23,7 @@ from vijax.fitting.fit_arguments import (
     check_whole,
     num_steps_of,
     usual_words,
+    warn_of_many_devices,
 )
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
@@ -168,6 +169,7 @@ def fit(
         )
     check_not_forked()
     check_key(key)
+    warn_of_many_devices(data)
     check_whole(alg)
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from typing import Any
 
 import jax
@@ -39,6 +40,19 @@ def check_key(key: Any) -> None:
     typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
     require(typed or raw, "key", "a random key such as jax.random.key(0)", key)
+
+
+def warn_of_many_devices(data: Any) -> None:
+    """Warns where data are split over devices: a fit computes on one of them."""
+    spread = [x.sharding.device_set for x in jax.tree.leaves(data) if isinstance(x, jax.Array)]
+    most = max(map(len, spread), default=1)
+    if most > 1:
+        warnings.warn(
+            f"data: they are split over {most} devices, and vijax.fit computes on one; they are copied. To use "
+            f"all {most}, run the steps of vijax.over_axis(alg, name) inside jax.shard_map (docs/how-to/gpu.md).",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def usual_words(alg: Algorithm) -> int | None:
