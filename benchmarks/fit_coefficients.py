@@ -198,7 +198,7 @@ def basis_term(term: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
-HEADER = '''"""Polynomial tables of `special.py`, `elasticity.py` and `pathwise.py`: constant term first.
+HEADER = '''"""Polynomial tables of `special.py` and `pathwise.py`: constant term first.
 
 Written by `benchmarks/fit_coefficients.py`, which says what each table approximates and how well; do not edit.
 """

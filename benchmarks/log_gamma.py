@@ -19,8 +19,7 @@ import numpy as np
 
 from vijax.families import Dirichlet, DirichletStats
 from vijax.families.numeric import special
-from vijax.families.numeric.elasticity import elasticity_minus_one
-from vijax.families.numeric.pathwise import sample_offset
+from vijax.families.numeric.pathwise import elasticity_minus_one, sample_offset
 
 TOPICS, WORDS = 100, 8000
 

@@ -7,8 +7,7 @@ import pytest
 from scipy import special, stats
 
 from vijax.families import Dirichlet
-from vijax.families.discrete.by_word import DirichletByWord, prior_columns
-from vijax.families.discrete.transposed_dirichlet import TransposedDirichlet
+from vijax.families.discrete.by_word import DirichletByWord, TransposedDirichlet, prior_columns
 
 KEY = jax.random.key(0)
 CONCENTRATION = jnp.asarray(np.random.default_rng(0).gamma(0.7, 1.5, (3, 9)) + 0.05)

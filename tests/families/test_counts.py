@@ -11,7 +11,7 @@ from scipy import stats
 
 from vijax.families import Bernoulli, Categorical, MarkovChain, Multinomial, Poisson
 from vijax.families.numeric.log_factorial import binomial_gap, log_factorial_gap, poisson_gap
-from vijax.families.scalar.poisson_draws import poisson_values
+from vijax.families.scalar.poisson import poisson_values
 
 mpmath.mp.dps = 30
 MEANS = np.float32([1e-6, 0.03, 0.9, 1.0, 7.5, 120.0, 3e3, 1e6])

@@ -13,8 +13,7 @@ from tests.compilation import optimized_jit
 from tests.rounding import rounding
 from vijax.families import Dirichlet, DirichletStats
 from vijax.families.base import Family
-from vijax.families.numeric.elasticity import elasticity_by_quadrature
-from vijax.families.numeric.pathwise import sample_offset
+from vijax.families.numeric.pathwise import elasticity_by_quadrature, sample_offset
 
 
 def topics(total: float, words: int = 2000) -> np.ndarray:

@@ -9,8 +9,12 @@ import scipy.special
 import scipy.stats
 
 from tests.rounding import rounding
-from vijax.families.numeric.elasticity import elasticity_by_quadrature, elasticity_minus_one
-from vijax.families.numeric.pathwise import sample_log_gamma, sample_offset
+from vijax.families.numeric.pathwise import (
+    elasticity_by_quadrature,
+    elasticity_minus_one,
+    sample_log_gamma,
+    sample_offset,
+)
 from vijax.xla.threefry import threefry2x32
 
 TAILS = (1e-6, 1e-4, 1e-2, 0.2)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from vijax.families.scalar.polya_gamma import _proposal, sample_unit
 from vijax.families.scalar.polya_gamma_contour import slope
-from vijax.families.scalar.polya_gamma_draws import _proposal, sample_unit
 
 mp = mpmath.mp.clone()
 mp.dps = 50

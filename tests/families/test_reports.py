@@ -10,8 +10,7 @@ from scipy import stats as sps
 
 import vijax as vi
 from tests.cases import FAMILIES
-from vijax.families.laws import Law
-from vijax.families.univariate import GammaLaw, InverseGammaLaw, StudentLaw
+from vijax.families.laws import GammaLaw, InverseGammaLaw, Law, StudentLaw
 
 CASES = {case.name: case for case in FAMILIES if not case.extreme}
 P = np.array([0.001, 0.025, 0.3, 0.5, 0.9, 0.975])

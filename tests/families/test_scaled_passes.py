@@ -12,7 +12,7 @@ import pytest
 
 from tests.compilation import optimized_jit
 from vijax.families.chain import chains
-from vijax.families.chain.scaled_passes import scaled_passes
+from vijax.families.chain.passes import scaled_passes
 
 N, T, K = 100, 60, 4
 

@@ -11,8 +11,8 @@ import scipy.stats
 
 from vijax.families import Beta, Family, TruncatedNormal
 from vijax.families.discrete.stick_breaking import dirichlet_process, log_weight_of_the_rest, log_weights, mean_weights
-from vijax.families.numeric import half_normal
-from vijax.families.numeric.mills import log_mills, mills_tails
+from vijax.families.numeric import normal_tails
+from vijax.families.numeric.normal_tails import log_mills, mills_tails
 from vijax.families.scalar.truncated_normal import _central_moments, _excess
 
 mpmath.mp.dps = 30
@@ -59,11 +59,11 @@ def exact_hazard(y: float, a: float) -> mpmath.mpf:
 def test_quantiles_and_their_inverse_far_from_the_cut_and_near_it() -> None:
     """On the host, in float64, to 1e-11: the cumulative hazard of the quantile is that of the probability."""
     a, hazard = (x.ravel() for x in np.meshgrid(-FAR, -np.log1p(-PROBABILITIES)))
-    y = half_normal.excess(hazard, a)
+    y = normal_tails.excess(hazard, a)
     exact = np.array([float(exact_hazard(*pair)) for pair in zip(y, a, strict=True)])
     slack = 1e-11 + 1e-15 * np.abs(a) * (a < 0) / hazard  # the quantile's own rounding, of a size of 1e-16 |a|
     assert np.all(np.abs(exact / hazard - 1) < slack)
-    np.testing.assert_allclose(half_normal.cumulative_hazard(y, a), exact, rtol=1e-11)
+    np.testing.assert_allclose(normal_tails.cumulative_hazard(y, a), exact, rtol=1e-11)
 
 
 def test_quantiles_in_float32() -> None:
@@ -74,9 +74,9 @@ def test_quantiles_in_float32() -> None:
     spread, location = (np.asarray(x, np.float64) for x in (q.spread, q.location))
     sd = np.sqrt(spread)
     for x, p in zip(got, np.float32(PROBABILITIES[1:-1]), strict=True):
-        want = sd * half_normal.excess(np.full(sd.shape, -np.log1p(-np.float64(p))), -location / sd)
+        want = sd * normal_tails.excess(np.full(sd.shape, -np.log1p(-np.float64(p))), -location / sd)
         np.testing.assert_allclose(x, want, rtol=3e-7)
-        below = -np.expm1(-half_normal.cumulative_hazard(x / sd, -location / sd))
+        below = -np.expm1(-normal_tails.cumulative_hazard(x / sd, -location / sd))
         np.testing.assert_allclose(q.cdf(jnp.asarray(x, jnp.float32)), below, rtol=3e-6)
 
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import vijax as vi
-from vijax.contract.documents import DataForm
+from vijax.contract.batch import DataForm
 from vijax.contract.model import OfLocals
 from vijax.fitting.loader import as_loader
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from vijax import constrain
-from vijax.constrain.inside import next_to
+from vijax.constrain.scalars import next_to
 
 RNG = np.random.default_rng(0)
 LOWER = np.tril_indices(3)

@@ -20,7 +20,6 @@ STILL_TO_DO = [
     "app/runs/*.py",
     "app/settings/*.py",
     "automatic/*.py",
-    "contract/*.py",
     "data/**/*.py",
     "fitting/result.py",
     "inference/*.py",

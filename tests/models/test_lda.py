@@ -13,7 +13,7 @@ import vijax as vi
 from tests.esteps import ESTEPS
 from vijax.data.synthetic import lda_corpus
 from vijax.families import DirichletStats
-from vijax.families.discrete.transposed_dirichlet import TransposedDirichlet
+from vijax.families.discrete.by_word import TransposedDirichlet
 
 K, V = 3, 7
 ALPHA, ETA = 0.4, 0.3

@@ -16,7 +16,7 @@ import pytest
 import vijax as vi
 from vijax import tree
 from vijax.families import MeanPrecision
-from vijax.families.scalar.polya_gamma_draws import sample_unit
+from vijax.families.scalar.polya_gamma import sample_unit
 from vijax.inference import estep
 from vijax.models import emission
 from vijax.reference.gibbs import sweep

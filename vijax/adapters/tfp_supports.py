@@ -10,7 +10,7 @@ import numpy as np
 from vijax import constrain
 from vijax.adapters.found import above_of, below_of, interval_of
 from vijax.constrain import Constraint
-from vijax.constrain.half_lines import HalfLine
+from vijax.constrain.scalars import HalfLine
 
 FACTOR = "lower triangles of positive diagonal"
 """A set on the way to the positive definite matrices, which is no constraint of ours."""

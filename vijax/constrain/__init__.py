@@ -5,13 +5,13 @@ Each is a frozen dataclass, equal by value: `point` is the map and `free` its in
 """
 
 from vijax.constrain.base import Constraint as Constraint
-from vijax.constrain.correlations import correlation_cholesky as correlation_cholesky
-from vijax.constrain.half_lines import above as above
-from vijax.constrain.half_lines import below as below
-from vijax.constrain.half_lines import positive as positive
-from vijax.constrain.intervals import interval as interval
-from vijax.constrain.intervals import unit_interval as unit_interval
+from vijax.constrain.matrices import correlation_cholesky as correlation_cholesky
 from vijax.constrain.matrices import positive_definite as positive_definite
-from vijax.constrain.real_line import real as real
-from vijax.constrain.simplices import simplex as simplex
+from vijax.constrain.scalars import above as above
+from vijax.constrain.scalars import below as below
+from vijax.constrain.scalars import interval as interval
+from vijax.constrain.scalars import positive as positive
+from vijax.constrain.scalars import real as real
+from vijax.constrain.scalars import unit_interval as unit_interval
 from vijax.constrain.vectors import ordered as ordered
+from vijax.constrain.vectors import simplex as simplex

@@ -1,15 +1,17 @@
-"""Positive definite matrices: covariances, precisions."""
+"""Constraints of square matrices in the last two axes: positive definite ones, and factors of correlations."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from vijax.checks import require
 from vijax.constrain.base import Constraint
-from vijax.constrain.triangles import diagonal_of, entries_of, fill, require_square
 from vijax.families.vector.matrices import transpose
 
 
@@ -40,7 +42,7 @@ class positive_definite(Constraint):
         return factor @ transpose(factor)
 
     def log_det(self, free: Float[Array, "*batch D*(D+1)/2"]) -> Float[Array, ""]:
-        """sum_i log 2 + (D - i + 2) log L_ii, i = 1..D: Muirhead 1982, theorem 2.1.9, and one log L_ii of exp."""
+        """sum_i log 2 + (D - i + 2) log L_ii, i = 1..D (Muirhead 1982, theorem 2.1.9; one log L_ii is that of exp)."""
         logs = diagonal_of(fill(free, True))
         powers = jnp.arange(logs.shape[-1] + 1, 1, -1, dtype=logs.dtype)
         return jnp.sum(math.log(2.0) + powers * logs)
@@ -54,8 +56,81 @@ class positive_definite(Constraint):
         return jnp.broadcast_to(jnp.all(is_symmetric & is_definite, (-2, -1), keepdims=True), jnp.shape(x))
 
 
-def _with_diagonal(
-    matrix: Float[Array, "*batch D D"], diagonal: Float[Array, "*batch D"]
-) -> Float[Array, "*batch D D"]:
-    """A triangle with its diagonal replaced."""
+def _with_diagonal(matrix: Array, diagonal: Array) -> Float[Array, "*batch D D"]:
+    """Lower triangles with their diagonals replaced."""
     return jnp.tril(matrix, -1) + diagonal[..., None] * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class correlation_cholesky(Constraint):
+    """Lower triangular L with positive diagonal and rows of length one, so that L L' is a correlation matrix. Its
+    coordinates are the ratios L_ij / L_ii below the diagonal, row by row.
+
+    The map is `CorrelationCholesky` of TensorFlow Probability. The density is with respect to the entries below the
+    diagonal, as in Lewandowski, Kurowicka and Joe (2009), LKJ.
+
+    >>> factor = correlation_cholesky().point(jnp.array([1.0]))
+    >>> print((factor @ factor.T).round(3))
+    [[1.    0.707]
+     [0.707 1.   ]]
+    """
+
+    def free(self, x: Float[Array, "*batch D D"]) -> Float[Array, "*batch D*(D-1)/2"]:
+        """L_ij / L_ii."""
+        require_square("x", x)
+        return entries_of(x / diagonal_of(x)[..., None], False)
+
+    def point(self, free: Float[Array, "*batch D*(D-1)/2"]) -> Float[Array, "*batch D D"]:
+        """Rows of the coordinates and a one, divided by their length."""
+        rows = fill(free, False)
+        rows = rows + jnp.eye(rows.shape[-1], dtype=rows.dtype)
+        return rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)
+
+    def log_det(self, free: Float[Array, "*batch D*(D-1)/2"]) -> Float[Array, ""]:
+        """-(i + 1) / 2 log(1 + |row i|^2), summed over the rows i = 1..D."""
+        squares = jnp.sum(fill(free, False) ** 2, -1)
+        powers = 0.5 * jnp.arange(2, squares.shape[-1] + 2, dtype=squares.dtype)
+        return -jnp.sum(powers * jnp.log1p(squares))
+
+    def holds(self, x: Float[Array, "*batch D D"]) -> Bool[Array, "*batch D D"]:
+        """Zero above the diagonal, positive on it, in rows of length one to rounding."""
+        size = require_square("x", x)
+        has_length_one = jnp.abs(jnp.sum(x**2, -1, keepdims=True) - 1) < 1e-4
+        on, over = jnp.eye(size, dtype=bool), ~jnp.tri(size, dtype=bool)
+        return has_length_one & jnp.where(on, x > 0, jnp.where(over, x == 0, jnp.isfinite(x)))
+
+
+def require_square(argument: str, x: Any) -> int:
+    """D of matrices (*batch, D, D); ValueError naming the argument of anything else."""
+    shape = jnp.shape(x)
+    square = len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] > 0
+    require(square, argument, "square matrices in the last two axes", f"shape {shape}")
+    return shape[-1]
+
+
+def fill(entries: Float[Array, "*batch entries"], diagonal: bool) -> Float[Array, "*batch D D"]:
+    """Lower triangular matrices of these entries, row by row, with the diagonal or without; ValueError where they fill
+    no triangle.
+
+    >>> print(fill(jnp.array([1.0, 2.0, 3.0]), True))
+    [[1. 0.]
+     [2. 3.]]
+    """
+    shape = jnp.shape(entries)
+    count = shape[-1] if shape else -1
+    rows = (math.isqrt(8 * max(count, 0) + 1) - 1) // 2
+    triangular = rows * (rows + 1) == 2 * count and count >= diagonal
+    require(triangular, "free", f"a last axis of D (D {'+' if diagonal else '-'} 1) / 2 entries", f"shape {shape}")
+    size = rows if diagonal else rows + 1
+    zeros = jnp.zeros((*shape[:-1], size, size), entries.dtype)
+    return zeros.at[..., *np.tril_indices(size, diagonal - 1)].set(entries)
+
+
+def entries_of(matrix: Float[Array, "*batch D D"], diagonal: bool) -> Float[Array, "*batch entries"]:
+    """Entries of the lower triangles: the inverse of `fill`."""
+    return matrix[..., *np.tril_indices(matrix.shape[-1], diagonal - 1)]
+
+
+def diagonal_of(matrix: Float[Array, "*batch D D"]) -> Float[Array, "*batch D"]:
+    """The diagonals."""
+    return jnp.diagonal(matrix, axis1=-2, axis2=-1)

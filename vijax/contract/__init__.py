@@ -1,4 +1,4 @@
-"""What a model is: `Model`, its variables, a batch of its data, its hyperparameters.
+"""The contract of models: `Model`, its variables, a batch of its data, its hyperparameters.
 
 A model is written against these files alone. Nothing here fits anything.
 """

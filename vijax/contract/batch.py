@@ -1,8 +1,10 @@
-"""What a step is given: a minibatch of groups, and the bag-of-words layout of a group of documents."""
+"""Data as steps and models read them: minibatches, documents as bags of words, and the form of data of a model."""
 
 from __future__ import annotations
 
 import dataclasses
+import types
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from vijax.families import Dirichlet, Family
 from vijax.tree import register
 
 
@@ -17,15 +20,15 @@ class Minibatch(NamedTuple):
     """Some of the N groups of a data set.
 
     Attributes:
-      data: what the model reads, a pytree of arrays of fixed shapes (padding is masked by weights the model knows).
-      num_groups: scalar, N, the number of groups in the whole data set; None where this is all of it.
-      weights: 1 for a group, 0 for padding, for data whose leaves have one leading axis of groups; None where all
-        count, or where the data carry their own.
-      local: where an iterative E-step starts, from the state: locals that full-data algorithms carry, or those of these
-        groups as last seen (`vijax.warm`); else None.
-      part: which part of the data set this is, where that is cut into parts once for all (`vijax.memoized`).
-      rows: which of the N groups these are, N where a row is padding; of documents a tuple, an array for each of the
-        `Documents`. None where that is not known.
+      data: a pytree of arrays of fixed shapes, which the model reads.
+      num_groups: N, the number of groups in the whole data set; None where the minibatch is the whole set.
+      weights: 1 for a group, 0 for padding, where all arrays have one leading axis of groups; None where all groups
+        count, or where the data have weights of their own.
+      local: the locals from which an iterative E-step starts: those that full-data algorithms carry, or those of these
+        groups when they were last seen (`vijax.warm`); else None.
+      part: the number of this part, where the data set is cut into parts once for all (`vijax.memoized`).
+      rows: the place of each group among the N, and N for padding; for documents a tuple with an array for each of the
+        `Documents`. None where the places are not known.
     """
 
     data: PyTree
@@ -55,18 +58,18 @@ class Documents:
 
 
 def one_group(data: PyTree) -> PyTree:
-    """Data, whatever they are, as a data set of one group; None as that of a model that reads none."""
-    return jax.tree.map(
-        lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None], 0.0 if data is None else data
-    )
+    """The data as a data set of one group; None stands for the data of a model that reads none."""
+    first = lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None]
+    return jax.tree.map(first, 0.0 if data is None else data)
 
 
 def is_whole(batch: Minibatch) -> bool:
-    """Whether a batch is known to hold all N groups; false of one whose N or weights are traced, and so unknown."""
+    """True where a batch is known to hold all N groups; where N or weights are traced they are not known."""
     if batch.num_groups is None:
         return True
-    documents = [x for x in jax.tree.leaves(batch.data, is_leaf=_is_documents) if _is_documents(x)]
-    weights = [x.weights for x in documents] if documents else [batch.weights]
+    is_documents = lambda x: isinstance(x, Documents)
+    documents = filter(is_documents, jax.tree.leaves(batch.data, is_leaf=is_documents))
+    weights = [x.weights for x in documents] or [batch.weights]
     if any(isinstance(x, jax.core.Tracer) for x in (batch.num_groups, *weights)):
         return False
     if weights[0] is None:
@@ -76,12 +79,8 @@ def is_whole(batch: Minibatch) -> bool:
     return bool(size == batch.num_groups)
 
 
-def _is_documents(x: Any) -> bool:
-    return isinstance(x, Documents)
-
-
 def weighted_sum(weights: Float[Array, " groups"], values: Float[Array, " groups"]) -> Float[Array, ""]:
-    """<weights, values>, rows of weight 0 left out whatever they hold: 0 times NaN is NaN.
+    """<weights, values>, in which rows of weight 0 are left out: 0 times NaN is NaN.
 
     >>> float(weighted_sum(jnp.array([1.0, 0.0]), jnp.array([2.0, jnp.nan])))
     2.0
@@ -90,9 +89,9 @@ def weighted_sum(weights: Float[Array, " groups"], values: Float[Array, " groups
 
 
 def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
-    """`data` with a copy of a row that counts in the place of each row of weight 0. So nothing that padding holds
-    reaches a bound or its gradient: the logarithm of a padded 0 is -inf, and 0 times that is NaN in both. Leaves
-    without the axis of groups stay as they are.
+    """The data with a copy of a row that counts in the place of each row of weight 0. So no number of the padding
+    reaches a bound or its gradient: the logarithm of a padded 0 is -inf, and 0 times -inf is NaN. Leaves without the
+    axis of groups stay as they are.
 
     >>> print(fill_padding(jnp.array([0.0, 3.0, 4.0]), jnp.array([0.0, 1.0, 1.0])))
     [3. 3. 4.]
@@ -107,3 +106,65 @@ def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
         return jnp.where(counts.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, leaf[row])
 
     return jax.tree.map(fill, data)
+
+
+class OfDocuments(NamedTuple):
+    """The form of data that are bags of words, which the text readers of `vijax.data` supply.
+
+    Attributes:
+      vocab_size: V, which is above all ids of words.
+      by_word: the names of globals that are Dirichlets of batch shape (K,) over the words, and for each the name of the
+        hyperparameter that is the concentration of its prior, a scalar or (V,). The prior is made by `word_prior`, and
+        the bound reads statistics of any number of words, as `stats[name].log` (K, words) or `stats[name].by_word`
+        (words, K): a batch needs the columns of its own words only. `vijax.topics.by_words` needs this.
+      choose: (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be
+        left out) -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`). The bound
+        then reads documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global
+        by word are those of pairs (`vijax.families.discrete.by_pair`). None where the bound cannot.
+    """
+
+    vocab_size: int
+    by_word: Mapping[str, str] = types.MappingProxyType({})
+    choose: Callable[..., Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DataForm:
+    """The form of the data that a model reads.
+
+    Attributes:
+      check: raises ValueError on impossible data, naming row and column; `vijax.fit` calls it once. None: every number
+        must be finite. A check of your own may let NaN stand for missing values.
+      kinds: "number", "index" or "mask" for each array, in the structure of the data or of their upper part
+        (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of integers.
+      documents: the form of bags of words; None for other data.
+      one_group: True where all data are one group.
+      given: all the data, for models that are made for given data; None for models that fit data of any size.
+    """
+
+    check: Callable[[PyTree], None] | None = None
+    kinds: PyTree = None
+    documents: OfDocuments | None = None
+    one_group: bool = False
+    given: PyTree = None
+
+    @property
+    def num_groups(self) -> int | None:
+        """N of models that are made for given data; None of others."""
+        return None if self.given is None else int(np.shape(jax.tree.leaves(self.given)[0])[0])
+
+
+ANY_FORM = DataForm()
+"""Arrays of any kind, with one leading axis of groups."""
+
+
+def word_prior(eta: Any, num_topics: int, vocab_size: int) -> Any:
+    """The prior of K topics over V words, or over as many words as `eta` has entries. The law of a batch's own words is
+    returned as it is.
+
+    >>> word_prior(jnp.asarray(0.5), 2, 3).concentration.shape
+    (2, 3)
+    """
+    if isinstance(eta, Family):
+        return eta
+    return Dirichlet(jnp.broadcast_to(eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.size(eta))))

@@ -1,8 +1,8 @@
-"""What an E-step for mixed membership is: the contract that LDA and its relatives are written against.
+"""The contract of E-steps, and of those for mixed membership, against which LDA and its relatives are written.
 
 Each token m of a document belongs to a topic z_m ~ theta, theta ~ Dirichlet(alpha), and is a word w_m ~ beta_{z_m}.
-Given beta, an E-step says what is believed of z and theta. Documents are rows of unique words with counts, in chunks
-that fit in cache; all tokens of a slot are the same word.
+Given beta, an E-step infers z and theta. Documents are rows of unique words with counts, in chunks that fit in cache;
+all tokens of a slot are the same word.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from vijax.xla.gather import AtOnce
 
 
 class Locals(NamedTuple):
-    """What an E-step believes of a chunk of documents.
+    """The locals of a chunk of documents, as an E-step found them.
 
     Attributes:
       gamma: alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an empty row.
-      token_topics: expected number of the tokens of each slot in each topic, summing over topics to `counts`; None
-        where it is the optimal function of `gamma` and the likelihood (mean field), never formed for a whole batch.
+      token_topics: expected number of the tokens of each slot in each topic; sums over topics to `counts`. None in mean
+        field, where it is a function of `gamma` and the likelihood that is never formed for a whole batch.
     """
 
     gamma: Float[Array, "docs topics"]
@@ -32,14 +32,14 @@ class Locals(NamedTuple):
 
 
 class EStep:
-    """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its base classes say which
-    problems it solves; a model says which one it poses (`Model.locals.solved_by`).
+    """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its base classes name the
+    problems that it solves; a model names the problem that it poses (`Model.locals.solved_by`).
 
     Attributes:
-      is_ascent: the bound that a model reports is that of the very locals behind its message. An E-step that does not
-        say so is taken for one whose bound is of something else, as a sampler's is.
-      goes_on: it climbs to a fixed point, and can begin at locals that were found before.
-      draws: its bound is of draws, and so is noisy.
+      is_ascent: True where the reported bound and the message are of the same locals, as in coordinate ascent; a
+        sampler's are not.
+      goes_on: True where it climbs to a fixed point, and can begin at locals that were found before.
+      draws: True where its bound is of draws, and so is noisy.
     """
 
     is_ascent: ClassVar[bool] = False
@@ -64,21 +64,21 @@ class MixedMembership(EStep, abc.ABC):
         max_tokens: int,
         start: Float[Array, "docs topics"] | None = None,
     ) -> Locals:
-        """Infers the locals of a chunk of documents.
+        """The locals of a chunk of documents.
 
         Args:
-          likelihood: beta_k[word] up to a factor per slot, in (0, 1]: divided by its largest entry over topics and
-            floored at 1e-30, so that no product of it is denormal.
+          likelihood: beta_k[word], divided by its largest entry over topics and floored at 1e-30, so that no product of
+            it is denormal.
           counts: tokens per slot, 0 in padding.
           alpha: Dirichlet concentration of theta, positive.
           key: for E-steps that sample.
           max_tokens: static bound on a row's sum of counts.
-          start: gamma at which to begin, for E-steps that go on; None where nothing is known.
+          start: gamma at which E-steps that go on begin; None for their own start.
         """
 
     def over_words(self) -> AtOnce | None:
-        """What does the same for all words of a table at once (`vijax.xla.gather.sum_over_rows`), of E-steps that are
-        compiled (`vijax.xla.native`)."""
+        """The kernel that does the same for all words of a table at once (`vijax.xla.gather.sum_over_rows`), for
+        E-steps that are compiled (`vijax.xla.native`); else None."""
         return None
 
 
@@ -90,17 +90,18 @@ def iterate_by_document(
     max_iters: int,
     tol: float,
 ) -> PyTree:
-    """Repeats `improve` until it changes no document's topic counts by more than `tol` on average over topics.
+    """The result of `improve`, repeated until it changes no document's topic counts by more than `tol` on average over
+    topics.
 
     A document that is finished stays as it is, so that its answer does not depend on its neighbours in the chunk.
 
     Args:
       improve: one round for all documents at once; every leaf keeps its shape, documents first.
-      start: where to begin.
-      topic_counts: what of it is watched.
+      start: the values before the first round.
+      topic_counts: the function of the values that is watched.
       counts: tokens per slot; a document without tokens is finished from the start.
-      max_iters: most rounds.
-      tol: see above.
+      max_iters: the largest number of rounds.
+      tol: the largest mean change of a document that is finished.
     """
 
     def settled(new: PyTree, old: PyTree) -> Array:
@@ -116,7 +117,7 @@ def repeat_by_document(
     active: Bool[Array, " docs"],
     max_iters: int,
 ) -> PyTree:
-    """Repeats `improve` on each document that is active until `settled(new, old)`, at most `max_iters` times."""
+    """The result of `improve`, repeated for each active document until `settled(new, old)`, or `max_iters` times."""
 
     def unfinished(carry: tuple) -> Array:
         _, active, iteration = carry

@@ -1,7 +1,7 @@
-"""Where a posterior starts. Results of mixture models depend on it, so it is a choice, made by name.
+"""Starting posteriors. The results of mixture models depend on the start, so it is a choice, made by name.
 
-An `Init` is a function (key, context) -> posterior. All but `prior` choose locals and take one step to the globals
-that they imply, lambda = eta + (N/S) sum_n grad E: so they read data.
+An `Init` is a function (key, context) -> posterior. All but `prior` read data: they choose locals, and start at the
+globals that these imply, lambda = eta + (N/S) sum_n grad E.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vijax.xla.by_value import by_value
 
 
 class Context(NamedTuple):
-    """What a start may depend on.
+    """The model, hyperparameters and data of a start.
 
     Attributes:
       energy: the model's `vijax.models.energies.energy.Energy`.
-      hyper: its hyperparameters.
+      hyper: the model's hyperparameters.
       prior: the prior of the globals (flat for maximum likelihood).
       batch: some data, or None.
     """
@@ -39,7 +39,7 @@ class Context(NamedTuple):
     batch: Minibatch | None
 
     def data(self) -> Minibatch:
-        """The data, padding filled in with a row that counts. Raises ValueError where there are none."""
+        """The data, with a row that counts in the place of padding. Raises ValueError where there are no data."""
         if self.batch is None:
             raise ValueError(
                 "batch: this model's start depends on the data: expected them as alg.init(key, batch), got none. "
@@ -49,11 +49,19 @@ class Context(NamedTuple):
             return self.batch
         return self.batch._replace(data=fill_padding(self.batch.data, jnp.asarray(self.batch.weights)))
 
-    def counts(self) -> Bool[Array, " groups"]:
-        """Which groups of `data` are no padding."""
+    def weights(self) -> Float[Array, " groups"]:
+        """Weights of the groups of `data`."""
         batch = self.data()
-        size = jax.tree.leaves(batch.data)[0].shape[0]
-        return jnp.ones(size, bool) if batch.weights is None else jnp.asarray(batch.weights) > 0
+        return jnp.ones(len(jax.tree.leaves(batch.data)[0])) if batch.weights is None else jnp.asarray(batch.weights)
+
+    def counts(self) -> Bool[Array, " groups"]:
+        """True for the groups of `data` that are no padding."""
+        return self.weights() > 0
+
+    def vectors(self) -> Float[Array, "groups D"]:
+        """The first array of every group, flattened."""
+        first = lambda group: jnp.ravel(jax.tree.leaves(group)[0])
+        return jax.vmap(first)(jax.tree.map(jnp.asarray, self.data().data))
 
     def templates(self) -> dict[str, Family]:
         """The local families of one group."""
@@ -66,13 +74,12 @@ class Context(NamedTuple):
         return jax.vmap(means)(jax.tree.map(jnp.asarray, self.data().data))
 
     def implied_by(self, local_stats: PyTree) -> Product:
-        """The globals' conditional at given statistics of the locals of every group. Under maximum likelihood, which
-        has no opinion of an empty class, the proper prior stands in where it must."""
+        """The conditional of the globals, given statistics of the locals of every group. The proper prior stands in
+        where maximum likelihood has no law, as for an empty class."""
         batch = self.data()
         proper = self.energy.prior(self.hyper)
         stats = {name: q.expected_stats() for name, q in proper.items()}
-        size = jax.tree.leaves(batch.data)[0].shape[0]
-        weights = jnp.ones(size) if batch.weights is None else batch.weights
+        weights = self.weights()
 
         def total(stats: PyTree) -> Float[Array, ""]:
             each = jax.vmap(lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper))(batch.data, local_stats)
@@ -92,20 +99,15 @@ Init = Callable[[PRNGKeyArray, Context], Product]
 
 @by_value
 def prior() -> Init:
-    """At the prior: for models whose components cannot be exchanged."""
-    # Not context.prior, which for maximum likelihood is flat and has no mode to start from.
+    """The prior: for models whose components cannot be exchanged."""
+    # Not context.prior: for maximum likelihood that is flat and has no mode.
     return lambda key, context: context.energy.prior(context.hyper)
 
 
 @by_value
 def implied() -> Init:
-    """At the globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is used."""
-
-    def start(key: PRNGKeyArray, context: Context) -> Product:
-        del key
-        return context.implied_by(context.start_stats())
-
-    return start
+    """The globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is used."""
+    return lambda key, context: context.implied_by(context.start_stats())
 
 
 @by_value
@@ -114,34 +116,32 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
     """Classes of each group drawn from a symmetric Dirichlet: 1 is diverse, 100 near-symmetric.
 
     Args:
-      concentration: concentration of that Dirichlet; 1 is diverse.
+      concentration: concentration of the symmetric Dirichlet; 1 is diverse.
 
     Raises:
       ValueError: it is not positive; or (when used) the model has no categorical local.
     """
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
-        size = jax.tree.leaves(context.data().data)[0].shape[0]
+        size = len(jax.tree.leaves(context.data().data)[0])
 
-        def draw(name: str, q: Family, key: PRNGKeyArray) -> Any:
+        def draw(q: Family, key: PRNGKeyArray) -> Any:
             if not isinstance(q, Categorical):
-                return _repeated(q.expected_stats(), size)
+                return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), q.expected_stats())
             weights = jax.random.loggamma(key, concentration, (size, *q.logits.shape))
             return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
 
-        _require_class(context)
+        _the_class(context)
         templates = context.templates()
         keys = jax.random.split(key, len(templates))
-        return context.implied_by(
-            {name: draw(name, q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
-        )
+        return context.implied_by({name: draw(q, k) for (name, q), k in zip(templates.items(), keys, strict=True)})
 
     return start
 
 
 @by_value
 def near_symmetric() -> Init:
-    """Responsibilities from a symmetric Dirichlet(100): all components nearly alike, symmetry just broken."""
+    """Classes of each group drawn from a symmetric Dirichlet(100): all components are nearly alike."""
     return random_responsibilities(100.0)
 
 
@@ -149,47 +149,43 @@ def near_symmetric() -> Init:
 @checked
 def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: Count = 100) -> Init:
     """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), each the
-    best of some that are drawn, then rounds of Lloyd's algorithm until none changes class.
+    best of some that are drawn, then rounds of Lloyd's algorithm until no group changes class.
 
     Args:
       features: group -> vector in which distances are taken; by default its first array, flattened.
-      num_iters: most rounds of Lloyd's algorithm.
+      num_iters: the largest number of rounds of Lloyd's algorithm.
 
     Raises:
       ValueError: `num_iters` is negative; or (when used) the model has no categorical local.
     """
-    read = features or (lambda group: jnp.ravel(jax.tree.leaves(group)[0]))
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
-        name = _require_class(context)
-        templates, batch = context.templates(), context.data()
-        points = jax.vmap(read)(jax.tree.map(jnp.asarray, batch.data)).astype(jnp.result_type(float))
-        weights = jnp.ones(len(points)) if batch.weights is None else jnp.asarray(batch.weights)
-        labels = nearest_labels(key, points, weights, jax.tree.leaves(templates[name])[0].shape[-1], num_iters)
-        return context.implied_by({**context.start_stats(), name: templates[name].stats(labels)})
+        name, q = _the_class(context)
+        data = jax.tree.map(jnp.asarray, context.data().data)
+        points = (jax.vmap(features)(data) if features else context.vectors()).astype(jnp.result_type(float))
+        labels = nearest_labels(key, points, context.weights(), q.num_classes, num_iters)
+        return context.implied_by({**context.start_stats(), name: q.stats(labels)})
 
     return start
 
 
 @by_value
 def nearest(centres: Any) -> Init:
-    """Each group wholly in the class of the nearest of the centres given, K vectors: no key is used.
+    """Each group wholly in the class of the nearest of K given centres; no key is used.
 
     Raises:
-      ValueError: no (K, D) numbers; or (when used) centres of another number than the classes.
+      ValueError: centres that are no array (K, D); or (when used) another number of centres than of classes.
     """
     given = np.asarray(centres)
     require(given.ndim == 2, "centres", "an array of shape (K, D)", f"shape {given.shape}")
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
         del key
-        name = _require_class(context)
-        templates, batch = context.templates(), context.data()
-        size = jax.tree.leaves(templates[name])[0].shape[-1]
-        require(len(given) == size, "centres", f"{size} of them", len(given))
-        points = jax.vmap(lambda group: jnp.ravel(jax.tree.leaves(group)[0]))(jax.tree.map(jnp.asarray, batch.data))
-        labels = _closest(points.astype(jnp.result_type(float)), jnp.asarray(given, jnp.result_type(float)))
-        return context.implied_by({**context.start_stats(), name: templates[name].stats(labels)})
+        name, q = _the_class(context)
+        require(len(given) == q.num_classes, "centres", f"{q.num_classes} of them", len(given))
+        dtype = jnp.result_type(float)
+        labels = _closest(context.vectors().astype(dtype), jnp.asarray(given, dtype))
+        return context.implied_by({**context.start_stats(), name: q.stats(labels)})
 
     return start
 
@@ -218,8 +214,8 @@ def nearest_labels(
 def _seeds(
     key: PRNGKeyArray, points: Float[Array, "N D"], weights: Float[Array, " N"], num_classes: int
 ) -> Float[Array, "K D"]:
-    """Centres drawn one after the other in proportion to the squared distance from those there are: of a few draws the
-    one that leaves the least distance."""
+    """Centres drawn one after the other in proportion to the squared distance from the earlier ones: the best of a few
+    draws, which leaves the least distance."""
     keys, norms = jax.random.split(key, num_classes), jnp.sum(points**2, 1)
     first = points[jax.random.categorical(keys[0], jnp.log(weights))]
     centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
@@ -242,14 +238,10 @@ def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[A
     return jnp.argmin(jnp.sum(centres**2, 1) - 2 * points @ centres.T, axis=1)
 
 
-def _require_class(context: Context) -> str:
-    """The name of the first categorical local."""
+def _the_class(context: Context) -> tuple[str, Categorical]:
+    """The name of the first categorical local, and its law in the first group."""
     templates = context.templates()
-    names = [name for name, q in templates.items() if isinstance(q, Categorical)]
+    classes = [(name, q) for name, q in templates.items() if isinstance(q, Categorical)]
     found = {name: type(q).__name__ for name, q in templates.items()}
-    require(names, "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
-    return names[0]
-
-
-def _repeated(stats: PyTree, size: int) -> PyTree:
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), stats)
+    require(classes, "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
+    return classes[0]

@@ -1,14 +1,13 @@
-"""Data as a model reads them: numbers as floats, indices as 32-bit integers, masks as booleans.
+"""The data on their way to a model: checked arrays, numbers as floats, indices as 32-bit integers, masks as booleans.
 
 A bound adds, squares and multiplies data in the type that they came in: 200 of uint8 squared is 64, and JAX reads
-3,000,000,000 of int64 as -1,294,967,296. So data go through `taken` wherever they enter: loaders, steps, and what is
-asked of a fit.
+3,000,000,000 of int64 as -1,294,967,296. So loaders, steps and questions to a fit all take their data by `taken`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,22 +16,23 @@ from jaxtyping import PyTree
 
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.model import Model
 from vijax.xla.compiler import kept
+
+if TYPE_CHECKING:
+    from vijax.contract.model import Model
 
 Kind = Literal["number", "index", "mask"]
 LOST = 0.01
-"""Of a column's standard deviation: as much as rounding to the model's floats may change a number of it."""
+"""The largest change of a number by rounding to the model's floats, in standard deviations of its column."""
 BLOCK = 1 << 22
-"""Numbers that are looked at together."""
+"""The numbers of a column block that is rounded at once."""
 
 
 def taken(model: Model, data: PyTree) -> PyTree:
     """Data in the types that the model reads.
 
-    Integers and booleans are numbers, and become floats, unless the model uses them as indices (or as masks): then they
-    stay integers (or booleans), and floats that are whole numbers become integers. What a model of your own does with
-    its data is found by tracing it.
+    Integers and booleans become floats, unless the model uses them as indices or masks: then they stay integers or
+    booleans, and floats that are whole numbers become integers. The use is found by tracing the model.
 
     Raises:
       ValueError: integers that do not fit; numbers whose digits the model's floats would lose; an index that is no
@@ -44,8 +44,8 @@ def taken(model: Model, data: PyTree) -> PyTree:
 
 
 def for_score(model: Model, data: PyTree) -> PyTree:
-    """As `taken`, but all digits are kept: integers become float64, and floats stay as they came. Scores are computed
-    in float64 where that can be."""
+    """As `taken`, but all digits are kept: integers become float64, and floats stay as they came, because scores are
+    computed in float64 where possible."""
     kinds = kinds_of(model, data)
     check(kinds, data)
     leaves, structure = jax.tree.flatten(data)
@@ -54,13 +54,14 @@ def for_score(model: Model, data: PyTree) -> PyTree:
     return jax.tree.unflatten(structure, taken)
 
 
-# --- what a model reads -----------------------------------------------------------------------------------------------
+# --- the kinds of arrays ----------------------------------------------------------------------------------------------
 def kinds_of(model: Model, data: PyTree) -> list[Kind]:
-    """What each leaf of the data is to the model."""
+    """The kind of each leaf of the data."""
     if model.form.kinds is not None:
         return _spread(model.form.kinds, data)
     if model.form.documents is not None:
-        return [kind for part in jax.tree.leaves(data, is_leaf=_is_documents) for kind in _of_documents(part)]
+        parts = jax.tree.leaves(data, is_leaf=lambda x: isinstance(x, Documents))
+        return [kind for part in parts for kind in _of_documents(part)]
     shapes = [jax.ShapeDtypeStruct(np.shape(x), array(x).dtype) for x in jax.tree.leaves(data)]
     structure = jax.tree.structure(data)
     what = "kinds", structure, tuple((x.shape, str(x.dtype)) for x in shapes)
@@ -68,12 +69,12 @@ def kinds_of(model: Model, data: PyTree) -> list[Kind]:
 
 
 def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
-    """What each leaf is to a function of data: a number where the function can be traced with floats in its place, else
-    an index, or a mask where it came as booleans. JAX takes no floats for indices, nor for logical operations.
+    """The kind of each leaf: a number where the function can be traced with floats in its place, else an index, or a
+    mask where it came as booleans. JAX takes no floats for indices, nor for logical operations.
 
     Args:
-      shapes: of the data, as `jax.ShapeDtypeStruct`s; only integers and booleans are tried.
-      read: the function.
+      shapes: the data as `jax.ShapeDtypeStruct`s; only integers and booleans are tried.
+      read: a function of the data.
 
     >>> table = jnp.arange(5.0)
     >>> shapes = jax.ShapeDtypeStruct((), np.uint8), jax.ShapeDtypeStruct((), np.uint8)
@@ -94,7 +95,7 @@ def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
             return False
         return True
 
-    if is_read_as(numbers) or not is_read_as(own):  # of what cannot be read at all the function itself says why
+    if is_read_as(numbers) or not is_read_as(own):  # where nothing can be read, the function itself raises the error
         return numbers
     alone = [[*own[:i], "number", *own[i + 1 :]] for i in range(len(own))]
     found: list[Kind] = ["number" if is_read_as(kinds) else own[i] for i, kinds in enumerate(alone)]  # type: ignore[arg-type]
@@ -113,23 +114,18 @@ def _reading(model: Any) -> Callable[[PyTree], Any]:
 
 
 def _spread(kinds: PyTree, data: PyTree) -> list[Kind]:
-    """One for each leaf; of data that are not of the model's structure all are numbers, and its own checks say so."""
-    count = len(jax.tree.leaves(data))
+    """A kind for each leaf. In data of another structure all leaves are numbers: the model's own checks find them."""
     try:
         return jax.tree.leaves(jax.tree.map(lambda kind, part: [kind] * len(jax.tree.leaves(part)), kinds, data))
     except ValueError:
-        return ["number"] * count
+        return ["number"] * len(jax.tree.leaves(data))
 
 
 def _of_documents(part: Any) -> list[Kind]:
-    if _is_documents(part):
-        more = jax.tree.leaves(part)[3:]  # of documents that carry more than words, counts and weights
+    if isinstance(part, Documents):
+        more = jax.tree.leaves(part)[3:]  # arrays beside words, counts and weights
         return ["index", "number", "number", *("index" if _is_discrete(array(x)) else "number" for x in more)]
     return ["index" if _is_discrete(array(part)) else "number"]
-
-
-def _is_documents(x: Any) -> bool:
-    return isinstance(x, Documents)
 
 
 def _is_discrete(x: Any) -> bool:
@@ -137,13 +133,13 @@ def _is_discrete(x: Any) -> bool:
 
 
 def array(x: Any) -> Any:
-    """Columns of tables, numbers and the like as NumPy arrays."""
+    """The array itself; columns of tables, numbers and the like as NumPy arrays."""
     return x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
 def cast(kinds: Sequence[Kind], data: PyTree) -> PyTree:
-    """Data in the types of their kinds; nothing is looked at, so that they may be traced."""
+    """Data in the types of their kinds. No value is read, so that the data may be traced."""
     leaves, structure = jax.tree.flatten(data)
     return jax.tree.unflatten(structure, [_cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)])
 
@@ -154,7 +150,7 @@ def _cast(kind: Kind, x: Any) -> Any:
 
 
 def _dtype(kind: Kind, own: Any) -> Any:
-    """What a leaf of this kind and type becomes; complex numbers and keys stay as they are."""
+    """The type that a leaf of this kind and type becomes; complex numbers and keys stay as they are."""
     if kind == "mask":
         return np.dtype(bool)
     if kind == "index":
@@ -163,16 +159,16 @@ def _dtype(kind: Kind, own: Any) -> Any:
     return jnp.result_type(float) if is_real else own
 
 
-# --- what does not fit ------------------------------------------------------------------------------------------------
+# --- values that do not fit -------------------------------------------------------------------------------------------
 def check(kinds: Sequence[Kind], data: PyTree, argument: str = "data") -> None:
-    """ValueError at the first leaf that does not fit into the type of its kind; what is traced passes."""
+    """ValueError at the first leaf that does not fit into the type of its kind; traced leaves pass."""
     for kind, (path, x) in zip(kinds, jax.tree_util.tree_leaves_with_path(data), strict=True):
         if not isinstance(x, jax.core.Tracer):
             CHECKS[kind](f"{argument}{jax.tree_util.keystr(path)}", np.asarray(x))
 
 
 def check_fits(x: np.ndarray) -> None:
-    """ValueError at 64-bit integers that JAX would wrap: of a loader's batches, which nobody has looked at."""
+    """ValueError at 64-bit integers that JAX would wrap, for the batches of a user's own loader."""
     own = jax.dtypes.canonicalize_dtype(x.dtype)
     if x.dtype.kind in "iu" and own != x.dtype and x.size:
         most = np.iinfo(own)
@@ -222,12 +218,13 @@ def _check_number(name: str, x: np.ndarray) -> None:
 
 
 def _rounding(columns: np.ndarray, float_type: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Of each column the largest error of rounding, and the standard deviation; NaN and infinities left out."""
+    """The largest error of rounding and the standard deviation of each column, without NaN and infinities."""
     width = columns.shape[1]
     error, count, total, squares = (np.zeros(width) for _ in range(4))
     origin = None
     wide = np.longdouble if columns.dtype.kind in "iu" else np.float64
-    for block in _blocks(columns):
+    size = max(1, BLOCK // width)
+    for block in (columns[start : start + size] for start in range(0, len(columns), size)):
         known = np.isfinite(block)
         exact = np.where(known, block, 0).astype(wide)
         with np.errstate(over="ignore"):  # an infinity is the answer
@@ -240,13 +237,63 @@ def _rounding(columns: np.ndarray, float_type: np.dtype) -> tuple[np.ndarray, np
     return error.astype(float), np.sqrt(variance).astype(float)
 
 
-def _blocks(columns: np.ndarray) -> Iterator[np.ndarray]:
-    size = max(1, BLOCK // columns.shape[1])
-    return (columns[start : start + size] for start in range(0, len(columns), size))
-
-
 CHECKS: dict[Kind, Callable[[str, np.ndarray], None]] = {
     "number": _check_number,
     "index": _check_index,
     "mask": _check_mask,
 }
+
+
+# --- arrays of rows ---------------------------------------------------------------------------------------------------
+def check_numbers(data: PyTree) -> None:
+    """Raises ValueError unless every leaf is an array of numbers with rows; their lengths may differ."""
+    leaves = list(_named(data))
+    if not leaves:
+        raise ValueError(f"data: expected an array of numbers, got {type(data).__name__} without any.")
+    for name, x in leaves:
+        kind = np.asarray(x).dtype
+        if kind.kind not in "biufcV":  # V: types of JAX's own, such as bfloat16
+            raise ValueError(
+                f"{name}: expected an array of numbers, got {kind} values such as {np.ravel(np.asarray(x))[0]!r}. "
+                "Code categories as integers: numpy.unique(x, return_inverse=True)[1]."
+            )
+        if np.ndim(x) == 0:
+            held = "a list of numbers" if isinstance(data, list | tuple) else "a single number"
+            raise ValueError(f"data: expected arrays, got {held}. Pass numpy.asarray(data).")
+        if np.shape(x)[0] == 0:
+            raise ValueError(f"{name}: expected at least one row, got an array of shape {np.shape(x)}.")
+
+
+def check_lengths(data: PyTree) -> int:
+    """The common length of the leaves. Raises ValueError where they differ."""
+    lengths = {name: int(np.shape(x)[0]) for name, x in _named(data)}
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{name} of {length}" for name, length in lengths.items())
+        raise ValueError(f"data: expected arrays of one common length, got {got} rows.")
+    return next(iter(lengths.values()))
+
+
+def check_aligned(data: PyTree) -> None:
+    """Raises ValueError unless every leaf is an array of numbers, of one common length."""
+    check_numbers(data)
+    check_lengths(data)
+
+
+def check_finite(data: PyTree) -> None:
+    """Raises ValueError at the first number that is not finite, with its array, row and column."""
+    for name, x in _named(data):
+        x = np.asarray(x)
+        if x.dtype.kind not in "fc" or np.isfinite(x).all():
+            continue
+        bad = np.argwhere(~np.isfinite(x))
+        row, *columns = map(int, bad[0])
+        column = f", column {columns[0] if len(columns) == 1 else tuple(columns)}" if columns else ""
+        raise ValueError(
+            f"{name}: expected finite numbers, got {x[tuple(bad[0])]} in row {row}{column}, counted from 0 ({len(bad)} "
+            "such values). Remove those rows, or fill in the values."
+        )
+
+
+def _named(data: PyTree) -> Iterator[tuple[str, Any]]:
+    """Leaves with their names: data, data[0], data['y']."""
+    return ((f"data{jax.tree_util.keystr(path)}", x) for path, x in jax.tree_util.tree_leaves_with_path(data))

@@ -23,10 +23,9 @@ from vijax import tree
 from vijax.checks import require
 from vijax.constrain import Constraint
 from vijax.contract import describe
-from vijax.contract.arrays import check_aligned
-from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
-from vijax.contract.documents import ANY_FORM, DataForm
+from vijax.contract.batch import ANY_FORM, DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.estep import EStep
+from vijax.contract.intake import check_aligned
 from vijax.contract.queries import QUESTIONS, answers, given_by_user
 from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product
@@ -35,20 +34,20 @@ from vijax.xla.by_value import Remade
 
 Hyper = Mapping[str, Any]
 Estimates = Mapping[str, Family | Point]
-"""What is known of the globals, by name (`Fit.estimates`)."""
+"""The laws or point estimates of the globals, by name (`Fit.estimates`)."""
 
 
 class LocalElbo(NamedTuple):
-    """What a model says of a minibatch.
+    """The bound of a minibatch.
 
     Attributes:
-      total: sum of the groups' bounds; differentiable in the statistics and the hyperparameters. Under an E-step that
-        samples it is an estimate (`vijax.estep.gibbs` says of what), and its gradient that of the message.
-      num_groups: S, how many groups the minibatch holds (padding excluded).
+      total: sum of the groups' bounds, differentiable in the statistics and the hyperparameters. Under an E-step that
+        samples it is an estimate (`vijax.estep.gibbs`), and its gradient an estimate of the message.
+      num_groups: S, the number of groups in the minibatch, without padding.
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
-      said: more numbers to report, by name; `Info.said` and the trace have them.
-      retractions: how often the E-step cut a step back to keep locals in their domain; None of those that never do.
+      said: more numbers to report, by name, in `Info.said` and the trace.
+      retractions: the number of steps that the E-step cut back to keep locals in their domain; None: it never cuts.
     """
 
     total: Float[Array, ""]
@@ -64,17 +63,17 @@ LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OfLocals:
-    """How the locals of a model are found, and what that allows.
+    """The way in which a model finds its locals.
 
     Attributes:
-      start: (hyper, minibatch) -> where the E-step starts, in the layout of `LocalElbo.local`; None where that is its
-        own matter. `Minibatch.local` has where it is to go on from, of groups that were seen before.
-      carried: full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground; else
-        they are found afresh at each step, but where `compose(warm_starts=True)` asks.
+      start: (hyper, minibatch) -> the start of the E-step, in the layout of `LocalElbo.local`; None where the E-step
+        chooses. Groups that were seen before start at `Minibatch.local`.
+      carried: True where full-data algorithms carry the locals in their state, so that coordinate ascent never loses
+        ground; else each step finds them afresh, except under `vijax.warm`.
       solved_by: the kind of E-step that solves for them; None where any will do.
-      is_linear: at fixed locals `local_elbo` is linear in the statistics of globals that are updated at once. Then what
-        an E-step of coordinate ascent has found for some globals gives a lower bound for any others, and
-        `vijax.memoized` relies on it. False is always safe.
+      is_linear: True where, at fixed locals, `local_elbo` is linear in the statistics of globals that are updated at
+        once. Then the locals that coordinate ascent found for some globals give a lower bound for any others, and
+        `vijax.memoized` relies on this. False is always safe.
     """
 
     start: Callable[[Hyper, Minibatch], PyTree] | None = None
@@ -83,19 +82,15 @@ class OfLocals:
     is_linear: bool = False
 
 
-CLOSED_FORM = OfLocals()
-"""Locals of which nothing is known but that `local_elbo` finds them, or none."""
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class ByEntry:
     """Globals of which a batch reads some entries: the predictors of a Gaussian process at its sites.
 
     Attributes:
-      context: hyper -> by name, the context of their families (a kernel): computed where the state starts and where
-        hyperparameters change, and kept in the posterior. `Model.prior` has them without it.
-      reads: minibatch -> by name, which entries the batch reads. The statistics are then had of these alone, and given
-        to `local_elbo` as the family's `entries`.
+      context: hyper -> the context of their families (a kernel) by name. It is computed at the start and where
+        hyperparameters change, and kept in the posterior; `Model.prior` has no context.
+      reads: minibatch -> the entries that the batch reads, by name. `local_elbo` is given the statistics of these
+        entries only, as the family's `entries`.
     """
 
     context: Callable[[Hyper], Mapping[str, Any]]
@@ -104,26 +99,26 @@ class ByEntry:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)  # hashed by identity, so that jitted functions may take one
 class Model(Remade):
-    """A model in the form every algorithm reads. One written by hand needs the first four.
+    """A model in the form that every algorithm reads. A hand-written model fills the first four fields.
 
     Attributes:
       hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of a network; fixed, or
         learnt by gradient steps in free coordinates.
-      prior: hyper -> the prior of the globals, natural parameters of the posterior's very family.
+      prior: hyper -> the prior of the globals, in the family of the posterior.
       local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
-      init: (hyper, key, prior, minibatch) -> where the posterior starts. The minibatch is None where the caller of
-        `Algorithm.init` gave no data; models whose start depends on the data say so.
+      init: (hyper, key, prior, minibatch) -> the starting posterior. The minibatch is None where the caller of
+        `Algorithm.init` gave no data; a model whose start depends on data raises an error then.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
-      constraints: of the points, by name (`vijax.constrain`); those that are not named are positive.
+      constraints: constraints of the points, by name (`vijax.constrain`); points without one are positive.
       global_elbo: (hyper, stats) -> the part of the objective that couples globals (hierarchical priors), or None.
       blocks: the globals' names in groups that can be updated at once, in the order of coordinate ascent; None: all
         at once.
       needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
-      locals: how the locals of its groups are found.
-      by_entry: which entries of globals a batch reads, where these are not all; else None.
+      locals: the way in which it finds the locals of its groups; by default `local_elbo` finds them by itself.
+      by_entry: the globals of which a batch reads some entries only; else None.
       free: its free variables; None where every global has a prior of its family.
-      form: what data it reads, and how.
-      queries: its answers to what may be asked of some fits only, by name (`vijax.contract.queries.QUESTIONS`).
+      form: the form of its data; by default arrays of any kind, with one leading axis of groups.
+      queries: its answers to questions that not every fit answers, by name (`vijax.contract.queries.QUESTIONS`).
     """
 
     hyper: Hyper
@@ -135,7 +130,7 @@ class Model(Remade):
     global_elbo: Callable[[Hyper, PyTree], Float[Array, ""]] | None = None
     blocks: tuple[tuple[str, ...], ...] | None = None
     needs_prior: tuple[str, ...] = ()
-    locals: OfLocals = CLOSED_FORM
+    locals: OfLocals = OfLocals()
     by_entry: ByEntry | None = None
     free: FreeVariables | None = None
     form: DataForm = ANY_FORM
@@ -152,13 +147,13 @@ class Model(Remade):
         return self.free if self.free is not None and self.free.is_all else None
 
     def answer(self, question: str) -> Any:
-        """Its own answer to a question, one of `queries`; ValueError where it has none."""
+        """The answer to a question, from `queries`; ValueError where there is none."""
         if question not in self.queries:
             raise self.cannot_answer(question)
         return self.queries[question]
 
     def cannot_answer(self, question: str) -> ValueError:
-        """The error that names the question, what can be asked of fits of this model, and what to do."""
+        """The error that names the question, the questions that this model answers, and the remedy."""
         needs, remedy = QUESTIONS.get(question, ("answers it", "Give it an answer: dataclasses.replace(queries=...)."))
         known = ", ".join(name for name in QUESTIONS if name in self.queries) or "nothing of this kind"
         return ValueError(
@@ -190,12 +185,12 @@ def model(
         components.
       hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as the weights of a
         network. `compose(learn=...)` learns them.
-      constraints: of those points, by name; positive unless named, `vijax.constrain.real()` for a network.
+      constraints: constraints of points, by name: `vijax.constrain.real()` for a network. Other points are positive.
       sample: (values of the globals by name, group, key) -> a group like it drawn given them, for `Fit.predictive`.
 
     Raises:
-      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` that returns
-        anything but such a pair.
+      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` that returns no such
+        pair.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -235,7 +230,7 @@ def model(
 
 
 def num_arguments(function: Callable) -> int:
-    """How many it must be given by position: a parameter with a default is the function's own business.
+    """The number of arguments that a function must be given by position; parameters with a default do not count.
 
     >>> num_arguments(lambda x, data, scale=2.0: scale * x * data)
     2
@@ -246,21 +241,18 @@ def num_arguments(function: Callable) -> int:
 
 
 def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
-    """What a hand-written bound returned, checked."""
+    """The result of a hand-written bound, checked."""
     remedy = "Return (bounds, None) where there are no locals, and one bound for each group, not their sum."
-    got = f"a tuple of {len(said)}" if isinstance(said, tuple) else _kind(said)
+    kind = f"one array of shape {jnp.shape(said)}" if isinstance(said, jax.Array) else type(said).__name__
+    got = f"a tuple of {len(said)}" if isinstance(said, tuple) else kind
     require(isinstance(said, tuple) and len(said) == 2, "local_elbo", "a pair (bounds, locals)", got, remedy)
     shape = jnp.shape(said[0])
     require(len(shape) == 1, "local_elbo", "bounds of shape (groups,)", f"shape {shape}", remedy)
     return said
 
 
-def _kind(x: Any) -> str:
-    return f"one array of shape {jnp.shape(x)}" if isinstance(x, jax.Array) else type(x).__name__
-
-
 def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
-    """hyper -> the prior; a mapping of families is as good as a `Product`. Checked once, at `hyper`."""
+    """hyper -> the prior, as a `Product`; checked once, at `hyper`."""
     given = prior if callable(prior) else lambda _: prior
 
     def product(hyper: Hyper) -> Product:

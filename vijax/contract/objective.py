@@ -1,21 +1,21 @@
-"""What several draws of latents make of a bound: the Renyi bound (Li and Turner 2016), of which the importance-weighted
-one (Burda, Grosse and Salakhutdinov 2016) is a case.
+"""Bounds from several draws of latents: the Renyi bound (Li and Turner 2016), of which the importance-weighted one
+(Burda, Grosse and Salakhutdinov 2016) is a case.
 
 With log ratios r_k = log p(x, z_k) - log q(z_k) at draws z_1, ..., z_K of q, and w_k the softmax of (1 - alpha) r,
 
     L = log( 1/K sum_k exp((1 - alpha) r_k) ) / (1 - alpha)          (Li and Turner 2016, section 4.1)
     grad L = sum_k w_k grad r_k.                                      (their section 4.2)
 
-At alpha = 0 that is the importance-weighted bound (Burda et al., eq. 8), whose mean rises with K to log p(x); at alpha
--> 1, or of one draw, the evidence lower bound.
+At alpha = 0 this is the importance-weighted bound (Burda et al., eq. 8), whose mean rises with K to log p(x); for alpha
+-> 1, or for one draw, it is the evidence lower bound.
 
-In the parameters of q a draw's ratio has two parts: through the draw, and the score of q, whose mean is no longer zero
-where it is weighted. Taking the latter through the draw as well gives
+The gradient of a ratio in the parameters of q has two parts: one through the draw, and the score of q, whose mean is
+not zero under the weights. With the second part taken through the draw as well the gradient is
 
     sum_k (alpha w_k + (1 - alpha) w_k^2) (d r_k / d z_k) (d z_k / d lambda),
 
-unbiased, without the score's noise: at alpha = 1 "sticking the landing" (Roeder, Wu and Duvenaud 2017), at alpha = 0
-the doubly reparameterised gradient (Tucker, Lawson, Gu and Maddison 2019). Proof: E[f(z) grad_lambda log q(z)] =
+unbiased and without the score's noise: at alpha = 1 "sticking the landing" (Roeder, Wu and Duvenaud 2017), at alpha =
+0 the doubly reparameterised gradient (Tucker, Lawson, Gu and Maddison 2019). Proof: E[f(z) grad_lambda log q(z)] =
 E[(df/dz) (dz/dlambda)], with f = w_k, and dw_k / dr_k = (1 - alpha) w_k (1 - w_k).
 """
 
@@ -56,14 +56,14 @@ class renyi:
         require(known, "alpha", "a finite number, such as 0.5; 0 is the importance-weighted bound", repr(self.alpha))
 
     def bound(self, log_ratios: Float[Array, " draws"]) -> Float[Array, ""]:
-        """L, from log p - log q at draws of q."""
+        """L, from the log ratios at draws of q."""
         if self.alpha == 1:
             return jnp.mean(log_ratios)
         order = 1 - self.alpha
         return (jax.nn.logsumexp(order * log_ratios) - jnp.log(len(log_ratios))) / order
 
     def through_draws(self, log_ratios: Float[Array, " draws"]) -> Float[Array, " draws"]:
-        """What the derivative of each ratio through its draw counts in the gradient of L."""
+        """The weight of each ratio's derivative through its draw in the gradient of L."""
         weights = jax.nn.softmax((1 - self.alpha) * log_ratios)
         return self.alpha * weights + (1 - self.alpha) * weights**2
 
@@ -71,8 +71,8 @@ class renyi:
 def importance_weighted() -> renyi:
     """The importance-weighted bound, log of the mean ratio: `renyi(0.0)`.
 
-    More draws bring it nearer to log p(x); but of the gradient for q the signal falls faster than the noise (Rainforth
-    et al. 2018), so that some tens of draws are the most that pay in training.
+    More draws bring it nearer to log p(x). But the signal in the gradient for q falls faster than its noise (Rainforth
+    et al. 2018), so that more than some tens of draws do not pay in training.
 
     >>> importance_weighted()
     renyi(alpha=0.0)
@@ -81,7 +81,7 @@ def importance_weighted() -> renyi:
 
 
 def check_objective(objective: object) -> None:
-    """Raises ValueError at what is no objective of several draws."""
+    """Raises ValueError unless given an objective of several draws, or None."""
     remedy = "Leave it out for the evidence lower bound."
     known = objective is None or isinstance(objective, renyi)
     require(known, "objective", "one of vijax.objective, such as importance_weighted()", repr(objective), remedy)

@@ -1,4 +1,4 @@
-"""A choice that is made once for all globals, or for each by name."""
+"""Choices that are made once for all globals, or for each by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T", covariant=True)
 
 @dataclasses.dataclass(frozen=True)
 class PerVariable(Generic[T]):
-    """`default` for all globals but those named. A choice of None is none: nobody has said anything."""
+    """`default` for all globals but those named. None stands where no choice was made."""
 
     default: T
     named: tuple[tuple[str, T], ...] = ()
@@ -25,7 +25,7 @@ class PerVariable(Generic[T]):
         return dict(self.named).get(name, self.default)
 
     def replaced(self, name: str, choice: Any) -> PerVariable[T]:
-        """With another choice for one global."""
+        """These choices with another one for one global."""
         return PerVariable(self.default, tuple(sorted({**dict(self.named), name: choice}.items())))
 
     def by_name(self, names: Iterable[str]) -> dict[str, T]:
@@ -42,17 +42,17 @@ class PerVariable(Generic[T]):
 
 
 def per_variable(argument: str, given: Any, default: Any, kind: type, module: str) -> PerVariable[Any]:
-    """What the user gave, as a choice for each global.
+    """The user's argument as a choice for each global.
 
     Args:
-      argument: its name, for errors.
+      argument: name of the argument, for errors.
       given: None, one choice for all, or choices by name; a `PerVariable` passes.
-      default: where `given` is None, and for globals that it does not name; None where nothing is to stand there yet.
-      kind: what a choice must be.
-      module: where such choices are found, for errors.
+      default: the choice for globals without one; None where it is made later.
+      kind: the class of a choice.
+      module: the module of the choices, for errors.
 
     Raises:
-      ValueError: what is no such choice.
+      ValueError: a choice of another class.
 
     >>> from vijax.inference.update import Update, kl, mirror
     >>> per_variable("update", {"rate": mirror()}, kl(), Update, "vijax.update")
@@ -76,7 +76,7 @@ def _check(argument: str, choice: Any, kind: type, module: str) -> None:
 
 
 def check_known(argument: str, chosen: PerVariable, names: Collection[str]) -> None:
-    """Raises ValueError where a name is that of no global."""
+    """Raises ValueError at a name that no global has."""
     for name, _ in chosen.named:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""What may be asked of the fits of some models, by name, and how a model draws data given values of its globals."""
+"""Questions to the fits of some models, by name, and the draws of data given values of a model's globals."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def _unchanged(stats: Any, local: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Generative:
-    """A model read forwards.
+    """The functions that draw data from a model.
 
     Attributes:
-      layout: like -> arrays that say which data to draw (how many rows, lengths, inputs), from data or from sizes;
-        raises ValueError on what is neither.
-      data: draws data of that layout.
+      layout: like -> arrays for the data to draw (number of rows, lengths, inputs), from data or from sizes; raises
+        ValueError on anything else.
+      data: draws data of a layout.
       locals: (hyper, values of the globals, layout, key) -> values of the locals of new groups, by name, drawn from
-        their prior. None of models without.
-      observed: (layout, data) -> what draws are to be compared with, in their form.
+        their prior. None for models without locals.
+      observed: (layout, data) -> the data in the form of the draws.
       found: (statistics of the globals, locals as the E-step found them) -> families of the locals, by name.
-      globals: (hyper, posterior, layout) -> what is drawn of the globals, families by name; the layout is then said by
-        these. None: the posterior.
-      from_sizes: `layout` takes lists of sizes; False where whole numbers are data.
-      ahead: (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the locals of so
-        many steps after the last one of each sequence, and the layout of these steps. None of models without time.
+      globals: (hyper, posterior, layout) -> families by name, from which the globals are drawn; the layout then belongs
+        to them. None: the posterior.
+      from_sizes: True where `layout` takes lists of sizes; False where whole numbers are data.
+      ahead: (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the locals in the
+        steps after the last one of each sequence, and the layout of these steps. None for models without time.
     """
 
     layout: Callable[[Any], PyTree]
@@ -80,17 +80,15 @@ QUESTIONS = {
         "fit.predict(inputs) and model.predictive(fit.posterior, inputs, y).",
     ),
 }
-"""What may be asked of the fits of some models: what a model does that can answer, and what to do with another. A
-model's answer is, to
+"""Questions by name: the ability that a model needs to answer, and the remedy without it. The answer of a model to
 
     score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound;
     transform: (statistics of the globals, locals of one length bucket, key) -> expected topic shares of its documents;
-    predictive, forecast: the `Generative` that says how data are drawn given the globals, and how sequences go on;
+    predictive, forecast: the `Generative` that draws data given the globals, and continues sequences;
     predict: (posterior, inputs) -> mean and variance of the predictors of new inputs.
 
-The last two need none: topics are a global of that name, and locals are what `Model.local_elbo` found. Samplers ask for
-one thing more, `energy`: the `vijax.models.energies.energy.Energy` that it was made from
-(`vijax.models.energies.energy.energy_of`)."""
+The last two need no answer: topics are a global of that name, and locals come from `Model.local_elbo`. Samplers also
+ask for `energy`, the `vijax.models.energies.energy.Energy` of the model (`vijax.models.energies.energy.energy_of`)."""
 
 
 def answers(predictive: Generative | None = None, **others: Any) -> dict[str, Any]:
@@ -101,12 +99,12 @@ def answers(predictive: Generative | None = None, **others: Any) -> dict[str, An
 
 
 def is_size(like: Any) -> bool:
-    """Whether it is a whole number."""
+    """True for a whole number."""
     return isinstance(like, int | np.integer) and not isinstance(like, bool)
 
 
 def is_sizes(like: Any) -> bool:
-    """Whether it is a list of whole numbers, or one axis of them.
+    """True for a list or an array of one axis of whole numbers.
 
     >>> is_sizes([3, 4]), is_sizes(np.array([3, 4])), is_sizes([[3, 4]]), is_sizes(["a"])
     (True, True, False, False)
@@ -117,12 +115,12 @@ def is_sizes(like: Any) -> bool:
 
 
 def rows_like(check: Callable[[Any], None], example: Any, needs_data: str = "") -> Callable[[Any], Any]:
-    """The layout of models of rows: as many as `like` says, or those of the data `like`.
+    """The layout of a model of rows: a number of rows, or data.
 
     Args:
-      check: raises ValueError on data that cannot be.
+      check: raises ValueError on impossible data.
       example: one row.
-      needs_data: why a number of rows does not do, where it does not.
+      needs_data: the reason why the model needs data and no number; empty where a number will do.
     """
 
     def layout(like: Any) -> Any:
@@ -138,7 +136,7 @@ def rows_like(check: Callable[[Any], None], example: Any, needs_data: str = "") 
 
 
 def masks_of(lengths: Any) -> np.ndarray:
-    """True on the first `lengths[n]` places of row n.
+    """Masks that are true on the first `lengths[n]` places of row n.
 
     >>> masks_of([1, 2]).tolist()
     [[True, False], [True, True]]
@@ -148,11 +146,6 @@ def masks_of(lengths: Any) -> np.ndarray:
     return np.arange(max(int(sizes.max()), 1)) < sizes[:, None]
 
 
-def each(keys_from: PRNGKeyArray, size: int) -> PRNGKeyArray:
-    """A key for each of them."""
-    return jax.random.split(keys_from, size)
-
-
 def given_by_user(
     sample: Callable[[Values, PyTree, PRNGKeyArray], PyTree] | None,
     sample_locals: Callable[[Values, PyTree, PRNGKeyArray], Values] | None,
@@ -160,14 +153,15 @@ def given_by_user(
     is_whole: bool = False,
     argument: str = "sample",
 ) -> Generative | None:
-    """Of functions for one group: (values by name, group, key) -> a group like it, what is random replaced.
+    """The `Generative` of a user's functions for one group: (values by name, group, key) -> a group with new random
+    parts.
 
     Args:
-      sample: of the data, given globals and locals; None: the model draws nothing.
-      sample_locals: of the locals, given the globals: values by name. None of models without.
-      check: raises ValueError on data that cannot be.
-      is_whole: the data are one group.
-      argument: what messages call `sample`.
+      sample: draws the data, given globals and locals; None: the model draws nothing.
+      sample_locals: draws the locals, given the globals, by name; None for models without locals.
+      check: raises ValueError on impossible data.
+      is_whole: True where the data are one group.
+      argument: name of `sample` in messages.
     """
     if sample is None:
         remedy = "Give both, or neither."
@@ -186,19 +180,19 @@ def given_by_user(
             return _checked(own(values, layout, key), layout, argument)
         size = jax.tree.leaves(layout)[0].shape[0]
         one = lambda local, group, key: _checked(own({**values, **local}, group, key), group, argument)
-        return jax.vmap(one)(dict(local), layout, each(key, size))
+        return jax.vmap(one)(dict(local), layout, jax.random.split(key, size))
 
     def local(hyper: Any, values: Values, layout: PyTree, key: PRNGKeyArray) -> Values:
         size = jax.tree.leaves(layout)[0].shape[0]
         drawn: Any = sample_locals
-        return jax.vmap(lambda group, key: dict(drawn(values, group, key)))(layout, each(key, size))
+        return jax.vmap(lambda group, key: dict(drawn(values, group, key)))(layout, jax.random.split(key, size))
 
     found = None if sample_locals is None else local
     return Generative(layout, data, found, lambda layout, data: layout, from_sizes=False)
 
 
 def _checked(drawn: PyTree, group: PyTree, argument: str) -> PyTree:
-    """What a function of the user's returned, of the shapes of a group."""
+    """The result of a user's function, checked to have the shapes of a group."""
     shapes = lambda x: jax.tree.map(jnp.shape, x)
     same = str(shapes(drawn)) == str(shapes(group))
     remedy = "Such as: {**group, 'y': drawn}."

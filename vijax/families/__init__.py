@@ -1,79 +1,48 @@
 """Exponential families as pytrees of natural parameters."""
 
-from vijax.families.base import Family
-from vijax.families.chain.linear_gaussian_chain import LinearGaussianChain, LinearGaussianChainStats
-from vijax.families.chain.markov_chain import MarkovChain, MarkovChainStats
-from vijax.families.discrete.categorical import Categorical, CategoricalStats
-from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats
-from vijax.families.discrete.multinomial import Multinomial, MultinomialStats
-from vijax.families.numeric.implicit import implicit
-from vijax.families.point import Point
-from vijax.families.product import Product
-from vijax.families.scalar.bernoulli import Bernoulli, BernoulliStats
-from vijax.families.scalar.beta import Beta, BetaStats
-from vijax.families.scalar.gamma import Gamma, GammaStats
-from vijax.families.scalar.inverse_gamma import InverseGamma, InverseGammaStats
-from vijax.families.scalar.normal import Normal, NormalStats
-from vijax.families.scalar.normal_gamma import MeanPrecision, NormalGamma, NormalGammaStats
-from vijax.families.scalar.poisson import Poisson, PoissonStats
-from vijax.families.scalar.polya_gamma import PolyaGamma, PolyaGammaStats
-from vijax.families.scalar.truncated_normal import TruncatedNormal, TruncatedNormalStats
-from vijax.families.vector.inverse_wishart import InverseWishart, InverseWishartStats
-from vijax.families.vector.multivariate_normal import MultivariateNormal, MultivariateNormalStats
-from vijax.families.vector.multivariate_normal_gamma import (
-    CoefficientsPrecision,
-    MultivariateNormalGamma,
-    MultivariateNormalGammaStats,
-)
-from vijax.families.vector.normal_wishart import NormalWishart, NormalWishartStats
-from vijax.families.vector.normals_wishart import NormalsWishart, NormalsWishartStats
-from vijax.families.vector.wishart import Wishart, WishartStats
-
-__all__ = [
-    "Bernoulli",
-    "BernoulliStats",
-    "Beta",
-    "BetaStats",
-    "Categorical",
-    "CategoricalStats",
-    "CoefficientsPrecision",
-    "Dirichlet",
-    "DirichletStats",
-    "Family",
-    "Gamma",
-    "GammaStats",
-    "InverseGamma",
-    "InverseGammaStats",
-    "InverseWishart",
-    "InverseWishartStats",
-    "LinearGaussianChain",
-    "LinearGaussianChainStats",
-    "MarkovChain",
-    "MarkovChainStats",
-    "MeanPrecision",
-    "Multinomial",
-    "MultinomialStats",
-    "MultivariateNormal",
-    "MultivariateNormalGamma",
-    "MultivariateNormalGammaStats",
-    "MultivariateNormalStats",
-    "Normal",
-    "NormalGamma",
-    "NormalGammaStats",
-    "NormalStats",
-    "NormalWishart",
-    "NormalWishartStats",
-    "NormalsWishart",
-    "NormalsWishartStats",
-    "Point",
-    "Poisson",
-    "PoissonStats",
-    "PolyaGamma",
-    "PolyaGammaStats",
-    "Product",
-    "TruncatedNormal",
-    "TruncatedNormalStats",
-    "Wishart",
-    "WishartStats",
-    "implicit",
-]
+from vijax.families.base import Family as Family
+from vijax.families.chain.linear_gaussian_chain import LinearGaussianChain as LinearGaussianChain
+from vijax.families.chain.linear_gaussian_chain import LinearGaussianChainStats as LinearGaussianChainStats
+from vijax.families.chain.markov_chain import MarkovChain as MarkovChain
+from vijax.families.chain.markov_chain import MarkovChainStats as MarkovChainStats
+from vijax.families.discrete.categorical import Categorical as Categorical
+from vijax.families.discrete.categorical import CategoricalStats as CategoricalStats
+from vijax.families.discrete.dirichlet import Dirichlet as Dirichlet
+from vijax.families.discrete.dirichlet import DirichletStats as DirichletStats
+from vijax.families.discrete.multinomial import Multinomial as Multinomial
+from vijax.families.discrete.multinomial import MultinomialStats as MultinomialStats
+from vijax.families.numeric.implicit import implicit as implicit
+from vijax.families.point import Point as Point
+from vijax.families.product import Product as Product
+from vijax.families.scalar.bernoulli import Bernoulli as Bernoulli
+from vijax.families.scalar.bernoulli import BernoulliStats as BernoulliStats
+from vijax.families.scalar.beta import Beta as Beta
+from vijax.families.scalar.beta import BetaStats as BetaStats
+from vijax.families.scalar.gamma import Gamma as Gamma
+from vijax.families.scalar.gamma import GammaStats as GammaStats
+from vijax.families.scalar.inverse_gamma import InverseGamma as InverseGamma
+from vijax.families.scalar.inverse_gamma import InverseGammaStats as InverseGammaStats
+from vijax.families.scalar.normal import Normal as Normal
+from vijax.families.scalar.normal import NormalStats as NormalStats
+from vijax.families.scalar.normal_gamma import MeanPrecision as MeanPrecision
+from vijax.families.scalar.normal_gamma import NormalGamma as NormalGamma
+from vijax.families.scalar.normal_gamma import NormalGammaStats as NormalGammaStats
+from vijax.families.scalar.poisson import Poisson as Poisson
+from vijax.families.scalar.poisson import PoissonStats as PoissonStats
+from vijax.families.scalar.polya_gamma import PolyaGamma as PolyaGamma
+from vijax.families.scalar.polya_gamma import PolyaGammaStats as PolyaGammaStats
+from vijax.families.scalar.truncated_normal import TruncatedNormal as TruncatedNormal
+from vijax.families.scalar.truncated_normal import TruncatedNormalStats as TruncatedNormalStats
+from vijax.families.vector.inverse_wishart import InverseWishart as InverseWishart
+from vijax.families.vector.inverse_wishart import InverseWishartStats as InverseWishartStats
+from vijax.families.vector.multivariate_normal import MultivariateNormal as MultivariateNormal
+from vijax.families.vector.multivariate_normal import MultivariateNormalStats as MultivariateNormalStats
+from vijax.families.vector.multivariate_normal_gamma import CoefficientsPrecision as CoefficientsPrecision
+from vijax.families.vector.multivariate_normal_gamma import MultivariateNormalGamma as MultivariateNormalGamma
+from vijax.families.vector.multivariate_normal_gamma import MultivariateNormalGammaStats as MultivariateNormalGammaStats
+from vijax.families.vector.normal_wishart import NormalsWishart as NormalsWishart
+from vijax.families.vector.normal_wishart import NormalsWishartStats as NormalsWishartStats
+from vijax.families.vector.normal_wishart import NormalWishart as NormalWishart
+from vijax.families.vector.normal_wishart import NormalWishartStats as NormalWishartStats
+from vijax.families.vector.wishart import Wishart as Wishart
+from vijax.families.vector.wishart import WishartStats as WishartStats

@@ -3,10 +3,10 @@
     q(x; lambda) = h(x) exp{<lambda, t(x)> - A(lambda)}
     mu = E_q[t(x)] = grad A(lambda),   F(lambda) = grad^2 A(lambda)
 
-A family is a frozen dataclass whose fields are the natural parameters, batch axes leading. Its sufficient
-statistics are a NamedTuple with one field per natural parameter, in the same order and of the same shape: natural
-and mean parameters are of different types, so that adding one to the other fails loudly, and the gradient of any
-function of the statistics *is* a natural parameter (`with_naturals`). Blei, Kucukelbir and McAuliffe 2017, section 4.1.
+A family is a frozen dataclass whose fields are the natural parameters, batch axes leading. Its sufficient statistics
+are a NamedTuple with one field per natural parameter, in the same order and of the same shape. The two types differ, so
+that adding one to the other fails loudly, and the gradient of any function of the statistics *is* a natural parameter
+(`with_naturals`). Blei, Kucukelbir and McAuliffe 2017, section 4.1.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ def family(cls: type[F]) -> type[F]:
 
 
 def static_field() -> Any:
-    """A hashable field of a family that is no natural parameter (a multinomial's total); it stands after these."""
+    """A hashable field of a family that is no natural parameter (a multinomial's total); it follows the parameters."""
     return dataclasses.field(metadata={"static": True})
 
 
 def context_field() -> Any:
-    """A field of a family for arrays that are no natural parameters (a kernel, a mask): arithmetic leaves it alone. It
-    stands after them; None stands for a context that is given later (`Family.with_context`)."""
+    """A field of a family for arrays that are no natural parameters (a kernel, a mask), which arithmetic leaves alone.
+    It follows the parameters; None stands for a context that is given later (`Family.with_context`)."""
     return dataclasses.field(default=None, metadata={"context": True})
 
 
 def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
-    """<a, b> summed over leaves and over each leaf's trailing event axes; batch axes are kept."""
+    """<a, b>, summed over leaves and over each leaf's trailing event axes."""
     pairs = zip(tree.parameters(a), tree.parameters(b), event_ndims, strict=True)
     return functools.reduce(jnp.add, [_dot(x, y, n) for x, y, n in pairs])
 
 
 def _dot(x: Array, y: Array, event_ndim: int) -> Array:
-    """<x, y> over the trailing axes, as a matrix product: `jnp.sum(x * y, axis=-1)` is miscompiled by XLA's CPU backend
-    (jaxlib 0.10.2) in float32 where one of them has more axes, some 5,000 draws, and the last axis is small."""
+    """<x, y> over the trailing axes, as a matrix product. XLA's CPU backend (jaxlib 0.10.2) miscompiles `jnp.sum(x * y,
+    axis=-1)` in float32 where one has more axes than the other (some 5,000 draws) and the last axis is small."""
     if event_ndim == 0:
         return x * y
     flat = lambda z: jnp.reshape(z, (*jnp.shape(z)[: jnp.ndim(z) - event_ndim], -1))
@@ -66,9 +66,9 @@ def _dot(x: Array, y: Array, event_ndim: int) -> Array:
 
 
 class Family(abc.ABC):
-    """An exponential family. Subclasses write the mathematics of `log_normalizer`, `stats`, `sample`, `mean`,
-    `mode`, `in_domain` and `flat`; everything else follows from A by automatic differentiation, and is overridden
-    only where a closed form is faster or more accurate."""
+    """An exponential family. Subclasses write the mathematics of `log_normalizer`, `stats`, `sample`, `mean`, `mode`,
+    `in_domain`, and `flat` where h is not constant. All else follows from A by automatic differentiation, and is
+    overridden only where a closed form is faster or more accurate."""
 
     Stats: ClassVar[type[tuple]]
     """NamedTuple of the sufficient statistics, one field per natural parameter, in the same order."""
@@ -78,12 +78,10 @@ class Family(abc.ABC):
     """True where x is discrete, so that no pathwise derivative exists."""
     exponential: ClassVar[bool] = True
     """True where the leaves are natural parameters; otherwise only an optimiser moves the family (`stationary`)."""
-
     closed_entropy: ClassVar[bool] = True
-    """True where the entropy has a closed form; otherwise it is in the gradients of draws alone
-    (`vijax.families.vector.by_draws`)."""
+    """True where the entropy has a closed form; otherwise it is in the gradients of draws alone (`ByDraws`)."""
 
-    # --- what a family must say -------------------------------------------------------------------------------
+    # --- written by every family ------------------------------------------------------------------------------
     @abc.abstractmethod
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A(lambda), of shape `batch_shape`."""
@@ -94,7 +92,7 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
-        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; `shape` axes lead the batch axes."""
+        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; the axes of `shape` lead."""
 
     @abc.abstractmethod
     def mean(self) -> Any:
@@ -108,14 +106,20 @@ class Family(abc.ABC):
     def in_domain(self) -> Self:
         """The valid natural parameters: booleans in the structure of `self`, each broadcastable to its leaf."""
 
-    @abc.abstractmethod
     def flat(self) -> Self:
-        """The natural parameters, of this shape, of the (usually improper) density that is constant in x.
+        """The natural parameters, of this shape, of the (usually improper) density that is constant in x: zeros where h
+        is constant, as in the families that do not say otherwise.
 
         Raises:
           NotImplementedError: the family has no such member, because log h is not linear in its statistics."""
+        if type(self).log_base_measure is not Family.log_base_measure:
+            raise NotImplementedError(
+                f"no {type(self).__name__} is constant in x, because log h(x) is not linear in its statistics: maximum "
+                "likelihood has no flat prior. Use vijax.map."
+            )
+        return tree.apply(jnp.zeros_like, self)
 
-    # --- what a person reports --------------------------------------------------------------------------------
+    # --- for reports ------------------------------------------------------------------------------------------
     def marginal_laws(self) -> Any:
         """The law of each number of x alone, in the structure of `mean()`: `vijax.families.laws.Law`.
 
@@ -152,8 +156,8 @@ class Family(abc.ABC):
         return over_laws(lambda law: law.quantile(p), self.marginal_laws())
 
     def interval(self, mass: Any = 0.95) -> Interval:
-        """The central interval of each number of x alone that holds `mass` of its probability: `low` and `high`, each
-        in the structure of `mean()`. Raises as `quantile` does.
+        """The central interval of each number of x alone that holds `mass` of its probability: `low` and `high`, in the
+        structure of `mean()`. Raises as `quantile` does.
 
         >>> from vijax.families import Normal
         >>> low, high = Normal.from_mean_variance(1.0, 4.0).interval(0.9)
@@ -163,7 +167,7 @@ class Family(abc.ABC):
         both = self.quantile(ends_of(mass))
         return Interval(*(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2)))
 
-    # --- what follows from it ---------------------------------------------------------------------------------
+    # --- derived ----------------------------------------------------------------------------------------------
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of a scalar such as A(lambda): the leading axes of every natural parameter."""
@@ -171,8 +175,8 @@ class Family(abc.ABC):
         return leaf[: len(leaf) - self.event_ndims[0]]
 
     def with_naturals(self, leaves: PyTree) -> Self:
-        """The values of any tree with one leaf per natural parameter (a gradient in the statistics, say), as
-        natural parameters of this family; its context stays."""
+        """Any tree with one leaf per natural parameter, such as a gradient in the statistics, as natural parameters of
+        this family; its context stays."""
         return tree.with_parameters(self, tree.parameters(leaves))
 
     def with_context(self, context: Any) -> Self:
@@ -181,7 +185,7 @@ class Family(abc.ABC):
         return dataclasses.replace(self, **dict.fromkeys(names, context)) if names else self  # type: ignore[type-var]
 
     def as_stats(self, leaves: PyTree) -> Statistics:
-        """Sufficient statistics of any tree with one leaf per natural parameter: the inverse of `with_naturals`."""
+        """Any tree with one leaf per natural parameter as sufficient statistics: the inverse of `with_naturals`."""
         return self.Stats(*tree.parameters(leaves))
 
     def dot(self, stats: Statistics) -> Float[Array, "*batch"]:
@@ -191,8 +195,8 @@ class Family(abc.ABC):
     def log_base_measure(self, stats: Statistics) -> Float[Array, "*batch"]:
         """log h(x), from the statistics of x.
 
-        Linear in them wherever a family allows it, so that at mean statistics it is E_q[log h(x)]. Where it is not
-        (log x! of counts) it must not be given mean statistics: `expected_log_base_measure` is then overridden."""
+        Where it is linear in them, it is E_q[log h(x)] at mean statistics. Where it is not (log x! of counts), it must
+        not be given mean statistics, and `expected_log_base_measure` is overridden."""
         del stats
         return jnp.zeros(self.batch_shape, jnp.result_type(jax.tree.leaves(self)[0]))
 
@@ -214,12 +218,12 @@ class Family(abc.ABC):
         return self.log_prob_of_stats(self.stats(x))
 
     def log_prob_of_stats(self, stats: Statistics) -> Float[Array, "*batch"]:
-        """log q(x) from t(x) as defined, finite wherever t is: logarithms in it are floored at x = 0."""
+        """log q(x) from t(x), finite wherever t is: logarithms in it are floored at x = 0."""
         return self.dot(stats) + self.log_base_measure(stats) - self.log_normalizer()
 
     def energy_term(self, stats: Statistics) -> Float[Array, "*batch"]:
-        """log q(x) - log h(x) = <lambda, t(x)> - A, from statistics of x: the term of a local of this law in the energy
-        of `vijax.energy_model`, which leaves out the base measure h.
+        """log q(x) - log h(x) = <lambda, t(x)> - A, from statistics of x: the term of a local of this law in an energy
+        (`vijax.energy_model`), which leaves out the base measure h.
 
         >>> from vijax.families import Gamma
         >>> q = Gamma.from_shape_rate(2.0, 3.0)
@@ -240,7 +244,7 @@ class Family(abc.ABC):
         return tree.subtract(self, other).dot(mu) - self.log_normalizer() + there.log_normalizer()
 
     def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
-        """KL(self || prior) as a step evaluates it: cheaper where a family can use what the step needs anyway."""
+        """KL(self || prior) as a step evaluates it: cheaper where a family can reuse parts of the step."""
         return self.kl(prior)
 
     def plain(self) -> Family:
@@ -248,14 +252,14 @@ class Family(abc.ABC):
         return self
 
     def prepared(self, means: bool = True) -> Self:
-        """This law with its expensive parts worked out once for a step; with `means`, the mean parameters too. Most
+        """This law with its expensive parts (and the mean parameters, with `means`) computed once for a step. Most
         families have no such parts."""
         del means
         return self
 
     def retreat(self, target: Self) -> Self:
-        """The target towards which a step may go at any size when `target` leads out of the domain, asked of a prior.
-        It is the prior itself, a step without a message, unless the family knows better."""
+        """The target in the place of a `target` that leads out of the domain, asked of a prior. By default it is the
+        prior itself, a step without a message, which is safe at any step size."""
         del target
         return self
 
@@ -266,7 +270,7 @@ class Family(abc.ABC):
 
     def stationary(self) -> Self:
         """The target of a step at which the ELBO is level: grad ELBO = F (target - stationary). In an exponential
-        family these are the natural parameters themselves, for -F lambda is the gradient of the entropy."""
+        family these are the natural parameters, because -F lambda is the gradient of the entropy."""
         return self
 
     def slope(self, stats: Statistics, prior: Self) -> Statistics:
@@ -315,7 +319,7 @@ class Family(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} has no from_noise.")
 
     def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[Statistics, Callable[[Statistics], Self]]:
-        """As `pathwise_sample`, for the draw `from_noise(noise)`."""
+        """The statistics and the map of `pathwise_sample`, for the draw `from_noise(noise)`."""
         return self._pathwise(lambda q: q.stats(q.from_noise(noise)))
 
     def _pathwise(self, draw: Callable[[Self], Statistics]) -> tuple[Statistics, Callable[[Statistics], Self]]:
@@ -331,8 +335,8 @@ def over_batch(f: Callable, batch_ndim: int) -> Callable:
 
 
 def as_float(x: Any, argument: str = "parameter") -> Float[Array, ...]:
-    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on and `x` has it. A
-    ValueError names the argument where `x` is not made of numbers."""
+    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on and `x` has it.
+    Raises ValueError, naming the argument, where `x` is not made of numbers."""
     return as_floats(x, argument=argument)[0]
 
 
@@ -358,12 +362,12 @@ def as_array(x: Any) -> Any:
 
 
 def finite(x: Any) -> Any:
-    """Elementwise, True where a number is finite; in NumPy, which compiles no program, unless it is traced."""
+    """True where a number is finite; in NumPy, which compiles no program, unless it is traced."""
     return jnp.isfinite(x) if isinstance(x, jax.core.Tracer) else np.isfinite(np.asarray(x))
 
 
 def positive_and_finite(x: Any) -> Any:
-    """Elementwise x > 0 and x < inf; False for NaN."""
+    """True where 0 < x < inf."""
     return finite(x) & ((x if isinstance(x, jax.core.Tracer) else np.asarray(x)) > 0)
 
 

@@ -1,23 +1,28 @@
 """Laws of single numbers: mean, variance, distribution function, quantiles, intervals.
 
-A family says what the law of each number of x is (`Family.marginal_laws`); the laws are in `vijax.families.univariate`.
-Distribution functions and their inverses are SciPy's, in float64 on the host: JAX's lose all digits in float32 where
-shapes are large (of a gamma of shape 1e6 a third of a standard deviation). Under `jit` the host is called back; they
-are not differentiable.
+A family names the law of each number of x (`Family.marginal_laws`). Distribution functions and their inverses are
+SciPy's, in float64 on the host: JAX's lose all digits in float32 where shapes are large (for a gamma of shape 1e6 a
+third of a standard deviation). Under `jit` the host is called back; they are not differentiable.
 """
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy import special
 
 from vijax.checks import require, require_numbers
+from vijax.families.numeric import normal_tails
+from vijax.tree import register
+
+L = TypeVar("L", bound="Law")
 
 
 class Interval(NamedTuple):
@@ -33,7 +38,12 @@ class Interval(NamedTuple):
 
 
 class Law(abc.ABC):
-    """A distribution over numbers, or a batch of them."""
+    """A distribution over numbers, or a batch of them; a frozen dataclass of arrays."""
+
+    _cdf: ClassVar[Callable[..., Any]]
+    """P(X <= x), as a function of NumPy's arrays x and the fields."""
+    _inverse: ClassVar[Callable[..., Any]]
+    """The quantiles at p, as a function of NumPy's arrays p and the fields."""
 
     @abc.abstractmethod
     def mean(self) -> Float[Array, "*batch"]:
@@ -43,13 +53,13 @@ class Law(abc.ABC):
     def variance(self) -> Float[Array, "*batch"]:
         """Var[x]; infinite, or not a number, where there is none."""
 
-    @abc.abstractmethod
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
         """P(X <= x)."""
+        return by_scipy(self._cdf, x, *jax.tree.leaves(self))
 
-    @abc.abstractmethod
     def _quantile(self, p: Float[Array, "*shape_batch"]) -> Float[Array, "*shape_batch"]:
         """Quantiles at probabilities that broadcast with the batch."""
+        return by_scipy(self._inverse, p, *jax.tree.leaves(self))
 
     def std(self) -> Float[Array, "*batch"]:
         """The standard deviation."""
@@ -64,7 +74,6 @@ class Law(abc.ABC):
         Raises:
           ValueError: a probability that is not between 0 and 1.
 
-        >>> from vijax.families.univariate import NormalLaw
         >>> at = NormalLaw(jnp.array([0.0, 1.0]), jnp.array([1.0, 2.0])).quantile([0.5, 0.975])
         >>> print(*(f"{x:.2f}" for x in at.ravel()), at.shape)
         0.00 1.00 1.96 4.92 (2, 2)
@@ -101,8 +110,8 @@ def over_laws(f: Callable[..., Any], laws: Any, *values: Any) -> Any:
 
 
 def by_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]:
-    """A function of SciPy's, which takes and returns arrays of one shape, applied to arrays that broadcast; in the
-    working precision. A result too large for that, or for float64, is infinite, without a warning."""
+    """An elementwise function of SciPy's, applied to arrays that broadcast, in the working precision. A result that is
+    too large is infinite, without a warning."""
     dtype = jnp.result_type(float)
 
     def there(*values: Any) -> np.ndarray:
@@ -114,3 +123,238 @@ def by_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]
     shape = jnp.broadcast_shapes(*map(jnp.shape, args))
     whole = jnp.broadcast_arrays(*map(jnp.asarray, args))
     return jax.pure_callback(there, jax.ShapeDtypeStruct(shape, dtype), *whole, vmap_method="broadcast_all")
+
+
+@dataclass_transform(frozen_default=True)
+def law(cls: type[L]) -> type[L]:
+    """Class decorator: a frozen dataclass whose fields are leaves."""
+    return register(dataclasses.dataclass(frozen=True)(cls))
+
+
+@law
+class NormalLaw(Law):
+    """A normal law of this mean and standard deviation."""
+
+    location: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The location."""
+        return self.location
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """scale^2."""
+        return self.scale**2
+
+    _cdf = staticmethod(lambda x, m, s: special.ndtr((x - m) / s))
+    _inverse = staticmethod(lambda p, m, s: m + s * special.ndtri(p))
+
+
+@law
+class NormalMixtureLaw(Law):
+    """A mixture of normals; components are the last axis of all three fields."""
+
+    weights: Float[Array, "*batch K"]
+    location: Float[Array, "*batch K"]
+    scale: Float[Array, "*batch K"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The weighted mean of the components' means."""
+        return jnp.sum(self.weights * self.location, -1)
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """The variance within components and between them."""
+        gap = self.location - self.mean()[..., None]
+        return jnp.sum(self.weights * (self.scale**2 + gap**2), -1)
+
+    def cdf(self, x: Any) -> Float[Array, "*batch"]:
+        """The weighted mean of the components' distribution functions."""
+        each = NormalLaw(self.location, self.scale).cdf(jnp.asarray(x)[..., None])
+        return jnp.sum(self.weights * each, -1)
+
+    def _quantile(self, p: Any) -> Array:
+        """Quantiles by halving the range of the components' own quantiles."""
+        each = NormalLaw(self.location, self.scale)._quantile(jnp.asarray(p)[..., None])
+        low, high = jnp.min(each, -1), jnp.max(each, -1)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = self.cdf(middle) < p
+            low, high = jnp.where(below, middle, low), jnp.where(below, high, middle)
+        return 0.5 * (low + high)
+
+
+@law
+class GammaLaw(Law):
+    """A gamma law of this shape a and rate b."""
+
+    shape: Float[Array, "*batch"]
+    rate: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """a / b."""
+        return self.shape / self.rate
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """a / b^2."""
+        return self.shape / self.rate**2
+
+    _cdf = staticmethod(lambda x, a, b: special.gammainc(a, np.maximum(b * x, 0)))
+    _inverse = staticmethod(lambda p, a, b: special.gammaincinv(a, p) / b)
+
+
+@law
+class InverseGammaLaw(Law):
+    """The law of 1 / y for a gamma y of this shape a and rate b."""
+
+    shape: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """b / (a - 1), infinite where a <= 1."""
+        return _where_above(self.shape, 1.0, lambda a: self.scale / (a - 1.0))
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """b^2 / ((a - 1)^2 (a - 2)), infinite where a <= 2."""
+        return _where_above(self.shape, 2.0, lambda a: (self.scale / (a - 1.0)) ** 2 / (a - 2.0))
+
+    _cdf = staticmethod(lambda x, a, b: np.where(x > 0, special.gammaincc(a, b / np.where(x > 0, x, 1)), 0))
+    _inverse = staticmethod(lambda p, a, b: b / special.gammainccinv(a, p))
+
+
+@law
+class BetaLaw(Law):
+    """A beta law of these two shapes."""
+
+    alpha: Float[Array, "*batch"]
+    beta: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """alpha / (alpha + beta)."""
+        return self.alpha / (self.alpha + self.beta)
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """m (1 - m) / (alpha + beta + 1)."""
+        total = self.alpha + self.beta
+        return (self.alpha / total) * (self.beta / total) / (total + 1.0)
+
+    _cdf = staticmethod(lambda x, a, b: special.betainc(a, b, np.clip(x, 0, 1)))
+    _inverse = staticmethod(lambda p, a, b: special.betaincinv(a, b, p))
+
+
+@law
+class StudentLaw(Law):
+    """Student's t with these degrees of freedom, moved and scaled."""
+
+    degrees: Float[Array, "*batch"]
+    location: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The location; NaN for up to one degree of freedom."""
+        return jnp.where(self.degrees > 1.0, self.location, jnp.nan)
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """scale^2 n / (n - 2), infinite for up to two degrees of freedom."""
+        return _where_above(self.degrees, 2.0, lambda n: self.scale**2 * n / (n - 2.0))
+
+    _cdf = staticmethod(lambda x, n, m, s: special.stdtr(n, (x - m) / s))
+    _inverse = staticmethod(lambda p, n, m, s: m + s * special.stdtrit(n, p))
+
+
+@law
+class TruncatedNormalLaw(Law):
+    """A normal law of this location and scale given x > 0, whose moments are known."""
+
+    location: Float[Array, "*batch"]
+    scale: Float[Array, "*batch"]
+    mean_value: Float[Array, "*batch"]
+    variance_value: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The mean as given."""
+        return self.mean_value
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """The variance as given."""
+        return self.variance_value
+
+    @staticmethod
+    def _cdf(x: np.ndarray, m: np.ndarray, s: np.ndarray, *_: np.ndarray) -> np.ndarray:
+        """1 - Phi((m - x) / s) / Phi(m / s), by the cumulative hazard."""
+        return -np.expm1(-normal_tails.cumulative_hazard(np.maximum(x, 0) / s, -m / s))
+
+    @staticmethod
+    def _inverse(p: np.ndarray, m: np.ndarray, s: np.ndarray, *_: np.ndarray) -> np.ndarray:
+        """The number at which the cumulative hazard is -log(1 - p)."""
+        return s * normal_tails.excess(-np.log1p(-p), -m / s)
+
+
+@law
+class PoissonLaw(Law):
+    """A Poisson law of this rate."""
+
+    rate: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """The rate."""
+        return self.rate
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """The rate."""
+        return self.rate
+
+    _cdf = staticmethod(lambda x, m: np.where(x >= 0, special.pdtr(np.maximum(np.floor(x), 0), m), 0))
+
+    @staticmethod
+    def _inverse(p: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """The least count with F >= p, next to the number at which F is p."""
+        above = np.ceil(np.maximum(special.pdtrik(p, m), 0))
+        below = np.maximum(above - 1, 0)
+        return np.where(PoissonLaw._cdf(below, m) >= p, below, above)
+
+
+@law
+class BinomialLaw(Law):
+    """A binomial law: the number of `total` events of this probability that occur.
+
+    Attributes:
+      total: n.
+      probs: p.
+      complement: 1 - p, which cannot be computed from a p near one.
+    """
+
+    total: Float[Array, "*batch"]
+    probs: Float[Array, "*batch"]
+    complement: Float[Array, "*batch"]
+
+    def mean(self) -> Float[Array, "*batch"]:
+        """n p."""
+        return self.total * self.probs
+
+    def variance(self) -> Float[Array, "*batch"]:
+        """n p (1 - p)."""
+        return self.mean() * self.complement
+
+    @staticmethod
+    def _cdf(x: np.ndarray, total: np.ndarray, probs: np.ndarray, complement: np.ndarray) -> np.ndarray:
+        """The distribution function; for probabilities above a half by the failures, n - x or more."""
+        known = np.clip(np.floor(x), 0, total)
+        failures = np.where(known < total, special.bdtrc(np.maximum(total - known - 1, 0), total, complement), 1.0)
+        return np.where(x >= 0, np.where(probs > 0.5, failures, special.bdtr(known, total, probs)), 0)
+
+    @staticmethod
+    def _inverse(p: np.ndarray, total: np.ndarray, *probs: np.ndarray) -> np.ndarray:
+        """Quantiles by halving the range of counts."""
+        p, n, *both = np.broadcast_arrays(p, total, *probs)
+        low, high = np.full_like(n, -1.0), n
+        while np.any(high - low > 1):
+            middle = np.floor(0.5 * (low + high))
+            below = BinomialLaw._cdf(middle, n, *both) < p
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
+
+def _where_above(x: Array, least: float, f: Callable[[Array], Array]) -> Array:
+    """f(x) where x is above `least`, infinite elsewhere."""
+    above = x > least
+    return jnp.where(above, f(jnp.where(above, x, least + 1.0)), jnp.inf)

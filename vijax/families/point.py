@@ -1,9 +1,14 @@
-"""A point in the place of a distribution, where only means and statistics are read."""
+"""A point in the place of a distribution, and predictive densities of conjugate pairs."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from vijax import tree
 from vijax.families.base import Family
@@ -12,10 +17,8 @@ from vijax.families.base import Family
 @tree.register
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The mode of `law`, as EM and MAP find it; `law` itself only keeps their expected statistics.
-
-    Code that reads a posterior's means, as held-out scores do, reads the point here: under a flat prior the mean of
-    `law` is not the estimate, and no distribution about it was inferred.
+    """The mode of `law`, as EM and MAP find it. The mean of `law` is not the estimate under a flat prior, and no
+    distribution was inferred: code that reads a posterior's means, as held-out scores do, gets the point.
 
     >>> from vijax.families import Gamma
     >>> point = Point(Gamma.from_shape_rate(3.0, 2.0))
@@ -36,3 +39,18 @@ class Point:
     def expected_stats(self) -> Any:
         """The statistics of the point."""
         return self.law.stats(self.law.mode())
+
+
+def log_predictive(
+    log_likelihood: Callable[[Any, Array], Float[Array, " K"]], q: Family | Point, y: Float[Array, ...]
+) -> Float[Array, " K"]:
+    """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (Pei
+    2019, section on predictive distributions). It is a difference of large numbers: evaluate it in float64. For a
+    `Point` it is log p(y | component k) there."""
+    if isinstance(q, Point):
+        return log_likelihood(q.expected_stats(), y)
+    zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())
+    weights = jax.grad(lambda stats: jnp.sum(log_likelihood(stats, y)))(zeros)
+    new = tree.add(q, q.with_naturals(weights))
+    gain = new.log_normalizer() - q.log_normalizer()
+    return log_likelihood(zeros, y) + jnp.sum(gain.reshape(gain.shape[0], -1), axis=1)

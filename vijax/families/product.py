@@ -1,8 +1,7 @@
 """A mapping of named, independent families that is itself a family: q(x) = prod_i q_i(x_i; lambda_i).
 
-The sufficient statistics are a dictionary of the factors' statistics, and so are values, means and modes; the
-natural parameters are again a `Product`. Everything is delegated: what a factor has in closed form is never
-recomputed here. Blei, Kucukelbir and McAuliffe 2017, section 4.1.
+Statistics, values, means and modes are dictionaries of those of the factors; natural parameters are again a `Product`;
+log-normalisers, entropies and divergences are sums. Blei, Kucukelbir and McAuliffe 2017, section 4.1.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
@@ -24,6 +24,33 @@ from vijax.families.base import Family
 P = TypeVar("P", bound="Product")
 
 
+def _of_factors(name: str, joined: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
+    """A method of all factors. Its argument, if any, is a mapping with a value for each; `joined` joins the results."""
+    signature = inspect.signature(getattr(Family, name))
+
+    @functools.wraps(getattr(Family, name), updated=())  # not the mark of abstract methods
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _, *given = signature.bind(self, *args, **kwargs).arguments.items()
+        return joined(self, self._map(lambda q, *parts: getattr(q, name)(*parts), **dict(given)))
+
+    return method
+
+
+def _by_name(q: Product, found: dict[str, Any]) -> dict[str, Any]:
+    return found
+
+
+def _as_product(q: Product, found: dict[str, Any]) -> Product:
+    return q._like(found)
+
+
+def _total(q: Product, terms: dict[str, Any]) -> Float[Array, "*batch"]:
+    """The sum over factors of a term per batch element, each summed over the batch axes that are not shared."""
+    extra = {name: len(factor.batch_shape) - q.batch_ndim for name, factor in q.items()}
+    sums = [jnp.sum(terms[name], tuple(range(-n, 0))) for name, n in extra.items()]
+    return functools.reduce(jnp.add, sums) if sums else jnp.zeros(())
+
+
 @jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True, eq=False)
 class Product(Family, Mapping[str, Family]):
@@ -31,9 +58,8 @@ class Product(Family, Mapping[str, Family]):
 
     Args:
       factors: the families by name. Their batch axes may differ.
-      batch_ndim: number of leading batch axes that factors share and scalars keep; a factor's further batch axes
-        are
-        independent copies of it, over which log-normalisers, entropies and the like are summed. With the default 0
+      batch_ndim: number of leading batch axes that factors share and scalars keep. A factor's further batch axes are
+        independent copies of it, over which log-normalisers, entropies and the like are summed; with the default 0
         these are scalars.
 
     Raises:
@@ -53,9 +79,8 @@ class Product(Family, Mapping[str, Family]):
     batch_ndim: int = 0
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.factors, Mapping) and self.factors, "factors", "a mapping of named families", self.factors
-        )
+        named = isinstance(self.factors, Mapping) and self.factors
+        require(named, "factors", "a mapping of named families", self.factors)
         for name, q in self.factors.items():
             require(isinstance(name, str), "factors", "names that are strings", repr(name))
             require(isinstance(q, Family), f"factors[{name!r}]", "a family (vijax.families)", type(q).__name__)
@@ -70,7 +95,6 @@ class Product(Family, Mapping[str, Family]):
         """A product without factors: the globals of a model in which only points are sought."""
         return _rebuild(cls, {}, 0)
 
-    # --- the mapping and the pytree ---------------------------------------------------------------------------
     def __getitem__(self, name: str) -> Family:
         if name not in self.factors:
             raise KeyError(unknown_name(name, self.factors))
@@ -105,44 +129,48 @@ class Product(Family, Mapping[str, Family]):
         require(set(other) <= set(self), "other", f"names among {list(self)}", list(other))
         return self._like({name: other.get(name, q) for name, q in self.items()})
 
-    # --- what a family must say -------------------------------------------------------------------------------
-    def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A(lambda) = sum_i A_i(lambda_i)."""
-        return self._total(lambda q: q.log_normalizer())
+    stats = _of_factors("stats", _by_name)
+    mean = _of_factors("mean", _by_name)
+    marginal_laws = _of_factors("marginal_laws", _by_name)
+    variance = _of_factors("variance", _by_name)
+    mode = _of_factors("mode", _by_name)
+    expected_stats = _of_factors("expected_stats", _by_name)
+    fisher_product = _of_factors("fisher_product", _by_name)  # F is block diagonal
+    in_domain = _of_factors("in_domain", _as_product)  # one bad factor leaves the others valid
+    flat = _of_factors("flat", _as_product)
+    plain = _of_factors("plain", _as_product)
+    retreat = _of_factors("retreat", _as_product)
+    fisher_solve = _of_factors("fisher_solve", _as_product)
+    log_normalizer = _of_factors("log_normalizer", _total)
+    dot = _of_factors("dot", _total)
+    log_base_measure = _of_factors("log_base_measure", _total)
+    expected_log_base_measure = _of_factors("expected_log_base_measure", _total)
+    log_prob = _of_factors("log_prob", _total)
+    entropy = _of_factors("entropy", _total)
+    kl = _of_factors("kl", _total)
+    kl_to_prior = _of_factors("kl_to_prior", _total)
 
-    def stats(self, x: Mapping[str, Any]) -> dict[str, tuple]:
-        """Each factor's statistics of its own value."""
-        return self._map(lambda q, value: q.stats(value), x=x)
+    def prepared(self, means: bool = True) -> Self:
+        """Each factor's own `prepared`."""
+        return self._like(self._map(lambda q: q.prepared(means)))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> dict[str, Any]:
         """One independent draw per factor."""
         return self._map(lambda q, k: q.sample(k, shape), key=self._keys(key))
 
-    def mean(self) -> dict[str, Any]:
-        """Each factor's mean."""
-        return self._map(lambda q: q.mean())
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> dict[str, tuple]:
+        """Each factor's statistics of an independent draw, the draw that `sample` makes with this key."""
+        return self._map(lambda q, k: q.sample_stats(k, shape), key=self._keys(key))
 
-    def marginal_laws(self) -> dict[str, Any]:
-        """Each factor's laws."""
-        return self._map(lambda q: q.marginal_laws())
+    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[dict[str, tuple], Callable[[Mapping[str, tuple]], Self]]:
+        """A draw's statistics and V, block diagonal: each factor applies its own."""
+        draws = self._map(lambda q, k: q.pathwise_sample(k), key=self._keys(key))
 
-    def variance(self) -> dict[str, Any]:
-        """Each factor's variances."""
-        return self._map(lambda q: q.variance())
+        def v_product(eta: Mapping[str, tuple]) -> Any:
+            return self._like(self._map(lambda q, draw, part: draw[1](part), draws=draws, eta=eta))
 
-    def mode(self) -> dict[str, Any]:
-        """Each factor's mode."""
-        return self._map(lambda q: q.mode())
+        return {name: t for name, (t, _) in draws.items()}, v_product
 
-    def in_domain(self) -> Self:
-        """Each factor's own mask: one bad factor leaves the others valid."""
-        return self._like(self._map(lambda q: q.in_domain()))
-
-    def flat(self) -> Self:
-        """Each factor's flat density."""
-        return self._like(self._map(lambda q: q.flat()))
-
-    # --- what follows from it, factor by factor ---------------------------------------------------------------
     @property
     def event_ndims(self) -> tuple[int, ...]:  # type: ignore[override]
         """Trailing axes, per leaf, that belong to one event of the product."""
@@ -157,77 +185,11 @@ class Product(Family, Mapping[str, Family]):
         """Any tree with one leaf per natural parameter, as a dictionary of statistics."""
         return self._map(lambda q, part: q.as_stats(part), leaves=self.with_naturals(leaves))
 
-    def dot(self, stats: Mapping[str, tuple]) -> Float[Array, "*batch"]:
-        """Sum of <lambda_i, stats_i>."""
-        return self._total(lambda q, t: q.dot(t), stats=stats)
-
-    def log_base_measure(self, stats: Mapping[str, tuple]) -> Float[Array, "*batch"]:
-        """Sum of the factors' log h_i."""
-        return self._total(lambda q, t: q.log_base_measure(t), stats=stats)
-
-    def expected_log_base_measure(self) -> Float[Array, "*batch"]:
-        """Sum of the factors' E[log h_i]."""
-        return self._total(lambda q: q.expected_log_base_measure())
-
-    def expected_stats(self) -> dict[str, tuple]:
-        """Each factor's mean parameters."""
-        return self._map(lambda q: q.expected_stats())
-
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> dict[str, tuple]:
-        """Each factor's statistics of an independent draw, the draw that `sample` makes with this key."""
-        return self._map(lambda q, k: q.sample_stats(k, shape), key=self._keys(key))
-
-    def log_prob(self, x: Mapping[str, Any]) -> Float[Array, "*batch"]:
-        """Sum of log q_i(x_i)."""
-        return self._total(lambda q, value: q.log_prob(value), x=x)
-
-    def entropy(self) -> Float[Array, "*batch"]:
-        """Sum of the factors' entropies."""
-        return self._total(lambda q: q.entropy())
-
-    def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """Sum of KL(q_i || other_i)."""
-        return self._total(lambda q, p: q.kl(p), other=other)
-
-    def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
-        """Sum of the factors' own `kl_to_prior`."""
-        return self._total(lambda q, p: q.kl_to_prior(p), prior=prior)
-
-    def plain(self) -> Self:
-        """Each factor's own."""
-        return self._like(self._map(lambda q: q.plain()))
-
-    def prepared(self, means: bool = True) -> Self:
-        """Each factor's own `prepared`."""
-        return self._like(self._map(lambda q: q.prepared(means)))
-
-    def retreat(self, target: Self) -> Self:
-        """Each factor's own `retreat`."""
-        return self._like(self._map(lambda q, t: q.retreat(t), target=target))
-
     def with_context(self, context: Mapping[str, Any]) -> Self:
         """The factors named in their contexts, the others as they are."""
         require(set(context) <= set(self), "context", f"names among {list(self)}", list(context))
         return self.replace({name: self[name].with_context(value) for name, value in context.items()})
 
-    def fisher_product(self, tangent: Self) -> dict[str, tuple]:
-        """F is block diagonal: one product per factor."""
-        return self._map(lambda q, v: q.fisher_product(v), tangent=tangent)
-
-    def fisher_solve(self, cotangent: Mapping[str, tuple]) -> Self:
-        """F is block diagonal: one solve per factor."""
-        return self._like(self._map(lambda q, g: q.fisher_solve(g), cotangent=cotangent))
-
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[dict[str, tuple], Callable[[Mapping[str, tuple]], Self]]:
-        """A draw's statistics and V, block diagonal: each factor applies its own."""
-        draws = self._map(lambda q, k: q.pathwise_sample(k), key=self._keys(key))
-
-        def v_product(eta: Mapping[str, tuple]) -> Any:
-            return self._like(self._map(lambda q, draw, part: draw[1](part), draws=draws, eta=eta))
-
-        return {name: t for name, (t, _) in draws.items()}, v_product
-
-    # --- plumbing ---------------------------------------------------------------------------------------------
     def _keys(self, key: PRNGKeyArray) -> dict[str, PRNGKeyArray]:
         return dict(zip(self, jax.random.split(key, len(self)), strict=True))
 
@@ -236,13 +198,6 @@ class Product(Family, Mapping[str, Family]):
         for argument, parts in trees.items():
             require(set(parts) == set(self), argument, f"the names {list(self)}", list(parts))
         return {name: f(q, *(parts[name] for parts in trees.values())) for name, q in self.items()}
-
-    def _total(self, f: Callable, **trees: Mapping[str, Any]) -> Float[Array, "*batch"]:
-        """The sum over factors of a term per batch element, each summed over the batch axes that are not shared."""
-        terms = self._map(f, **trees)
-        extra = {name: len(q.batch_shape) - self.batch_ndim for name, q in self.items()}
-        sums = [jnp.sum(terms[name], tuple(range(-n, 0))) for name, n in extra.items()]
-        return functools.reduce(jnp.add, sums) if sums else jnp.zeros(())
 
     def _like(self, factors: dict[str, Family]) -> Self:
         return _rebuild(type(self), factors, self.batch_ndim)

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.contract import intake
-from vijax.contract.arrays import check_finite, check_lengths, check_numbers
 from vijax.contract.batch import Minibatch, one_group
+from vijax.contract.intake import check_finite, check_lengths, check_numbers
 from vijax.contract.model import Model
 
 

@@ -24,8 +24,7 @@ from jax.nn import logsumexp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.families.chain.forward_backward import backward_pass, forward_pass
-from vijax.families.chain.scaled_passes import Smoothed, scaled_passes
+from vijax.families.chain.passes import Smoothed, backward_pass, forward_pass, scaled_passes
 
 Initial = Float[Array, " K"]
 Transition = Float[Array, "*steps K K"]

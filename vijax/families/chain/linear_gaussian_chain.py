@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from vijax import tree
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, context_field, domain_mask, family, over_batch
 from vijax.families.chain import gaussian_chains as chains
-from vijax.families.univariate import NormalLaw
+from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import matvec, outer, outer_statistic, positive_definite, symmetric, transpose
 
 Mask = Bool[Array, "*batch T"] | None
@@ -101,7 +100,6 @@ class LinearGaussianChain(Family):
         """The marginal covariance of each step, which does not depend on the means."""
         return self._each(lambda mask, *p: chains.chain_marginals(chains.filtered(p), p[2])[1])
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A, by block elimination."""
         return self._each(lambda mask, *p: chains.chain_log_normalizer(chains.filtered(p)))
@@ -143,11 +141,6 @@ class LinearGaussianChain(Family):
 
         return domain_mask(self._each(one), self)
 
-    def flat(self) -> Self:
-        """Zero precision."""
-        return tree.apply(jnp.zeros_like, self)
-
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> LinearGaussianChainStats:
         """The smoothed moments, by a pass back (Rauch, Tung and Striebel), cheaper and more accurate than grad A."""
         moments = lambda mask, *p: chains.chain_moments(chains.filtered(p), p[2], mask)

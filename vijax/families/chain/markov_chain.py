@@ -104,7 +104,6 @@ class MarkovChain(Family):
         """T."""
         return self.unary.shape[-2]
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A, by the forward recursion: one step after another, O(T K^2)."""
         return self._each(chains.chain_log_normalizer)
@@ -147,10 +146,6 @@ class MarkovChain(Family):
         pairs = zip(self._potentials(), self.event_ndims, strict=True)
         finite = [jnp.all(jnp.isfinite(x), tuple(range(-n, 0))) for x, n in pairs]
         return domain_mask(finite[0] & finite[1] & finite[2], self)
-
-    def flat(self) -> Self:
-        """All paths equally likely."""
-        return tree.apply(jnp.zeros_like, self)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """-E[log q], by a recursion of positive terms."""

@@ -1,10 +1,13 @@
-"""Dirichlet rows stored so that a step that touches few of their columns costs only these columns.
+"""Dirichlets over words, stored word by word, so that a step costs no more than the words that it touches.
+
+`TransposedDirichlet` holds K Dirichlets component by component: the numbers of a word are contiguous, as a batch of
+documents reads and writes them. `DirichletByWord` holds
 
     lambda_kv = eta_v + S a_vk,     Lambda_k = sum_v lambda_kv
 
 A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves the form as it is: S' = (1 - rho) S, and a
-changes only where the message m is not zero. Laws that involve few columns W need only these and one number for all
-others: by the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lambda_W, Lambda - sum_W lambda_W).
+changes only where the message m is not zero. Laws of a few columns W need only these and one number for all others: by
+the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lambda_W, Lambda - sum_W lambda_W).
 """
 
 from __future__ import annotations
@@ -12,22 +15,96 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from vijax.families.base import Family
+from vijax.families.base import Family, family, positive_and_finite
 from vijax.families.discrete.by_pair import DirichletOfPairs
-from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats
-from vijax.families.discrete.transposed_dirichlet import TransposedDirichlet
+from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, expected_log, normalized_gammas
+from vijax.families.numeric.pathwise import sample_offset
 from vijax.families.product import Product
 from vijax.tree import register
 
 FOLD_BELOW = 1e-12
 """The least S: entries of a stay below 1e12 times those of lambda."""
 PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
+
+
+class TransposedDirichletStats(NamedTuple):
+    """log x, component by component."""
+
+    by_word: Float[Array, "*shape v k"]
+
+    @property
+    def log(self) -> Float[Array, "*shape k v"]:
+        """The logarithms in the layout of `DirichletStats`."""
+        return jnp.swapaxes(self.by_word, -1, -2)
+
+
+@family
+class TransposedDirichlet(Family):
+    """K Dirichlets over V components, with the methods that a step needs; `plain()` has all.
+
+    Attributes:
+      concentration: one for each component in each Dirichlet.
+
+    >>> q = TransposedDirichlet(jnp.array([[0.5, 1.0], [2.5, 1.0], [1.0, 2.0]]))
+    >>> q.plain().concentration.tolist(), q.mean().round(3).tolist()
+    ([[0.5, 2.5, 1.0], [1.0, 1.0, 2.0]], [[0.125, 0.25], [0.625, 0.25], [0.25, 0.5]])
+    """
+
+    concentration: Float[Array, "v k"]
+
+    Stats: ClassVar[type[tuple]] = TransposedDirichletStats
+    event_ndims: ClassVar[tuple[int, ...]] = (2,)
+
+    def plain(self) -> Dirichlet:
+        """The same law as a `Dirichlet`."""
+        return Dirichlet(self.concentration.T)
+
+    def log_normalizer(self) -> Float[Array, ""]:
+        """A, summed over the Dirichlets."""
+        return jnp.sum(self.plain().log_normalizer())
+
+    def stats(self, x: Float[Array, "*shape v k"]) -> TransposedDirichletStats:
+        """Logarithms, floored as in `Dirichlet`."""
+        return TransposedDirichletStats(Dirichlet(self.concentration).stats(x).log)
+
+    def expected_stats(self) -> TransposedDirichletStats:
+        """psi(c) - psi(C)."""
+        return TransposedDirichletStats(expected_log(self.concentration, axis=0))
+
+    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> TransposedDirichletStats:
+        """log x of a draw."""
+        offset = sample_offset(key, self.concentration, shape)
+        return TransposedDirichletStats(normalized_gammas(self.concentration, offset, axis=-2)[0])
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape v k"]:
+        """x ~ q."""
+        return jnp.exp(self.sample_stats(key, shape).by_word)
+
+    def mean(self) -> Float[Array, "v k"]:
+        """c / C."""
+        return self.concentration / jnp.sum(self.concentration, axis=0)
+
+    def mode(self) -> Float[Array, "v k"]:
+        """See `Dirichlet.mode`."""
+        return self.plain().mode().T
+
+    def in_domain(self) -> Self:
+        """c > 0 and finite, componentwise."""
+        return type(self)(positive_and_finite(self.concentration))
+
+    def flat(self) -> Self:
+        """c = 1."""
+        return type(self)(jnp.ones_like(self.concentration))
+
+    def log_base_measure(self, stats: Any) -> Float[Array, "*shape"]:
+        """-sum log x."""
+        return -jnp.sum(stats.by_word, axis=(-2, -1))
 
 
 def _of_dense(name: str) -> Callable[..., Any]:
@@ -42,8 +119,8 @@ def _of_dense(name: str) -> Callable[..., Any]:
 @register
 @dataclasses.dataclass(frozen=True)
 class DirichletByWord(Family):
-    """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. Whatever is asked of it is asked of
-    `dense()`, which computes all K x V concentrations; a step asks for `columns`.
+    """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. A step takes `columns`; the methods of the law
+    are those of `dense()`, which computes all K x V concentrations.
 
     Attributes:
       entries: a, one row for each word, so that the numbers of a word are contiguous.
@@ -74,7 +151,6 @@ class DirichletByWord(Family):
             entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype), jnp.sum(q.concentration, axis=1)
         )
 
-    # --- what a step reads and writes -------------------------------------------------------------------------
     def columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
         """The law of the shares of some words, and of all others together.
 
@@ -173,7 +249,6 @@ class DirichletByWord(Family):
         base = _total(self.base, len(self.entries))
         return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
 
-    # --- the law: that of `dense()` ---------------------------------------------------------------------------
     def dense(self) -> Dirichlet:
         """All concentrations."""
         return Dirichlet(self.base + self.scale * self.entries.T)
@@ -220,7 +295,7 @@ def prior_columns(
 
 
 def by_word(posterior: Product, bases: Mapping[str, Float[Array, ...]]) -> Product:
-    """A mapping with its plain Dirichlets replaced by these, stored by word."""
+    """The posterior with Dirichlets of these names stored by word; `bases` has the eta of each."""
     return posterior.replace({name: DirichletByWord.of(posterior[name], base) for name, base in bases.items()})  # type: ignore[arg-type]
 
 

@@ -116,10 +116,6 @@ class Categorical(Family):
         """All logits finite."""
         return domain_mask(jnp.all(jnp.isfinite(self.logits), -1), self)
 
-    def flat(self) -> Self:
-        """All classes equally likely."""
-        return type(self)(jnp.zeros_like(self.logits))
-
     def expected_stats(self) -> CategoricalStats:
         """The probabilities."""
         return CategoricalStats(self.probs)

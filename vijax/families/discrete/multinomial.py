@@ -14,9 +14,9 @@ from vijax.checks import require
 from vijax.families.base import Family, domain_mask, family, static_field
 from vijax.families.construction import constructor
 from vijax.families.discrete.categorical import Categorical, CategoricalStats, complements
+from vijax.families.laws import BinomialLaw
 from vijax.families.numeric.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
 from vijax.families.numeric.special import log_gamma
-from vijax.families.univariate import BinomialLaw
 
 PIECE = 1 << 20
 """The largest total drawn at once."""
@@ -79,7 +79,6 @@ class Multinomial(Family):
         """The law of one draw."""
         return Categorical(self.logits)
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = n logsumexp(logits)."""
         return self.total * jax.nn.logsumexp(self.logits, axis=-1)
@@ -134,11 +133,6 @@ class Multinomial(Family):
         """All logits finite."""
         return domain_mask(jnp.all(jnp.isfinite(self.logits), -1), self)
 
-    def flat(self) -> Self:
-        """Raises NotImplementedError."""
-        raise NotImplementedError("no multinomial is constant in x, so that maximum likelihood has no flat prior.")
-
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> MultinomialStats:
         """n p."""
         return MultinomialStats(self.mean())

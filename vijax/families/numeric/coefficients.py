@@ -1,4 +1,4 @@
-"""Polynomial tables of `special.py`, `elasticity.py` and `pathwise.py`: constant term first.
+"""Polynomial tables of `special.py` and `pathwise.py`: constant term first.
 
 Written by `benchmarks/fit_coefficients.py`, which says what each table approximates and how well; do not edit.
 """

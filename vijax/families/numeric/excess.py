@@ -1,14 +1,30 @@
-"""Differences that would be nothing but rounding if computed as written: m - 1 - log m, a b - c d."""
+"""Polynomials, and differences that keep their digits: m - 1 - log m, a b - c d, and the gamma density made of them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from vijax.families.numeric.polynomial import horner
+
+def horner(coefficients: Sequence[float], x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The polynomial with these coefficients, constant first, in the dtype of `x`."""
+    total = jnp.full_like(x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = total * x + jnp.asarray(c, x.dtype)
+    return total
+
+
+def horner_slope(coefficients: Sequence[float], x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Array:
+    """(p(x) - p(x')) / (x - x') of the polynomial with these coefficients."""
+    value, slope = jnp.full_like(x, coefficients[-1]), jnp.zeros_like(x)
+    for c in reversed(coefficients[:-1]):
+        slope, value = slope * x2 + value, value * x + jnp.asarray(c, x.dtype)
+    return slope
 
 
 @jax.custom_jvp
@@ -16,14 +32,10 @@ from vijax.families.numeric.polynomial import horner
 def log_excess(excess: Float[Array, "*shape"], log: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """m - 1 - log m, which is not negative, from m - 1 and log m.
 
-    A caller that can write m - 1 without cancellation (as a difference of parameters, say) loses no digit of it here:
-    near m = 1 this is a series in m - 1 (Loader 2000), elsewhere the difference, which alone reads `log`."""
-    near = _is_near(excess)
+    No digit of m - 1 is lost: near m = 1 this is a series in m - 1 (Loader 2000), and elsewhere the difference, which
+    alone reads `log`."""
+    near = jnp.abs(excess) < 0.5
     return jnp.where(near, log_excess_series(jnp.where(near, excess, 0.0)), excess - log)
-
-
-def _is_near(excess: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-    return jnp.abs(excess) < 0.5
 
 
 def log_excess_series(e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -36,15 +48,15 @@ def log_excess_series(e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 @log_excess.defjvp
 def _log_excess_jvp(primals: tuple, tangents: tuple) -> tuple:
     (excess, log), (d_excess, d_log) = primals, tangents
-    near = _is_near(excess)
+    near = jnp.abs(excess) < 0.5
     slope = jnp.where(near, excess, 0.0) / (1.0 + jnp.where(near, excess, 0.0))
     return log_excess(excess, log), jnp.where(near, slope * d_excess, d_excess - d_log)
 
 
 @jax.custom_jvp
 def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """a b - c d, right to the last bits of the difference: in float32 every factor is cut into two halves, whose
-    products are exact. (In float64 the plain difference.)"""
+    """a b - c d, right to the last bits: in float32 every factor is cut into two halves, whose products are exact. In
+    float64 it is the plain difference."""
     if jnp.result_type(a, b, c, d) != jnp.float32:
         return a * b - c * d
     (a1, a2), (b1, b2), (c1, c2), (d1, d2) = map(_halves, (a, b, c, d))
@@ -52,9 +64,8 @@ def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 
 def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
-    """raw - x y / (2 strength), right to the last bits of the difference, as `product_difference` is: the rate that
-    remains of a raw rate without the square of a location. The rounding of the quotient is taken off again, to first
-    order; NumPy's wider numbers serve where they are at hand."""
+    """raw - x y / (2 strength), right to the last bits: a raw rate without the square of a location. The rounding of
+    the quotient is taken off again, to first order; NumPy's arrays are computed in NumPy's wider numbers."""
     if isinstance(raw, np.ndarray):
         wide = np.longdouble if raw.dtype == np.float64 else np.float64
         x, y, strength = (np.asarray(z, wide) for z in (x, y, strength))
@@ -85,3 +96,25 @@ def without_rounding_below_zero(x: Float[Array, "*shape"]) -> Float[Array, "*sha
 
 
 without_rounding_below_zero.defjvps(lambda dx, _, x: dx)
+
+
+def log_gamma_kernel(x: Array, shape: Array, rate: Array, excess: Array) -> Float[Array, "*shape"]:
+    """(a - 1) log x - b x + a log(b / a) + a of shape a and rate b, given (b x - a) / a without cancellation: the part
+    of a log density that gammas, betas and Dirichlets share.
+
+    It is -a (m - 1 - log m) - log x with m = b x / a (the deviance form), where no two terms of size a meet. At x = 0
+    it is the limit: infinite for a < 1, 1 + log b for a = 1, -inf for a > 1. It is -inf at x < 0 and at infinity. No
+    derivative is NaN."""
+    inside = (x > 0) & jnp.isfinite(x)
+    safe = jnp.where(inside, x, 1.0)
+    log_x = jnp.log(safe)
+    regular = -shape * log_excess(jnp.where(inside, excess, 0.0), log_x + jnp.log(rate / shape)) - log_x
+    at_zero = jnp.where(shape == 1.0, 1.0 + jnp.log(rate), jnp.where(shape < 1.0, jnp.inf, -jnp.inf))
+    outside = jnp.where(x == 0, at_zero, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
+    return jnp.where(inside, regular, outside)
+
+
+def total_log_density(terms: Float[Array, "*shape n"]) -> Float[Array, "*shape"]:
+    """The sum over the last axis; -inf where one of the terms is -inf, even beside an infinite one."""
+    none = terms == -jnp.inf
+    return jnp.where(jnp.any(none, axis=-1), -jnp.inf, jnp.sum(jnp.where(none, 0.0, terms), axis=-1))

@@ -23,8 +23,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import zeta
 
 from vijax.families.numeric import special
-from vijax.families.numeric.excess import log_excess
-from vijax.families.numeric.polynomial import horner
+from vijax.families.numeric.excess import horner, log_excess
 
 _POWERS = np.arange(2, 50)
 _SERIES = [1.0 - np.euler_gamma, *((-1.0) ** _POWERS * (zeta(_POWERS) - 1.0) / _POWERS)]

@@ -22,8 +22,7 @@ from jaxtyping import Array, Float
 
 from vijax.families.base import as_float
 from vijax.families.numeric import coefficients
-from vijax.families.numeric.excess import log_excess, log_excess_series
-from vijax.families.numeric.polynomial import horner, horner_slope
+from vijax.families.numeric.excess import horner, horner_slope, log_excess, log_excess_series
 
 _HALF_LOG_TWO_PI = 0.9189385332046727
 _SERIES_FROM = 12.0

@@ -12,7 +12,7 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero
 from vijax.families.construction import constructor, on_host
 from vijax.families.discrete.categorical import relative_entropy_terms
-from vijax.families.univariate import BinomialLaw
+from vijax.families.laws import BinomialLaw
 
 
 class BernoulliStats(NamedTuple):
@@ -41,7 +41,7 @@ class Bernoulli(Family):
     @classmethod
     @constructor
     def from_logit(cls, logit: Any) -> Self:
-        """Bernoulli laws of any finite log odds. Raises ValueError on others."""
+        """Bernoulli laws of log odds; ValueError unless these are finite."""
         logit = as_float(logit)
         require(finite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs.")
         return cls(logit)
@@ -49,8 +49,7 @@ class Bernoulli(Family):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
-        """Bernoulli laws of P(x = 1) in [0, 1]; 0 and 1 become the nearest probabilities whose log odds are
-        representable. Raises ValueError outside of [0, 1]."""
+        """Bernoulli laws of P(x = 1); ValueError outside [0, 1]. 0 and 1 become the nearest numbers with log odds."""
         xp, probs = on_host(as_float(probs))
         require((probs >= 0) & (probs <= 1), "probs", "probabilities in [0, 1]", probs)
         tiny = jnp.finfo(probs.dtype).tiny
@@ -89,10 +88,6 @@ class Bernoulli(Family):
         """Any finite log odds."""
         return domain_mask(jnp.isfinite(self.logit), self)
 
-    def flat(self) -> Self:
-        """A fair coin."""
-        return type(self)(jnp.zeros_like(self.logit))
-
     def expected_stats(self) -> BernoulliStats:
         """P(x = 1)."""
         return BernoulliStats(self.probs)
@@ -108,7 +103,7 @@ class Bernoulli(Family):
         return self.probs * jax.nn.softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * jax.nn.softplus(self.logit)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other), as a sum of two terms that are not negative (`relative_entropy_terms`)."""
+        """KL(self || other), a sum of two terms that are not negative (`relative_entropy_terms`)."""
         log_prob = jax.nn.log_sigmoid
         terms = lambda sign: relative_entropy_terms(log_prob(sign * self.logit), log_prob(sign * other.logit))
         return terms(1) + terms(-1)

@@ -1,7 +1,7 @@
 """Beta distributions: q(x; a, b) = 1 / (x (1 - x))  exp{a log x + b log(1 - x) - A}.
 
-A beta is the first component of a Dirichlet of two, and most computations here are that Dirichlet's: the pair
-(x, 1 - x) is drawn as two log-gammas, so that neither logarithm is ever taken of a rounded 1 - x.
+It is the law of the first component of a Dirichlet of two, which does most computations: the pair (x, 1 - x) is drawn
+as two log-gammas, so that no logarithm is taken of a rounded 1 - x.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
 from vijax.families.construction import constructor, on_host
 from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
+from vijax.families.laws import BetaLaw
 from vijax.families.numeric import special
-from vijax.families.numeric.densities import log_gamma_kernel, total_log_density
-from vijax.families.numeric.excess import product_difference
-from vijax.families.univariate import BetaLaw
+from vijax.families.numeric.excess import log_gamma_kernel, product_difference, total_log_density
 
 
 class BetaStats(NamedTuple):
@@ -60,7 +59,6 @@ class Beta(Family):
         """The law of (x, 1 - x)."""
         return Dirichlet(jnp.stack([self.alpha, self.beta], axis=-1))
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log B(alpha, beta)."""
         return self.as_dirichlet().log_normalizer()
@@ -94,9 +92,8 @@ class Beta(Family):
         """alpha = beta = 1."""
         return type(self)(jnp.ones_like(self.alpha), jnp.ones_like(self.beta))
 
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> BetaStats:
-        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)); right also where one is nearly zero."""
+        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)), right where one is nearly zero too."""
         a, b = self.alpha, self.beta
         total = special.log_minus_digamma(a + b)
         return BetaStats(
@@ -127,7 +124,6 @@ class Beta(Family):
         """F^-1 g."""
         return self._from_dirichlet(self.as_dirichlet().fisher_solve(_stack(cotangent)))
 
-    # --- sampling ---------------------------------------------------------------------------------------------
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """x ~ q; rounds to 0 or 1 for small parameters, where `sample_stats` keeps both logarithms."""
         return jnp.exp(self.sample_stats(key, shape).log)

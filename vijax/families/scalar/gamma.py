@@ -16,12 +16,10 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
 from vijax.families.construction import constructor, on_host
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite, scaled_derivative_minus_one
+from vijax.families.laws import GammaLaw
 from vijax.families.numeric import special
-from vijax.families.numeric.densities import log_gamma_kernel
-from vijax.families.numeric.elasticity import elasticity_minus_one
-from vijax.families.numeric.excess import log_excess, product_difference
-from vijax.families.numeric.pathwise import log_gamma_from_offset, sample_offset
-from vijax.families.univariate import GammaLaw
+from vijax.families.numeric.excess import log_excess, log_gamma_kernel, product_difference
+from vijax.families.numeric.pathwise import elasticity_minus_one, log_gamma_from_offset, sample_offset
 
 
 class GammaStats(NamedTuple):
@@ -64,7 +62,6 @@ class Gamma(Family):
         """b = -negative_rate."""
         return -self.negative_rate
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b."""
         return special.log_gamma(self.shape) - self.shape * jnp.log(self.rate)
@@ -97,7 +94,6 @@ class Gamma(Family):
         """a = 1, nu = 0."""
         return type(self)(jnp.ones_like(self.shape), jnp.zeros_like(self.negative_rate))
 
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> GammaStats:
         """(psi(a) - log b, a / b)."""
         return GammaStats(special.digamma(self.shape) - jnp.log(self.rate), self.mean())
@@ -129,7 +125,6 @@ class Gamma(Family):
         shape = (self.shape * cotangent.log - b * cotangent.value) * (w / r)
         return type(self)(shape, (b * cotangent.value - w * cotangent.log) * (b / r))
 
-    # --- sampling ---------------------------------------------------------------------------------------------
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
         """x ~ q; underflows to 0 for small shapes, where `sample_stats` still gives log x."""
         return self.sample_stats(key, shape).value

@@ -12,10 +12,10 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
 from vijax.families.construction import constructor, on_host
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
+from vijax.families.laws import InverseGammaLaw
 from vijax.families.numeric import special
 from vijax.families.numeric.excess import log_excess, product_difference
 from vijax.families.scalar.gamma import Gamma, GammaStats
-from vijax.families.univariate import InverseGammaLaw
 
 
 class InverseGammaStats(NamedTuple):
@@ -66,7 +66,6 @@ class InverseGamma(Family):
         """The law of 1 / x."""
         return Gamma(self.shape, self.negative_scale)
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b."""
         return self.as_gamma().log_normalizer()
@@ -100,7 +99,6 @@ class InverseGamma(Family):
         """a = -1, b = 0."""
         return type(self)(jnp.ones_like(self.negative_shape), jnp.zeros_like(self.negative_scale))
 
-    # --- the gamma's closed forms -----------------------------------------------------------------------------
     def expected_stats(self) -> InverseGammaStats:
         """(log b - psi(a), a / b)."""
         return _inverted(self.as_gamma().expected_stats())

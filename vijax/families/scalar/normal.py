@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
+from vijax.families.laws import NormalLaw
 from vijax.families.numeric.excess import log_excess
-from vijax.families.univariate import NormalLaw
 
 
 class NormalStats(NamedTuple):
@@ -99,10 +99,6 @@ class Normal(Family):
         """A finite positive precision, a finite location."""
         ok = (self.negative_half_precision < 0) & jnp.isfinite(self.negative_half_precision)
         return domain_mask(ok & jnp.isfinite(self.precision_times_mean), self)
-
-    def flat(self) -> Self:
-        """Zero precision."""
-        return jax.tree.map(jnp.zeros_like, self)
 
     def expected_stats(self) -> NormalStats:
         """(m, m^2 + v)."""

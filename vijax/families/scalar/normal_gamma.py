@@ -25,11 +25,11 @@ from vijax.checks import require
 from vijax.families.base import Family, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
-from vijax.families.held import CENTRE, lost_rate, require_held
+from vijax.families.domain import CENTRE, lost_rate, require_held
+from vijax.families.laws import StudentLaw
 from vijax.families.numeric.excess import less_half_product
 from vijax.families.numeric.special import excess_over_log
 from vijax.families.scalar.gamma import Gamma, GammaStats
-from vijax.families.univariate import StudentLaw
 
 
 class NormalGammaStats(NamedTuple):
@@ -109,7 +109,6 @@ class NormalGamma(Family):
         """The marginal law of tau."""
         return Gamma(self.shape, -self.rate)
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2."""
         return self.precision_law().log_normalizer() + 0.5 * (math.log(2 * math.pi) - jnp.log(self.strength))
@@ -149,7 +148,6 @@ class NormalGamma(Family):
         zero = jnp.zeros_like(self.shape)
         return type(self)(zero, zero, zero, zero + 0.5)
 
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> NormalGammaStats:
         """(m a / b, 1 / kappa + m^2 a / b, a / b, psi(a) - log b)."""
         m, tau = self.location, self.precision_law().expected_stats()
@@ -181,7 +179,6 @@ class NormalGamma(Family):
         d_inverse = g.precision_times_square - 2.0 * m * g.precision_times_mean + m**2 * g.precision
         return self._moved(dm, -(kappa**2) * d_inverse, tau.fisher_solve(GammaStats(g.log_precision, g.precision)))
 
-    # --- sampling ---------------------------------------------------------------------------------------------
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
         """(mu, tau) ~ q."""
         tau, noise = self._draw(key, shape)

@@ -6,11 +6,11 @@ With l = -c^2 / 2 the law has E exp(-s w) = exp(-A(l)) cosh(sqrt(s' / 2))^-b, s'
 
 over a path that has the poles s' / 2 = -(k + 1/2)^2 pi^2 on its left. Along the parabola s' / 2 = zeta^2 - pi^2 / 4,
 zeta = sigma + i v, they are on zeta's imaginary axis, the first at 0. The integrand falls like exp(-2 x v^2) and is
-analytic within sigma of the path, so that the trapezium rule converges geometrically; and with sigma at the saddle
-point, where x = b tanh(z) / (4 z), z = sqrt(s' / 2), it is a bell of width W, sigma >= 2 sqrt(b) W, and no two large
-terms cancel, in the tails neither: where the alternating series (Polson, Scott and Windle 2013, eq. 5) takes terms of
-order one to a sum of exp(-5 x). The factor of the bell is taken off first, as the difference of exponents at the saddle
-and at c / 2; none of its terms is large where the density is not small.
+analytic within sigma of the path, so that the trapezium rule converges geometrically. With sigma at the saddle point,
+where x = b tanh(z) / (4 z), z = sqrt(s' / 2), it is a bell of width W, sigma >= 2 sqrt(b) W, and no two large terms
+cancel, even in the tails, where the alternating series (Polson, Scott and Windle 2013, eq. 5) adds terms of order one
+to a sum of exp(-5 x). The factor of the bell is taken off first, as the difference of exponents at the saddle and at c
+/ 2; none of its terms is large where the density is not small.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def score(x: Float[Array, "*shape"], natural: Float[Array, "*shape"], b: float) 
     return jnp.where(4.0 * x / b < _LEFT, b**2 / (8.0 * x**2), bell.total(bell.excess) / bell.total())
 
 
-def slope(
-    x: Float[Array, "*shape"], natural: Float[Array, "*shape"], b: float, mean: Float[Array, "*shape"]
-) -> Float[Array, "*shape"]:
+def slope(x: Array, natural: Array, b: float, mean: Array) -> Float[Array, "*shape"]:
     """dx / dl at a fixed quantile, -(dF / dl) / p(x) (implicit reparameterisation; Figurnov, Mohamed and Mnih 2018).
 
     dF / dl = E[(w - mean); w <= x] is the same integral with (x - mean - 1 / u) / u, u = s' + l, beside the integrand.
@@ -79,7 +77,7 @@ def slope(
 
 
 def tilt(natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """c >= 0; squares of predictors are never negative but for rounding."""
+    """c >= 0."""
     return jnp.sqrt(jnp.maximum(-2.0 * natural, 0.0))
 
 
@@ -89,7 +87,7 @@ def log_cosh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _bell(x: Array, natural: Array, b: float, around_pole: bool = False) -> Bell:
-    """The bell as a constant, because the integrals do not depend on the path: derivatives have their own formulas."""
+    """The bell, as a constant: the integrals do not depend on the path, and derivatives have their own formulas."""
     x, natural = jax.lax.stop_gradient((x, natural))
     c = tilt(natural)
     sigma = jnp.sqrt(_saddle(4.0 * x / b))
@@ -159,9 +157,7 @@ def _log_cosh_ratio(sigma: Float[Array, "*shape"], ahead: Array) -> Array:
     return jnp.where(is_real, real, imaginary)
 
 
-def _log_cosh_over(
-    sigma: Float[Array, "*shape"], past: Float[Array, "*shape"], c: Float[Array, "*shape"]
-) -> Float[Array, "*shape"]:
+def _log_cosh_over(sigma: Array, past: Array, c: Array) -> Float[Array, "*shape"]:
     """log cosh(z_0) / cosh(c / 2), z_0^2 = c^2 / 4 + past, without the difference of large terms."""
     z, _, rest = _parts(sigma**2)
     real = past / (z + 0.5 * c) + jnp.log1p(jnp.exp(-2.0 * z)) - jnp.log1p(jnp.exp(-c))

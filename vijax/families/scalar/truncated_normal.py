@@ -1,7 +1,7 @@
 """The normal distribution on the positive half-line: q(x) = exp{lambda_1 x + lambda_2 x^2 - A} for x > 0, h = 1.
 
 With m the mean of the whole normal and s its standard deviation, x = s y, y = z - a, a = -m / s, z a standard normal
-given z > a; see `vijax.families.numeric.mills`.
+given z > a (`vijax.families.numeric.normal_tails`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
+from vijax.families.laws import TruncatedNormalLaw
 from vijax.families.numeric.excess import product_difference, without_rounding_below_zero
-from vijax.families.numeric.mills import SWITCH, hazard, log_mills, mills_tails
-from vijax.families.univariate import TruncatedNormalLaw
+from vijax.families.numeric.normal_tails import SWITCH, hazard, log_mills, mills_tails
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -37,9 +37,9 @@ class TruncatedNormal(Family):
 
     log h(x) = 0;  t = (x, x**2);  natural parameters (location / spread, -1 / (2 * spread)).
 
-    For probit models (Albert and Chib, 1993) the sign y = +1 or -1 is data, and belongs in the energy, not in the
-    family: let x = y z > 0, so that log N(z; f, 1) has the natural parameters (y f, -1/2) in (x, x^2), and E[z] = y
-    E[x]. Moments, quantiles, entropy, divergence and density are right in float32 for m from -1e4 s to 1e4 s.
+    In probit models (Albert and Chib, 1993) the sign y = +1 or -1 is data and belongs in the energy: with x = y z > 0,
+    log N(z; f, 1) has the natural parameters (y f, -1/2) in (x, x^2), and E[z] = y E[x]. Moments, quantiles, entropy,
+    divergence and density are right in float32 for m from -1e4 s to 1e4 s.
 
     >>> q = TruncatedNormal.from_mean_variance([1.0, -40.0], 1.0)  # of the whole normal
     >>> print(*(f"{x:.4f}" for x in (*q.mean(), *q.log_prob(jnp.array([-0.1, 0.1])))))
@@ -55,11 +55,8 @@ class TruncatedNormal(Family):
     @classmethod
     @constructor
     def from_mean_variance(cls, location: Any, spread: Any) -> Self:
-        """Truncated normals from the mean and variance that the normal had before it was cut off, broadcast together.
-
-        Raises:
-          ValueError: a location that is not finite, or a spread that is not positive and finite.
-        """
+        """Truncated normals of the mean and variance before truncation, broadcast; ValueError unless both are finite,
+        and the variance positive."""
         xp, *values = on_host(*as_floats(location, spread))
         location, spread = xp.broadcast_arrays(*values)
         require(finite(location), "location", "finite numbers", location)
@@ -114,20 +111,14 @@ class TruncatedNormal(Family):
         ok = (self.negative_half_precision < 0) & jnp.isfinite(self.negative_half_precision)
         return domain_mask(ok & jnp.isfinite(self.precision_times_mean), self)
 
-    def flat(self) -> Self:
-        """Zero precision."""
-        return jax.tree.map(jnp.zeros_like, self)
-
     def expected_stats(self) -> TruncatedNormalStats:
         """(s T_1, s^2 T_1 T_2)."""
         t1, t2, _, _ = mills_tails(self._cut())
         return TruncatedNormalStats(jnp.sqrt(self.spread) * t1, self.spread * t1 * t2)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), minus infinity where x is negative.
-
-        By the normal's density where much of it is kept (a <= 0.4), its residual (x - m) / s from lambda_1 + 2 lambda_2
-        x without cancellation; in the tail by that of the excess over the cut."""
+        """log q(x), minus infinity where x is negative: for a <= 0.4 by the normal's density, its residual (x - m) / s
+        from lambda_1 + 2 lambda_2 x without cancellation; in the tail by that of the excess over the cut."""
         x, a, s = as_float(x), self._cut(), jnp.sqrt(self.spread)
         inside = (x >= 0) & jnp.isfinite(x)
         x_in = jnp.where(inside, x, 0.0)
@@ -149,8 +140,8 @@ class TruncatedNormal(Family):
         return jnp.where(a > SWITCH, tail, kept) + 0.5 * jnp.log(self.spread)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """The cross entropy less the entropy, each in the form that suits its law, kept or tail: no term is larger than
-        these. A result below zero by rounding counts as zero."""
+        """The cross entropy less the entropy, each in the form of its law, for a <= 0.4 or in the tail: no term is
+        larger than these. A result below zero by rounding counts as zero."""
         return without_rounding_below_zero(self._cross_entropy(other) - self.entropy())
 
     def _cross_entropy(self, other: Self) -> Float[Array, "*batch"]:
@@ -197,8 +188,8 @@ class TruncatedNormal(Family):
 
 
 def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
-    """The second to fourth of a standard normal z given z > a. For a <= 0.4 by the hazard, as what is cut off changes
-    those of the whole normal; in the tail by the T_k, of one size there."""
+    """The second to fourth central moments of a standard normal z given z > a: for a <= 0.4 by the hazard, in the tail
+    by the T_k, which are of one size there."""
     near = jnp.minimum(a, SWITCH)
     h = hazard(near)
     kept = (
@@ -218,11 +209,8 @@ def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
 
 @jax.custom_jvp
 def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's steps in the tail. There
-    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, where steps come nearer.
-
-    There -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, whence every step
-    comes nearer.
+    """The y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's steps in the tail. There
+    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, where every step is nearer.
     """
     near = jnp.minimum(a, 1.0)
     tail = u * ndtr(-near)

@@ -6,6 +6,7 @@ A block is any set of coordinates. Methods of the whole go through a product of 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -14,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, family, static_field
+from vijax.families.laws import NormalLaw
 from vijax.families.product import Product
-from vijax.families.univariate import NormalLaw
 from vijax.tree import register
 
 Places = tuple[tuple[int, ...], ...]
@@ -36,6 +37,46 @@ class BlocksStats:
         return together([stats.value for stats in self.parts.values()], self.places)
 
 
+def together(values: list[Array], places: Places) -> Float[Array, "*shape D"]:
+    """The vector made of these blocks."""
+    order = np.argsort(np.concatenate(places))
+    return jnp.concatenate(values, -1)[..., order]
+
+
+def _of_parts(
+    name: str, give: Callable = lambda q, found: found, take: Callable = lambda q, x: x
+) -> Callable[..., Any]:
+    """The method of this name of the product of blocks, between functions of its argument and of its result."""
+
+    @functools.wraps(getattr(Family, name), updated=())  # not the mark of abstract methods
+    def method(self: Any, *given: Any) -> Any:
+        return give(self, getattr(self.parts, name)(*(take(self, x) for x in given)))
+
+    return method
+
+
+def _apart(q: Blocks, x: Any) -> dict[str, Array]:
+    """The coordinates of each block."""
+    x = jnp.asarray(x)
+    return {name: x[..., np.array(at)] for name, at in zip(q.parts, q.places, strict=True)}
+
+
+def _together(q: Blocks, values: dict[str, Array]) -> Float[Array, "*shape D"]:
+    return together(list(values.values()), q.places)
+
+
+def _parts(q: Blocks, x: Any) -> Any:
+    return x.parts
+
+
+def _as_stats(q: Blocks, parts: dict[str, Any]) -> BlocksStats:
+    return BlocksStats(parts, q.places)
+
+
+def _as_blocks(q: Blocks, parts: Any) -> Any:
+    return dataclasses.replace(q, parts=q.parts.replace(parts))
+
+
 @family
 class Blocks(Family):
     """Independent blocks: `parts` by name, and the coordinates of each.
@@ -50,42 +91,32 @@ class Blocks(Family):
     parts: Product
     places: Places = static_field()
 
-    # --- what a family must say -------------------------------------------------------------------------------
-    def log_normalizer(self) -> Float[Array, ""]:
-        """A, summed over the blocks."""
-        return self.parts.log_normalizer()
-
-    def stats(self, x: Any) -> BlocksStats:
-        """Statistics of each block."""
-        return self._stats(self.parts.stats(self._apart(x)))
-
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
-        """Independent draws of the blocks."""
-        return self._together(self.parts.sample(key, shape))
-
-    def mean(self) -> Float[Array, " D"]:
-        """The means of all blocks, as one vector."""
-        return self._together(self.parts.mean())
+    log_normalizer = _of_parts("log_normalizer")
+    dot = _of_parts("dot", take=_parts)
+    log_base_measure = _of_parts("log_base_measure", take=_parts)
+    log_prob = _of_parts("log_prob", take=_apart)
+    entropy = _of_parts("entropy")
+    kl = _of_parts("kl", take=_parts)
+    stats = _of_parts("stats", _as_stats, _apart)
+    expected_stats = _of_parts("expected_stats", _as_stats)
+    fisher_product = _of_parts("fisher_product", _as_stats, _parts)
+    mean = _of_parts("mean", _together)
+    variance = _of_parts("variance", _together)
+    in_domain = _of_parts("in_domain", _as_blocks)
+    flat = _of_parts("flat", _as_blocks)
+    fisher_solve = _of_parts("fisher_solve", _as_blocks, _parts)
 
     def mode(self) -> Float[Array, " D"]:
         """The mean."""
         return self.mean()
 
-    def in_domain(self) -> Self:
-        """Each block's own mask."""
-        return self._like(self.parts.in_domain())
-
-    def flat(self) -> Self:
-        """Each block's flat law."""
-        return self._like(self.parts.flat())
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape D"]:
+        """Independent draws of the blocks."""
+        return _together(self, self.parts.sample(key, shape))
 
     def marginal_laws(self) -> NormalLaw:
         """Normal laws of the means and variances."""
         return NormalLaw(self.mean(), jnp.sqrt(self.variance()))
-
-    def variance(self) -> Float[Array, " D"]:
-        """The variance of each coordinate."""
-        return self._together(self.parts.variance())
 
     @property
     def cov(self) -> Float[Array, "D D"]:
@@ -96,7 +127,6 @@ class Blocks(Family):
             found = found.at[np.ix_(at, at)].set(part.cov)  # type: ignore[attr-defined]
         return found
 
-    # --- block by block ---------------------------------------------------------------------------------------
     @property
     def exponential(self) -> bool:  # type: ignore[override]
         """True where all blocks are exponential families."""
@@ -109,52 +139,20 @@ class Blocks(Family):
 
     def as_stats(self, leaves: Any) -> BlocksStats:
         """See `Family.as_stats`. A block that an optimiser moves has fewer statistics than parameters."""
-        return leaves if isinstance(leaves, BlocksStats) else self._stats(self.parts.as_stats(leaves))
-
-    def dot(self, stats: BlocksStats) -> Float[Array, ""]:
-        """The sum of the blocks' products."""
-        return self.parts.dot(stats.parts)
-
-    def log_base_measure(self, stats: BlocksStats) -> Float[Array, ""]:
-        """The sum over blocks."""
-        return self.parts.log_base_measure(stats.parts)
-
-    def expected_stats(self) -> BlocksStats:
-        """Each block's."""
-        return self._stats(self.parts.expected_stats())
-
-    def log_prob(self, x: Any) -> Float[Array, "*shape"]:
-        """The sum over blocks."""
-        return self.parts.log_prob(self._apart(x))
-
-    def entropy(self) -> Float[Array, ""]:
-        """The sum over blocks."""
-        return self.parts.entropy()
-
-    def kl(self, other: Self) -> Float[Array, ""]:
-        """The sum over blocks."""
-        return self.parts.kl(other.parts)
+        return leaves if isinstance(leaves, BlocksStats) else _as_stats(self, self.parts.as_stats(leaves))
 
     def stationary(self) -> Self:
         """Each block's."""
-        return self._like(self._each(lambda name, part: part.stationary()))
+        return _as_blocks(self, self._each(lambda name, part: part.stationary()))
 
     def slope(self, stats: BlocksStats, prior: Self) -> BlocksStats:
         """Each block's."""
-        return self._stats(self._each(lambda name, part: part.slope(stats.parts[name], prior.parts[name])))
-
-    def fisher_product(self, tangent: Self) -> BlocksStats:
-        """Each block's."""
-        return self._stats(self.parts.fisher_product(tangent.parts))
-
-    def fisher_solve(self, cotangent: BlocksStats) -> Self:
-        """Each block's."""
-        return self._like(self.parts.fisher_solve(cotangent.parts))
+        return _as_stats(self, self._each(lambda name, part: part.slope(stats.parts[name], prior.parts[name])))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
         """Each block's."""
         stats, v = self.parts.pathwise_sample(key)
-        return self._stats(stats), lambda eta: self._like(v(eta.parts))
+        return _as_stats(self, stats), lambda eta: _as_blocks(self, v(eta.parts))
 
     @property
     def noise_size(self) -> int:
@@ -163,37 +161,17 @@ class Blocks(Family):
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
         """Each block's, from its share of the noise."""
-        return self._together(self._each(lambda name, part: part.from_noise(self._shares(noise)[name])))
+        return _together(self, self._each(lambda name, part: part.from_noise(self._shares(noise)[name])))
 
     def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
         """Each block's draw and map."""
         draws = self._each(lambda name, part: part.pathwise_at(self._shares(noise)[name]))
-        stats = self._stats({name: stats for name, (stats, _) in draws.items()})
-        return stats, lambda eta: self._like({name: v(eta.parts[name]) for name, (_, v) in draws.items()})
+        stats = _as_stats(self, {name: stats for name, (stats, _) in draws.items()})
+        return stats, lambda eta: _as_blocks(self, {name: v(eta.parts[name]) for name, (_, v) in draws.items()})
 
     def _shares(self, noise: Array) -> dict[str, Array]:
         ends = np.cumsum([part.noise_size for part in self.parts.values()])
         return dict(zip(self.parts, jnp.split(noise, ends[:-1]), strict=True))
 
-    # --- plumbing ---------------------------------------------------------------------------------------------
-    def _apart(self, x: Any) -> dict[str, Array]:
-        x = jnp.asarray(x)
-        return {name: x[..., np.array(at)] for name, at in zip(self.parts, self.places, strict=True)}
-
-    def _together(self, values: dict[str, Array]) -> Float[Array, "*shape D"]:
-        return together(list(values.values()), self.places)
-
-    def _stats(self, parts: dict[str, Any]) -> BlocksStats:
-        return BlocksStats(parts, self.places)
-
     def _each(self, f: Callable[[str, Any], Any]) -> dict[str, Any]:
         return {name: f(name, part) for name, part in self.parts.items()}
-
-    def _like(self, parts: Any) -> Self:
-        return dataclasses.replace(self, parts=self.parts.replace(parts))
-
-
-def together(values: list[Array], places: Places) -> Float[Array, "*shape D"]:
-    """The vector made of these blocks."""
-    order = np.argsort(np.concatenate(places))
-    return jnp.concatenate(values, -1)[..., order]

@@ -1,11 +1,13 @@
 """Densities of free coordinates that are not exponential families in their parameters: only an optimiser moves them.
 
 Their parameters are unconstrained and are their leaves, and their "Fisher product" is the identity, so that the target
-of a step is a gradient and not a natural parameter (`Family.stationary`). Whatever needs natural parameters is refused.
+of a step is a gradient and not a natural parameter (`Family.stationary`). Methods that need natural parameters raise
+NotImplementedError.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -31,11 +33,14 @@ class ByOptimiser(Family):
 
     def log_normalizer(self) -> NoReturn:
         """Raises NotImplementedError: there are no natural parameters."""
-        raise NotImplementedError(_no_naturals(self))
+        raise NotImplementedError(
+            f"{type(self).__name__} is no exponential family: it has no natural parameters. Move it by "
+            "vijax.update.descend on draws (vijax.estimator.reparameterised), as vijax.advi does."
+        )
 
     def fisher_solve(self, cotangent: Any) -> NoReturn:
         """Raises NotImplementedError: there are no natural parameters."""
-        raise NotImplementedError(_no_naturals(self))
+        self.log_normalizer()
 
     def expected_stats(self) -> Value:
         """E_q[x], its only mean statistic."""
@@ -57,10 +62,6 @@ class ByOptimiser(Family):
         """All parameters finite."""
         return jax.tree.map(jnp.isfinite, self)
 
-    def flat(self) -> Self:
-        """Zeros, to which a step adds its message: the prior is a term of the energy."""
-        return jax.tree.map(jnp.zeros_like, self)
-
     def fisher_product(self, tangent: Self) -> Self:
         """The tangent itself: targets are gradients."""
         return tangent
@@ -75,8 +76,30 @@ class ByOptimiser(Family):
         return Value(x), lambda eta: pull(eta.value)[0]
 
 
-def _no_naturals(q: Family) -> str:
-    return (
-        f"{type(q).__name__} is no exponential family: it has no natural parameters. Move it by vijax.update.descend "
-        "on draws (vijax.estimator.reparameterised), as vijax.advi does."
-    )
+class ByDraws(ByOptimiser):
+    """A density whose entropy has no closed form: a mixture, a flow. A subclass has draws, a log density, and points
+    that represent it.
+
+    Its gradient is that of log p - log q through draws alone (`vijax.estimator.reparameterised(sticking=True)`), which
+    needs no entropy; the reported entropy is a mean over fixed quasi-random draws.
+    """
+
+    closed_entropy: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
+        """Points and weights, which sum to one, with means close to those under q."""
+
+    def entropy(self) -> Float[Array, ""]:
+        """H[q], as a mean over the points that represent q."""
+        x, weights = self.represented()
+        return -weights @ self.log_prob(x)
+
+    def slope(self, stats: Any, prior: Self) -> Value:
+        """The gradient of log q at a draw; the prior is a term of the energy."""
+        del prior
+        return Value(jax.grad(lambda x: self.log_prob(x))(stats.value))
+
+    def stationary(self) -> Self:
+        """Zeros: the entropy is in the draws' own gradients."""
+        return jax.tree.map(jnp.zeros_like, self)

@@ -3,10 +3,10 @@ coordinates: no exponential family.
 
     x = center + exp(log_sd) f(e),   e ~ N(0, I),   log q(x) = log N(e) - log |det f'(e)| - sum log_sd
 
-with f the layers, each of which moves half of the coordinates by a shift and a scale that a network reads off the
-others. The networks are of tanh, so that shifts and scales stay bounded and tails those of a normal: with activations
-that grow, draws far out grow from layer to layer. (Measured on the ten variables of eight schools: ELBO -31.35, and
--39.2 with gelu.) Its networks' weights are its leaves; the rest of it is made anew from its sizes.
+with f the layers, each of which moves half of the coordinates by a shift and a scale that a network computes from the
+others. The networks use tanh, so that shifts and scales stay bounded and tails those of a normal; other activations let
+draws far out grow from layer to layer. (Measured on the ten variables of eight schools: ELBO -31.35, and -39.2 with
+gelu.) The networks' weights are its leaves; all else is made anew from its sizes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.extras import require_extra
 from vijax.families.base import family, static_field
 from vijax.families.numeric import quasi
-from vijax.families.vector.by_draws import ByDraws
-from vijax.families.vector.by_optimiser import Value
+from vijax.families.vector.by_optimiser import ByDraws, Value
 
 POINTS, MANY = 64, 1024
 """Numbers of draws that represent a flow in its entropy, and in its moments."""
@@ -41,13 +40,7 @@ class Sizes(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The parts of a flow of some sizes.
-
-    Attributes:
-      weights: initial weights, NumPy arrays.
-      structure: structure of the tree of weights.
-      rest: everything but the weights.
-    """
+    """The parts of a flow: initial weights, the structure of their tree, and all else."""
 
     weights: tuple[np.ndarray, ...]
     structure: Any
@@ -56,11 +49,8 @@ class Parts(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def parts(sizes: Sizes) -> Parts:
-    """The parts of a flow, made once; its start, flowjax's with a fixed key, is near the identity.
-
-    Raises:
-      ImportError: no flowjax.
-    """
+    """The parts of a flow, made once; its start, flowjax's with a fixed key, is near the identity. Raises ImportError
+    without flowjax."""
     with ThreadPoolExecutor(1) as elsewhere:  # outside of any trace, because the result is kept
         return elsewhere.submit(_made, sizes).result()
 
@@ -84,7 +74,7 @@ def _made(sizes: Sizes) -> Parts:
 
 @family
 class CouplingFlow(ByDraws):
-    """A flow of coupling layers, as described above; made by `vijax.guides.flow`."""
+    """A flow of coupling layers, made by `vijax.guides.flow`."""
 
     center: Float[Array, " D"]
     log_sd: Float[Array, " D"]

@@ -2,8 +2,8 @@
 
 q(X) = |X|^{-(D+1)/2} exp{<-scale / 2, X^-1> - degrees / 2 log|X| - A}
 
-Right in float32 where the Wishart is (vijax/families/vector/wishart.py says where), and densities where, with scale =
-F F', the condition number of F^-1 X F'^-1 times that of the scale's correlations is up to 3e3.
+Right in float32 where the Wishart is (vijax/families/vector/wishart.py), and densities where, with scale = F F', the
+condition number of F^-1 X F'^-1 times that of the scale's correlations is up to 3e3.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ class InverseWishart(Family):
     """An inverse Wishart distribution: the conjugate prior of a covariance matrix.
 
     log h(x) = -(dim + 1) / 2 * logdet(x);  t = (inv(x), logdet(x));  natural parameters (-scale / 2, -degrees / 2).
-
-    A normal-inverse-Wishart over (mean, covariance) is the `NormalWishart` over (mean, precision) under another name:
-    one has the statistics of the other.
 
     >>> q = InverseWishart.from_degrees_scale(6.0, [[3.0, 0.0], [0.0, 6.0]])
     >>> print(q.mean().round(3).tolist())
@@ -78,7 +75,6 @@ class InverseWishart(Family):
         """The law of X^-1."""
         return Wishart(self.negative_half_scale, -self.negative_half_degrees)
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """The Wishart's."""
         return self.as_wishart().log_normalizer()
@@ -120,8 +116,7 @@ class InverseWishart(Family):
         return type(self)(jnp.zeros_like(self.negative_half_scale), degrees)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(X), with no difference of large numbers; -inf where X is not positive definite, or is singular to the
-        last digit."""
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite to the last digit."""
         factor = jnp.linalg.cholesky(0.5 * self.scale)
         ratio = symmetric(solve(factor, transpose(solve(factor, symmetric(as_float(x))))))  # X as the scale sees it
         definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(ratio))), (-2, -1))
@@ -129,7 +124,6 @@ class InverseWishart(Family):
         density = self.as_wishart().log_density(inverse(jnp.linalg.cholesky(safe)), 0.5 * (self.dim + 1))
         return jnp.where(definite, density, -jnp.inf)
 
-    # --- the Wishart's closed forms ---------------------------------------------------------------------------
     def expected_stats(self) -> InverseWishartStats:
         """(degrees scale^-1, -E log|X^-1|)."""
         return _inverted(self.as_wishart().expected_stats())

@@ -1,14 +1,13 @@
 """The normal distribution with covariance diag(s^2) + U U': no exponential family in its parameters.
 
 Its parameters (mean, log s, U) are its leaves (`vijax.families.vector.by_optimiser`). With W = S^-1 U, S = diag(s),
-and C = I + W' W, everything costs O(D r^2) operations and O(D r) numbers (Woodbury; Ong, Nott and Smith 2018). Where U
-is large beside s, Woodbury's difference leaves nothing but rounding; the same square is a sum,
+and C = I + W' W, all costs O(D r^2) operations and O(D r) numbers (Woodbury; Ong, Nott and Smith 2018). Where U is
+large beside s, Woodbury's difference would be nothing but rounding; the same square is a sum,
 
     v' Sigma^-1 v = |e|^2 + |f|^2,    f = C^-1 W' v~,    e = v~ - W f,    v~ = S^-1 v:
 
-e being the residual of least squares of v~ on the columns of W, f having a standard normal prior. All of this comes
-from a QR factorisation of W with I below it; C itself, of which float32 holds only the largest eigenvalues, is never
-formed.
+with e the residual of least squares of v~ on the columns of W, f having a standard normal prior. All comes from a QR
+factorisation of W with I below it; C, of which float32 holds only the largest eigenvalues, is never formed.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import family
+from vijax.families.laws import NormalLaw
 from vijax.families.numeric.excess import without_rounding_below_zero
-from vijax.families.univariate import NormalLaw
 from vijax.families.vector.by_optimiser import ByOptimiser, Value
 
 
@@ -126,19 +125,12 @@ class LowRankNormal(ByOptimiser):
 
 
 class Regression(NamedTuple):
-    """Results of the regression with C = I + W' W.
+    """Results of the regression with C = I + W' W."""
 
-    Attributes:
-      gain: G = W C^-1.
-      inverse: C^-1.
-      half_log_det: log |C| / 2.
-      share: h_i = w_i' C^-1 w_i for each row of W.
-    """
-
-    gain: Float[Array, "D r"]
-    inverse: Float[Array, "r r"]
-    half_log_det: Float[Array, ""]
-    share: Float[Array, " D"]
+    gain: Float[Array, "D r"]  # G = W C^-1
+    inverse: Float[Array, "r r"]  # C^-1
+    half_log_det: Float[Array, ""]  # log |C| / 2
+    share: Float[Array, " D"]  # h_i = w_i' C^-1 w_i for each row of W
 
 
 def _factored(w: Float[Array, "D r"]) -> tuple[Float[Array, "D r"], Float[Array, "r r"]]:

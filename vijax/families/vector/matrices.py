@@ -31,7 +31,7 @@ def positive_definite(matrix: Array, name: str) -> Array:
 
 
 def is_definite(matrix: Any) -> Any:
-    """True where Cholesky's factor of a symmetric matrix exists; for a traced one, booleans that are all true then."""
+    """True where a symmetric matrix has a Cholesky factor; for a traced one, booleans that are then all true."""
     if isinstance(matrix, jax.core.Tracer):
         return jnp.isfinite(jnp.linalg.cholesky(matrix))
     try:
@@ -62,11 +62,10 @@ def outer(x: Array, y: Array) -> Array:
 
 
 def outer_statistic(x: Array, y: Array) -> Array:
-    """x y', safe to differentiate in reverse.
+    """x y', safe to differentiate in reverse: the gradient of an einsum is a matrix product.
 
-    Not `x[..., :, None] * y[..., None, :]`: the gradient of that is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler
-    (jaxlib 0.10.2) gets wrong in float32 where y has more axes than g, by `vmap`, and the last axis is small. The
-    gradient of an einsum is a matrix product, which it gets right.
+    The gradient of `outer` is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler (jaxlib 0.10.2) gets wrong in float32
+    where y has more axes than g, by `vmap`, and the last axis is small.
     """
     return jnp.einsum("...i,...j->...ij", x, y)
 
@@ -97,7 +96,7 @@ def inverse(factor: Array) -> Array:
 
 @quick_jit
 def inverse_of(matrix: Array) -> Array:
-    """The inverse of a positive definite matrix, exactly symmetric, as one program, for constructors."""
+    """The inverse of a positive definite matrix, exactly symmetric, as one program."""
     return inverse(jnp.linalg.cholesky(matrix))
 
 

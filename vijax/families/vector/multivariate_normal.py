@@ -1,8 +1,8 @@
 """The multivariate normal in precision form: q(x) = exp{<P m, x> + <-P / 2, x x'> - A}, P the precision, m the mean.
 
 One Cholesky factor L of the precision L L' serves every formula. The matrix parameter is read through its symmetric
-part, so a gradient in `stats.outer` that is not symmetric (x' B x has gradient B) may be added to it as it is; what
-the methods return is always symmetric. On the antisymmetric matrices F is zero, and `fisher_solve` gives zero.
+part, so a gradient in `stats.outer` that is not symmetric (x' B x has gradient B) may be added to it as it is. The
+results of methods are symmetric. On the antisymmetric matrices F is zero, and `fisher_solve` gives zero.
 
 In float32 the precision form holds variances to 3e-8 times the condition number of the correlations, and means to 6e-8
 |mean| / sd times it, in standard deviations. Divergences, entropies and densities are right to 1e-3 where the
@@ -24,8 +24,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
-from vijax.families.held import RESCALE, lost_mean, lost_spread, require_held
-from vijax.families.univariate import NormalLaw
+from vijax.families.domain import RESCALE, lost_mean, lost_spread, require_held
+from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import (
     excess_of_ratio,
     half_log_det,
@@ -74,19 +74,18 @@ class MultivariateNormal(Family):
 
         Raises:
           ValueError: shapes that do not fit, a mean that is not finite, a matrix that is not symmetric positive
-            definite, or a mean that precision @ mean does not hold: its rounding moves the mean by 6e-8 |mean| / sd
-            times the condition number, in standard deviations.
+            definite, or a mean that precision @ mean does not hold.
         """
         return cls._of(*_checked(mean, precision, "precision"))
 
     @classmethod
     @constructor
     def from_mean_cov(cls, mean: Any, cov: Any) -> Self:
-        """Normals from mean (*batch, D) and covariance matrix (*batch, D, D). Raises as `from_mean_precision` does.
+        """Normals from mean (*batch, D) and covariance matrix (*batch, D, D), broadcast over the batch axes.
 
         Raises:
-          ValueError: also where the inverse does not hold the covariance: in float32 from a condition number of some
-            1e5 (of the correlations; the units of the coordinates do not matter).
+          ValueError: as `from_mean_precision`; also where the inverse does not hold the covariance: in float32 from a
+            condition number of the correlations of some 1e5.
         """
         mean, cov = _checked(mean, cov, "cov")
         _, precision = on_host(inverse_of(cov))
@@ -162,10 +161,6 @@ class MultivariateNormal(Family):
         ok = jnp.all(jnp.isfinite(self._cholesky()), (-2, -1))
         return domain_mask(ok & jnp.all(jnp.isfinite(self.precision_times_mean), -1), self)
 
-    def flat(self) -> Self:
-        """Zero precision."""
-        return jax.tree.map(jnp.zeros_like, self)
-
     def expected_stats(self) -> MultivariateNormalStats:
         """(m, m m' + cov)."""
         factor = self._cholesky()
@@ -206,8 +201,8 @@ class MultivariateNormal(Family):
     def pathwise_sample(
         self, key: PRNGKeyArray
     ) -> tuple[MultivariateNormalStats, Callable[[MultivariateNormalStats], Self]]:
-        """A draw's statistics and V, along the transport dx = dm + dcov P (x - m) / 2, which needs no derivative of
-        a Cholesky factor. With a = eta_1 + (eta_2 + eta_2') x the slope at the draw, d/dcov = sym(a (P (x - m))') / 2
+        """A draw's statistics and V, along the transport dx = dm + dcov P (x - m) / 2, which needs no derivative of a
+        Cholesky factor. With a = eta_1 + (eta_2 + eta_2') x the slope at the draw, d/dcov = sym(a (P (x - m))') / 2
         =: C, and V eta = (a - 2 C m, C)."""
         mean, x = self.mean(), self.sample(key)
         score = matvec(self.precision, x - mean)

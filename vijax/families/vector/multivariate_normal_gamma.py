@@ -5,10 +5,10 @@
 
 The conjugate prior of y ~ N(w' x, 1 / tau) (Blei, Kucukelbir and McAuliffe 2017, appendix A): an observation adds (y x,
 -x x' / 2, -y^2 / 2, 1/2). In the coordinates (m, L, a, b) the Fisher matrix is block diagonal, which makes
-`fisher_solve` a closed form. b is a difference of natural parameters, which in float32 loses 6e-8 m' L m / 2b of it,
-and the law shows that sqrt(a) times. With c the condition number of the correlations of L, divergences, entropies and
-densities are right to 1e-3 where c is up to 1e4 and |m| up to 50 (1 + a)^-1/4 / sqrt(c) of its spreads (of N(0, b
-L^-1)): centre y where it is far from zero. The constructor raises where more than 1e-3 of b goes.
+`fisher_solve` a closed form. b is a difference of natural parameters: float32 loses 6e-8 m' L m / 2b of it, which the
+law shows sqrt(a) times. With c the condition number of the correlations of L, divergences, entropies and densities are
+right to 1e-3 where c is up to 1e4 and |m| up to 50 (1 + a)^-1/4 / sqrt(c) of its spreads (of N(0, b L^-1)). Centre y
+where it is far from zero; the constructor raises where more than 1e-3 of b goes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from vijax.checks import require
 from vijax.families.base import Family, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
-from vijax.families.held import CENTRE, RESCALE, lost_mean, lost_rate, require_held
+from vijax.families.domain import CENTRE, RESCALE, lost_mean, lost_rate, require_held
+from vijax.families.laws import StudentLaw
 from vijax.families.scalar.gamma import Gamma, GammaStats
-from vijax.families.univariate import StudentLaw
 from vijax.families.vector.matrices import (
     excess_of_ratio,
     half_log_det,
@@ -103,7 +103,8 @@ class MultivariateNormalGamma(Family):
         linear = matvec(strength, m)
         raw = b + 0.5 * xp.sum(m * linear, -1)
         require_held("rate", _lost_rate, b, raw, linear, strength, remedy=CENTRE)
-        require_held("location", _lost_location, m, linear, strength, a, b, remedy=RESCALE)
+        lost = lambda m, linear, strength, a, b: lost_mean(linear, strength, m) * np.sqrt(a / b)
+        require_held("location", lost, m, linear, strength, a, b, remedy=RESCALE)
         return cls(linear, -0.5 * strength, -raw, a)
 
     @property
@@ -130,7 +131,6 @@ class MultivariateNormalGamma(Family):
         """The marginal law of tau."""
         return Gamma(self.shape, -self.rate)
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2."""
         half_log_two_pi = 0.5 * self.dim * math.log(2 * math.pi)
@@ -153,9 +153,8 @@ class MultivariateNormalGamma(Family):
     def coefficients_law(self) -> StudentLaw:
         """The marginal laws of the numbers of w: Student's t with 2 a degrees of freedom, m and the square root of b /
         a times the diagonal of L^-1."""
-        scale = jnp.sqrt(
-            jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1) * (self.rate / self.shape)[..., None]
-        )
+        variances = jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1)
+        scale = jnp.sqrt(variances * (self.rate / self.shape)[..., None])
         return StudentLaw(jnp.broadcast_to(2.0 * self.shape[..., None], scale.shape), self.location, scale)
 
     def marginal_laws(self) -> CoefficientsPrecision:
@@ -179,7 +178,6 @@ class MultivariateNormalGamma(Family):
         zeros = jax.tree.map(jnp.zeros_like, self)
         return dataclasses.replace(zeros, shape=jnp.full_like(self.shape, 1.0 - 0.5 * self.dim))
 
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> MultivariateNormalGammaStats:
         """(m a / b, L^-1 + m m' a / b, a / b, psi(a) - log b)."""
         factor = self._factor()
@@ -220,7 +218,6 @@ class MultivariateNormalGamma(Family):
         raw = dgamma.negative_rate - jnp.sum(m * (0.5 * d_linear + matvec(strength, dm)), -1)
         return type(self)(d_linear + matvec(strength, dm), -0.5 * d_strength, raw, dgamma.shape)
 
-    # --- sampling ---------------------------------------------------------------------------------------------
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> CoefficientsPrecision:
         """(w, tau) ~ q."""
         tau, m, scaled = self._draw(key, shape)
@@ -256,7 +253,3 @@ class MultivariateNormalGamma(Family):
 def _lost_rate(b: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
     location = np.linalg.solve(strength, linear[..., None])[..., 0]
     return lost_rate(b, raw - 0.5 * np.sum(location * linear, -1))
-
-
-def _lost_location(m: np.ndarray, linear: np.ndarray, strength: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return lost_mean(linear, strength, m) * np.sqrt(a / b)

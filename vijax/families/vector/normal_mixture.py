@@ -1,7 +1,7 @@
 """A mixture of normals, as a density of free coordinates: no exponential family.
 
 Its draws are differentiable in all parameters, weights included, by implicit reparameterisation (Figurnov, Mohamed and
-Mnih 2018, section 3.3). With e_k = L_k^-1 (x - m_k), of which entry d needs x_1, ..., x_d alone,
+Mnih 2018, section 3.3). With e_k = L_k^-1 (x - m_k), whose entry d needs x_1, ..., x_d alone,
 
     F_d(x) = P(X_d <= x_d | x_1, ..., x_(d-1)) = sum_k w_kd Phi(e_kd),    w_kd ~ w_k prod_(j<d) phi(e_kj) / L_kjj
 
@@ -20,11 +20,10 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import family
+from vijax.families.laws import NormalMixtureLaw
 from vijax.families.numeric import quasi
 from vijax.families.numeric.implicit import moving
-from vijax.families.univariate import NormalMixtureLaw
-from vijax.families.vector.by_draws import ByDraws
-from vijax.families.vector.by_optimiser import Value
+from vijax.families.vector.by_optimiser import ByDraws, Value
 from vijax.families.vector.triangular_normal import TriangularNormal
 
 POINTS = 64
@@ -126,8 +125,8 @@ class NormalMixture(ByDraws):
         return moving(part.from_noise(noise[1:]), self, _velocity)
 
     def kl(self, other: NormalMixture) -> Float[Array, ""]:
-        """An upper bound on KL(self || other): the divergence of the components and of their choice; exact for one
-        component. (The divergence itself has no closed form. `vijax.update.within` holds this bound to its radius.)"""
+        """An upper bound on KL(self || other), which has no closed form: the divergence of the components and of their
+        choice, exact for one component. `vijax.update.within` holds this bound to its radius."""
         apart = jax.vmap(lambda p, q: p.kl(q))(self.components, other.components)
         return self.weights @ (jax.nn.log_softmax(self.logits) - jax.nn.log_softmax(other.logits) + apart)
 
@@ -137,7 +136,7 @@ class NormalMixture(ByDraws):
         return jax.nn.log_softmax(self.logits).reshape((-1,) + (1,) * (x.ndim - 1)) + of_each
 
     def _quantiles(self, x: Float[Array, " D"], upper: Any) -> Float[Array, " D"]:
-        """F(x); for `upper` entries F(x) - 1, in which no digits are lost there."""
+        """F(x); for `upper` entries F(x) - 1, which loses no digits there."""
         factors = jax.vmap(lambda q: q.factor)(self.components)
         noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(factors, x - self.center)
         log_scale = jnp.diagonal(self.triangle, axis1=1, axis2=2)

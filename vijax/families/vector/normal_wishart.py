@@ -1,17 +1,24 @@
-"""The normal-Wishart distribution of a mean and a precision matrix: L ~ Wishart(n, P), mu | L ~ N(m, (kappa L)^-1).
+"""Distributions of means and one precision matrix: the normal-Wishart, and its like for several means.
 
-    q(mu, L) = |L|^{-D/2} exp{<kappa m, L mu> + <-(P + kappa m m' / 2), L> - kappa / 2 (mu' L mu) + n log|L| - A},
-    A = A_Wishart(n, P) - D log(kappa) / 2 + D log(2 pi) / 2
+    L ~ Wishart(n, P),     mu_j | L ~ N(m_j, (kappa_j L)^-1), independent given L,     j = 1..J
 
-The conjugate prior of a multivariate normal's two parameters: an observation y adds (y, -y y' / 2, -1/2, 1/2). In the
-coordinates (m, kappa, (P, n)) the Fisher matrix is block diagonal, which makes `fisher_solve` and V closed forms of
-O(D^3). P is a difference of natural parameters: float32 loses 3e-8 of kappa m m' / 2 in it, which the law shows
+    q(mu, L) = |L|^{(J-D-1)/2} exp{sum_j [<kappa_j m_j, L mu_j> - kappa_j / 2 (mu_j' L mu_j)]
+               + <-(P + sum_j kappa_j m_j m_j' / 2), L> + n log|L| - A},
+    A = A_Wishart(n, P) + sum_j [D log(2 pi) - D log(kappa_j)] / 2
+
+With J = 1 it is the conjugate prior of a multivariate normal's two parameters, with J > 1 that of Gaussian components
+of one covariance ("tied"): an observation y of component j adds y to the j-th location, -1/2 to its strength, and
+(-y y' / 2, 1/2) to the shared two. With D = 1 it is one gamma for J means: a component whose covariance is a multiple
+of the identity ("spherical"), its coordinates the means. In the coordinates (m, kappa, (P, n)) the Fisher matrix is
+block diagonal, which makes `fisher_solve` and V closed forms of O(D^3).
+
+P is a difference of natural parameters: float32 loses 3e-8 of sum_j kappa_j m_j m_j' / 2 in it, which the law shows
 sqrt(degrees) times. With c the condition number of the scale's correlations times sqrt(degrees), divergences, entropies
 and densities are right to 1e-3 where c is up to 1e3 and |m| up to 50 / sqrt(c) of its own spreads (of N(0, (kappa
-P)^-1)); the constructor raises where more than 1e-3 of P goes. Centre the data then.
+P)^-1)); the constructors raise where more than 1e-3 of P goes. Centre the data then.
 
-The normal-inverse-Wishart, a law of (mu, L^-1), has these statistics and parameters: it is this family relabelled,
-and there is no class for it.
+The normal-inverse-Wishart, a law of (mu, L^-1), has the statistics and parameters of the normal-Wishart: it is that
+family under another name, and there is no class for it.
 """
 
 from __future__ import annotations
@@ -23,14 +30,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.checks import require
-from vijax.families.base import as_floats, family, finite
+from vijax.families.base import as_floats, family, finite, positive_and_finite
 from vijax.families.construction import constructor, on_host
-from vijax.families.discrete.dirichlet import positive_and_finite
-from vijax.families.held import CENTRE, lost_spread, require_held
-from vijax.families.means_and_precision import MeansAndPrecision
+from vijax.families.domain import CENTRE, lost_spread, require_held
+from vijax.families.laws import StudentLaw
 from vijax.families.numeric.excess import less_half_product
-from vijax.families.univariate import StudentLaw
 from vijax.families.vector.matrices import inverse, outer, symmetric
+from vijax.families.vector.means_and_precision import MeansAndPrecision, sum_of_products
 from vijax.families.vector.wishart import Wishart, checked_degrees
 
 
@@ -77,19 +83,11 @@ class NormalWishart(MeansAndPrecision):
             that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is lost beside
             strength * location location'.
         """
-        xp, m, kappa, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
-        require(m.ndim >= 1 and m.shape[-1:] == scale.shape[-1:], "location", f"vectors of {scale.shape[-1:]}", m.shape)
-        require(finite(m), "location", "finite numbers", m)
-        require(positive_and_finite(kappa), "strength", "positive finite numbers", kappa)
-        degrees, scale = checked_degrees(degrees, scale, "scale")
-        batch = jnp.broadcast_shapes(m.shape[:-1], kappa.shape, degrees.shape)
-        m, kappa = xp.broadcast_to(m, batch + m.shape[-1:]), xp.broadcast_to(kappa, batch)
-        wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
-        _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
-        rate = -symmetric(minus_rate)
+        xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 1)
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
         raw = raw + (rate - _rate(raw, linear, kappa))  # the effect of rounding `linear`
-        require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), -raw, linear, kappa, remedy=CENTRE)
+        scale, means = xp.broadcast_to(scale, raw.shape), linear[..., None, :]
+        require_held("scale", _lost_scale, scale, raw, means, kappa[..., None], remedy=CENTRE)
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     def precision_law(self) -> Wishart:
@@ -110,6 +108,88 @@ def _rate(raw: Array, linear: Array, strength: Array) -> Array:
     return less_half_product(raw, linear[..., :, None], linear[..., None, :], strength[..., None, None])
 
 
+class NormalsWishartStats(NamedTuple):
+    """t(mu, L) = (L mu_j, L, mu_j' L mu_j, log|L|)."""
+
+    precision_times_mean: Float[Array, "*batch J D"]
+    precision: Float[Array, "*batch D D"]
+    quadratic: Float[Array, "*batch J"]
+    log_det: Float[Array, "*batch"]
+
+
+@family
+class NormalsWishart(MeansAndPrecision):
+    """A law of J means and one precision matrix.
+
+    log h(mean, precision) = (num_means - dim - 1) / 2 * logdet(precision);
+    t = (mean @ precision, precision, sum((mean @ precision) * mean, 1), logdet(precision));
+    natural parameters (strength[:, None] * location, -inv(scale) / 2 - (strength * location.T) @ location / 2,
+    -strength / 2, degrees / 2).
+
+    >>> q = NormalsWishart.from_parameters(
+    ...     location=[[1.0, 0.0], [0.0, 3.0]], strength=2.0, degrees=4.0, scale=[[0.5, 0.0], [0.0, 1.0]]
+    ... )
+    >>> print(q.mean().mean.tolist(), q.mean().precision.round(3).tolist())
+    [[1.0, 0.0], [0.0, 3.0]] [[2.0, 0.0], [0.0, 4.0]]
+    """
+
+    strength_times_location: Float[Array, "*batch J D"]
+    negative_raw_rate: Float[Array, "*batch D D"]
+    negative_half_strength: Float[Array, "*batch J"]
+    half_degrees: Float[Array, "*batch"]
+
+    Stats: ClassVar[type[tuple]] = NormalsWishartStats
+    event_ndims: ClassVar[tuple[int, ...]] = (2, 2, 1, 0)
+
+    @classmethod
+    @constructor
+    def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
+        """Laws from m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees (*batch,) and scale
+        (*batch, D, D). Raises as `NormalWishart.from_parameters` does."""
+        xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 2)
+        linear = kappa[..., None] * m
+        raw = rate + 0.5 * xp.einsum("...ji,...jk->...ik", linear, m)
+        require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), raw, linear, kappa, remedy=CENTRE)
+        return cls(linear, -raw, -0.5 * kappa, half_degrees)
+
+    @property
+    def num_means(self) -> int:
+        """J."""
+        return self.strength_times_location.shape[-2]
+
+    def precision_law(self) -> Wishart:
+        """The marginal law of the precision matrix."""
+        raw = 0.5 * sum_of_products(self.strength_times_location, self.location)
+        return Wishart(symmetric(self.negative_raw_rate + raw), self.half_degrees)
+
+    def each(self) -> NormalWishart:
+        """The marginal laws of (mu_j, L), with a batch axis of J."""
+        law, shape = self.precision_law(), self.strength.shape
+        outer = jnp.einsum("...ji,...jk->...jik", self.strength_times_location, self.location)
+        raw = law.negative_rate[..., None, :, :] - 0.5 * outer
+        half_degrees = jnp.broadcast_to(self.half_degrees[..., None], shape)
+        return NormalWishart(self.strength_times_location, raw, self.negative_half_strength, half_degrees)
+
+    def mean_law(self) -> StudentLaw:
+        """The marginal laws of the numbers of mu, as for the normal-Wishart."""
+        return self.each().mean_law()
+
+
+def _checked(location: Any, strength: Any, degrees: Any, scale: Any, ndim: int) -> tuple:
+    """NumPy or jax.numpy, m with its `ndim` event axes, kappa, the scale, P and n, broadcast; or a ValueError."""
+    xp, m, kappa, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
+    fits = m.ndim >= ndim and m.shape[-1:] == scale.shape[-1:]
+    require(fits, "location", f"{'J ' * (ndim - 1)}vectors of {scale.shape[-1:]}", m.shape)
+    require(finite(m), "location", "finite numbers", m)
+    require(positive_and_finite(kappa), "strength", "positive finite numbers", kappa)
+    degrees, scale = checked_degrees(degrees, scale, "scale")
+    batch = jnp.broadcast_shapes(m.shape[:-ndim], kappa.shape[: kappa.ndim + 1 - ndim], degrees.shape)
+    m, kappa = xp.broadcast_to(m, batch + m.shape[-ndim:]), xp.broadcast_to(kappa, batch + m.shape[-ndim:-1])
+    wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
+    _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
+    return xp, m, kappa, scale, -symmetric(minus_rate), half_degrees
+
+
 def _lost_scale(scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
-    squares = linear[..., :, None] * linear[..., None, :] / strength[..., None, None]
-    return lost_spread(scale, -2.0 * raw - squares)
+    squares = np.einsum("...ji,...jk->...ik", linear, linear / strength[..., None])
+    return lost_spread(scale, 2.0 * raw - squares)

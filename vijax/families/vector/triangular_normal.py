@@ -14,7 +14,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import family
-from vijax.families.univariate import NormalLaw
+from vijax.families.laws import NormalLaw
 from vijax.families.vector.by_optimiser import ByOptimiser, Value
 
 
@@ -23,7 +23,7 @@ class TriangularNormal(ByOptimiser):
     """N(center, L L'), where L is the lower triangle of `triangle` with ones on its diagonal, its rows times the
     exponentials of the diagonal of `triangle`.
 
-    The optimiser's noise below the diagonal is thus relative to the scales of the coordinates. (Measured on a logistic
+    So the optimiser's noise below the diagonal is relative to the scales of the coordinates. (Measured on a logistic
     regression of 124 weights, 5,000 steps of Adam at rate 0.01: ELBO -644, with L's own entries -1,382.)
 
     >>> q = TriangularNormal(jnp.zeros(2), jnp.array([[0.0, 9.0], [1.0, 0.0]]))

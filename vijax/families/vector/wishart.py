@@ -2,8 +2,8 @@
 
     q(X) = |X|^{-(D+1)/2} exp{<-P, X> + n log|X| - A},     A = sum_i log Gamma(n - i/2) + D(D-1)/4 log(pi) - n log|P|,
 
-i = 0..D-1; n = degrees / 2 > (D-1)/2 and P = scale^-1 / 2. With D = 1 it is Gamma(n, P). As in the multivariate
-normal, the matrix parameter is read through its symmetric part, on whose complement F is zero. In float32 P holds the
+i = 0..D-1; n = degrees / 2 > (D-1)/2 and P = scale^-1 / 2. With D = 1 it is Gamma(n, P). The matrix
+parameter is read through its symmetric part, on whose complement F is zero. In float32 P holds the
 scale to 3e-8 times the condition number of its correlations; divergences, entropies and densities are right to 1e-3
 where that number times sqrt(degrees) is below 3e3.
 """
@@ -22,10 +22,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
 from vijax.families.construction import constructor, on_host
-from vijax.families.held import RESCALE, lost_spread, require_held
+from vijax.families.domain import RESCALE, lost_spread, require_held
 from vijax.families.numeric import special
-from vijax.families.numeric.elasticity import elasticity_minus_one
-from vijax.families.numeric.pathwise import log_gamma_from_offset, sample_offset
+from vijax.families.numeric.pathwise import elasticity_minus_one, log_gamma_from_offset, sample_offset
 from vijax.families.scalar.gamma import Gamma
 from vijax.families.vector.matrices import (
     half_log_det,
@@ -46,21 +45,13 @@ class WishartStats(NamedTuple):
 
 
 class BartlettDraw(NamedTuple):
-    """A draw X = B B': B = M T, M = C'^-1, P = C C', T lower triangular with T_ii^2 ~ Gamma(n - i/2), T_ij ~ N(0, 1/2).
+    """A draw X = B B': B = M T, M = C'^-1, P = C C', T lower triangular with T_ii^2 ~ Gamma(n - i/2), T_ij ~ N(0, 1/2);
+    with the offset of the gammas, as `sample_offset` gives it, and log|X|."""
 
-    Attributes:
-      root: B.
-      triangle: T.
-      factor: C.
-      whitener: M.
-      offset: offset of the gammas, as `sample_offset` gives it.
-      log_det: log|X|.
-    """
-
-    root: Float[Array, "*shape D D"]
-    triangle: Float[Array, "*shape D D"]
-    factor: Float[Array, "*batch D D"]
-    whitener: Float[Array, "*batch D D"]
+    root: Float[Array, "*shape D D"]  # B
+    triangle: Float[Array, "*shape D D"]  # T
+    factor: Float[Array, "*batch D D"]  # C
+    whitener: Float[Array, "*batch D D"]  # M
     offset: Float[Array, "*shape D"]
     log_det: Float[Array, "*shape"]
 
@@ -116,7 +107,6 @@ class Wishart(Family):
         """D."""
         return self.negative_rate.shape[-1]
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma_D(n) - n log|P|."""
         constant = 0.25 * self.dim * (self.dim - 1) * math.log(math.pi)
@@ -156,20 +146,18 @@ class Wishart(Family):
         """n = (D + 1) / 2, P = 0."""
         return type(self)(jnp.zeros_like(self.negative_rate), jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1)))
 
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> WishartStats:
         """(n P^-1, sum_i psi(n - i/2) - log|P|)."""
         return WishartStats(self.mean(), jnp.sum(special.digamma(self._shapes()), -1) - self._log_det_rate())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(X), with no difference of large numbers; -inf where X is not positive definite, or is singular to the
-        last digit."""
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite to the last digit."""
         factor = self._cholesky()
         return self.log_density(symmetric(transpose(factor) @ as_float(x) @ factor), -0.5 * (self.dim + 1))
 
     def log_density(self, whitened: Array, power: float) -> Float[Array, "*batch"]:
         """log q(X) + (power + (D + 1) / 2) log|X|, from C' X C = T T', P = C C': the squares of T's diagonal are gammas
-        of shape x_i = n - i/2, and the rest is normal of variance 1/2 (Bartlett, 1933)."""
+        of shape x_i = n - i/2, the rest normal of variance 1/2 (Bartlett, 1933)."""
         definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(whitened))), (-2, -1))
         eye = jnp.eye(self.dim, dtype=whitened.dtype)
         triangle = jnp.linalg.cholesky(jnp.where(definite[..., None, None], whitened, eye))
@@ -203,18 +191,17 @@ class Wishart(Family):
         trace = jnp.sum(p * g, (-2, -1))
         return self._solution((cotangent.log_det - trace / self.half_degrees), p @ g @ p)
 
-    # --- sampling (Bartlett, 1933) ----------------------------------------------------------------------------
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D D"]:
         """X ~ q."""
         return self.sample_stats(key, shape).value
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> WishartStats:
-        """(X, log|X|) of a draw, the latter from the logarithms of gammas; differentiable in the parameters."""
+        """(X, log|X|) of a draw (Bartlett, 1933), differentiable in the parameters."""
         draw = self.bartlett(key, shape)
         return WishartStats(gram(draw.root), draw.log_det)
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[WishartStats, Callable[[WishartStats], Self]]:
-        """t(X) of a draw, and V: eta -> F^-1 J^T eta in closed form, as `bartlett_v` says."""
+        """t(X) of a draw, and V: eta -> F^-1 J^T eta in closed form (`bartlett_v`)."""
         draw = lax.optimization_barrier(self.bartlett(key))
         return WishartStats(gram(draw.root), draw.log_det), lambda eta: self.bartlett_v(draw, eta)
 
@@ -234,13 +221,13 @@ class Wishart(Family):
     def bartlett_v(self, draw: BartlettDraw, eta: WishartStats) -> Any:
         """V eta at a draw X = B B'.
 
-        P moves X by dX = -(P^-1 dP X + X dP P^-1) / 2 (a square root of P^-1 that is not the Cholesky factor, and needs
-        no derivative of one); n moves the gammas. With H = sym(eta_1), Q = M' H M, c_i = (T' Q)_ii T_ii, d_i = d log
-        gamma_i / dn, the right-hand side g_2 - tr(P g_1) / n of `fisher_solve` is
+        P moves X by dX = -(P^-1 dP X + X dP P^-1) / 2, by a square root of P^-1 that needs no derivative of a Cholesky
+        factor; n moves the gammas. With H = sym(eta_1), Q = M' H M, c_i = (T' Q)_ii T_ii, d_i = d log gamma_i / dn, the
+        right-hand side g_2 - tr(P g_1) / n of `fisher_solve` is
 
             sum_i (c_i + eta_2) (d_i - 1 / n) - tr(T' Q S) / n,    S the strictly lower part of T,
 
-        whose terms are all of order n^-1/2: those of order 1 have cancelled.
+        whose terms are all of order n^-1/2: the terms of order 1 have cancelled.
         """
         h, n, x, t = symmetric(eta.value), self.half_degrees, self._shapes(), draw.triangle
         half = transpose(t) @ (transpose(draw.whitener) @ h @ draw.whitener)
@@ -251,7 +238,6 @@ class Wishart(Family):
         moved = symmetric(self.rate @ gram(draw.root) @ h) + eta.log_det[..., None, None] * self.rate
         return self._solution(drive, moved)
 
-    # --- plumbing ---------------------------------------------------------------------------------------------
     def _solution(self, drive: Array, moved: Array) -> Self:
         n, x = self.half_degrees, self._shapes()
         curvature = jnp.sum((special.trigamma_excess(x) + 0.5 * self._index() / n[..., None]) / x, -1)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.arguments import Positives, checked
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
 from vijax.families.numeric.special import stirling_gap
-from vijax.families.scalar.poisson_draws import poisson_values
+from vijax.families.scalar.poisson import poisson_values
 from vijax.inference.likelihood.base import Likelihood, Moments, require_sites
 from vijax.xla.by_value import by_value
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family, context_field, family
-from vijax.families.univariate import NormalLaw
+from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import excess_of_triangle, solve
 from vijax.inference.sites.base import Factor, Prior, Sites, finite
 

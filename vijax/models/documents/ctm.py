@@ -23,8 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import EVEN, Positives, Size, checked, whole
 from vijax.checks import require
-from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.documents import DataForm, OfDocuments, word_prior
+from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_prior
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
 from vijax.families import MultivariateNormal, NormalWishart, Product

@@ -25,13 +25,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import tree
 from vijax.arguments import Positives, Size, checked
 from vijax.checks import require
-from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.documents import DataForm, OfDocuments, word_prior
+from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_prior
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float
-from vijax.families.discrete.transposed_dirichlet import TransposedDirichletStats
+from vijax.families.discrete.by_word import TransposedDirichletStats
 from vijax.inference import estep as esteps
 from vijax.inference.estep import Locals
 from vijax.inference.estep.mean_field import cold

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
-from vijax.contract.documents import DataForm
+from vijax.contract.batch import DataForm
 from vijax.contract.model import Model, model
 from vijax.contract.queries import Generative, answers
 from vijax.families import Dirichlet, Product

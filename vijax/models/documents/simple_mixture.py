@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positive, Size, checked
-from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.documents import DataForm, OfDocuments, word_prior
+from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_prior
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, answers
 from vijax.families import Categorical, Dirichlet, Product

@@ -18,7 +18,7 @@ from vijax.checks import RowError, require
 from vijax.families import Family, Point
 from vijax.families.base import as_float
 from vijax.families.construction import on_host
-from vijax.families.predictive import log_predictive
+from vijax.families.point import log_predictive
 from vijax.xla.by_value import Remade
 
 LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positives, Size, checked
 from vijax.families import Beta, Dirichlet, Gamma
-from vijax.families.scalar.poisson_draws import poisson_values
+from vijax.families.scalar.poisson import poisson_values
 from vijax.models.emission.base import Emission, checker, full, is_count
 from vijax.xla.by_value import by_value
 

@@ -16,7 +16,7 @@ from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.families import NormalsWishart
 from vijax.families.base import as_float
-from vijax.families.predictive import log_predictive
+from vijax.families.point import log_predictive
 from vijax.models.emission.base import REAL, Emission, checker, full
 from vijax.models.emission.gaussian import log_likelihood_of_full, normal_draw
 from vijax.xla.by_value import by_value

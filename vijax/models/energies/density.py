@@ -20,10 +20,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
 from vijax.checks import require, require_positive
-from vijax.contract.arrays import check_aligned, check_finite, check_lengths, check_numbers
-from vijax.contract.batch import Minibatch, fill_padding, one_group, weighted_sum
-from vijax.contract.documents import DataForm
-from vijax.contract.intake import array, cast, found_kinds
+from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
+from vijax.contract.intake import array, cast, check_aligned, check_finite, check_lengths, check_numbers, found_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
 from vijax.contract.queries import Generative, answers, given_by_user
 from vijax.contract.variables import Free, FreeVariables, Variables

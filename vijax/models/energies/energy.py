@@ -27,8 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.checks import require
 from vijax.constrain import real
 from vijax.contract import init as starts
-from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
-from vijax.contract.documents import DataForm
+from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.intake import cast
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, given_by_user

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.contract.arrays import check_finite, check_lengths, check_numbers
-from vijax.contract.intake import array
+from vijax.contract.intake import array, check_finite, check_lengths, check_numbers
 from vijax.contract.model import Estimates, Hyper
 from vijax.evaluate.held_out import HeldOut
 from vijax.inference.guides import Z

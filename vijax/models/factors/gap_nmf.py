@@ -26,15 +26,14 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
-from vijax.contract.batch import Minibatch
-from vijax.contract.documents import DataForm
+from vijax.contract.batch import DataForm, Minibatch
 from vijax.contract.estep import iterate_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers, rows_like
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
 from vijax.families.numeric import special
-from vijax.families.scalar.poisson_draws import poisson_values
+from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import estep as esteps
 from vijax.inference.estep.mean_field import MeanField
 from vijax.models.documents.corners import corner_rows

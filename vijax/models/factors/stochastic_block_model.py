@@ -27,7 +27,7 @@ from vijax.contract import init as starts
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, is_sizes
 from vijax.families import Beta, Categorical, Dirichlet, Gamma
-from vijax.families.scalar.poisson_draws import poisson_values
+from vijax.families.scalar.poisson import poisson_values
 from vijax.models.energies.energy import energy_model
 from vijax.xla.by_value import by_value
 from vijax.xla.compiler import quick_jit

@@ -26,8 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import constrain, tree
 from vijax.checks import require, require_integers
 from vijax.contract import init as starts
-from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
-from vijax.contract.documents import DataForm
+from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.objective import importance_weighted

@@ -20,8 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import tree
 from vijax.checks import require
-from vijax.contract.batch import Minibatch, weighted_sum
-from vijax.contract.documents import DataForm
+from vijax.contract.batch import DataForm, Minibatch, weighted_sum
 from vijax.contract.intake import Kind, cast, check, found_kinds
 from vijax.contract.model import ByEntry, Hyper, LocalElbo, Model
 from vijax.contract.queries import answers

@@ -1,5 +1,5 @@
-"""The base of laws of means and one precision matrix, L ~ Wishart(n, P), mu_j | L ~ N(m_j, (kappa_j L)^-1): closed
-forms, summed over the means. A family of one mean has no axis of means; here it gets one."""
+"""The closed forms of laws of means and one precision matrix, L ~ Wishart(n, P), mu_j | L ~ N(m_j, (kappa_j L)^-1),
+summed over the means. A family of one mean has no axis of means, and gets one inside."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_floats, domain_mask, positive_and_finite
+from vijax.families.laws import StudentLaw
 from vijax.families.numeric.special import excess_over_log
 from vijax.families.scalar.normal_gamma import MeanPrecision
-from vijax.families.univariate import StudentLaw
 from vijax.families.vector.matrices import solve, symmetric, transpose
 from vijax.families.vector.wishart import BartlettDraw, Wishart, WishartStats, floored_log_det, gram
 
 
 class MeansAndPrecision(Family):
-    """An abstract law of one mean or several, and one precision matrix."""
+    """The base class of laws of one mean or several, and one precision matrix."""
 
     strength_times_location: Array
     negative_raw_rate: Float[Array, "*batch D D"]
@@ -63,7 +63,6 @@ class MeansAndPrecision(Family):
         """D."""
         return self.strength_times_location.shape[-1]
 
-    # --- the law ----------------------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """The Wishart's A, and D log(2 pi / kappa_j) / 2 of each mean."""
         of_means = 0.5 * self.dim * jnp.sum(math.log(2 * math.pi) - jnp.log(self._kappa), -1)
@@ -103,7 +102,6 @@ class MeansAndPrecision(Family):
         n = jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1 - self._num_means))
         return dataclasses.replace(zeros, half_degrees=n)
 
-    # --- closed forms -----------------------------------------------------------------------------------------
     def expected_stats(self) -> Any:
         """(E[L] m_j, E[L], D / kappa_j + m_j' E[L] m_j, E log|L|)."""
         m, of_precision = self._m, self.precision_law().expected_stats()
@@ -144,7 +142,6 @@ class MeansAndPrecision(Family):
         d_inverse = self._many(cotangent.quadratic) - dots(m, linear + gap)
         return self._moved(dm, -(kappa**2) * d_inverse / self.dim, law.fisher_solve(WishartStats(matrix, cotangent[3])))
 
-    # --- sampling ---------------------------------------------------------------------------------------------
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
         """(mu, L) ~ q."""
         draw, scaled = self._draw(key, shape)
@@ -198,7 +195,6 @@ class MeansAndPrecision(Family):
         make: Any = type(self)
         return make(self._own(linear, 1), law.negative_rate - raw, self._own(-0.5 * dkappa), law.half_degrees)
 
-    # --- with an axis of means ----------------------------------------------------------------------------------
     @property
     def _m(self) -> Float[Array, "*batch J D"]:
         return self._many(self.location, 1)
@@ -212,11 +208,11 @@ class MeansAndPrecision(Family):
         return self._kappa.shape[-1]
 
     def _many(self, x: Array, event_ndim: int = 0) -> Array:
-        """With an axis of means before its last `event_ndim`."""
+        """The array with an axis of means before its last `event_ndim`."""
         return x if self.event_ndims[2] else jnp.expand_dims(x, -1 - event_ndim)
 
     def _own(self, x: Array, event_ndim: int = 0) -> Array:
-        """As this family has it: without that axis, where there is one mean."""
+        """The array in the family's own shape: without the axis of means, where there is one mean."""
         return x if self.event_ndims[2] else jnp.squeeze(x, -1 - event_ndim)
 
     def _as_stats(self, product: Array, precision: Array, m: Array, log_det: Array, more: Any = 0.0) -> Any:
