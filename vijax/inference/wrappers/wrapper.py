@@ -24,7 +24,7 @@ class Wrapper:
 
     Attributes:
       name: the place of its memory in `State.beside`; an algorithm has one wrapper of each name.
-      of_groups: its memory is of single groups of the data, so its shapes depend on N, and other data begin it anew.
+      of_groups: its memory is about single groups of the data, so its shapes depend on N, and other data begin it anew.
       of_globals: its memory has the shapes of the globals.
       whole_batch: it must see all of a batch.
       splits_batch: the step sees the part of a batch that one device has.
@@ -43,7 +43,7 @@ class Wrapper:
 
     @property
     def stores_locals(self) -> bool:
-        """See above."""
+        """False, unless overridden."""
         return False
 
     def check(self, alg: Algorithm) -> None:
@@ -51,7 +51,6 @@ class Wrapper:
 
     def loader(self, loader: Any, alg: Algorithm) -> Any:
         """A loader of the batches that its step wants; runs on the host."""
-        del alg
         return loader
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
@@ -63,8 +62,7 @@ class Wrapper:
         return alg.step(key, state, batch)
 
     def lost(self, memory: PyTree) -> str:
-        """Words for what a memory of other data holds, where the fit would have gone by it; else an empty text."""
-        del memory
+        """A name for the content of a memory of other data, where the fit would have used it; else an empty text."""
         return ""
 
     def memory(self, state: State) -> Any:
@@ -76,7 +74,7 @@ class Wrapper:
 
 
 CLASHES = ("whole_batch", "splits_batch"), ("of_globals", "stores_globals"), ("of_groups", "stores_locals")
-"""What one wrapper needs, and what takes it away, whichever of the two is inside."""
+"""Pairs: a need of one wrapper, and the property of another that takes it away, whichever of the two is inside."""
 
 
 def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
