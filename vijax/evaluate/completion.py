@@ -174,7 +174,7 @@ def _score_of_halves(complete: Callable, topics: Topics, corpus: Corpus, key: PR
     return Score.of(log_probs, long.tokens // 2, rows, corpus.num_documents - len(rows))
 
 
-def _first_lengths(tokens: TokenRows) -> Int[Array, " rows"]:
+def _first_lengths(tokens: TokenRows) -> Int[Array | np.ndarray, " rows"]:
     """Tokens in the first half of each row, which has the odd one."""
     return tokens.lengths - tokens.lengths // 2
 

@@ -169,7 +169,8 @@ def _trial(
     old, base = q.only(natural), prior.only(natural)
     new, kept, targets = {}, dict(memory), {}
     for name, message in natural.items():
-        update, target = spec.update.of(name), tree.add(old[name].with_naturals(base[name]), message)
+        update: Any = spec.update.of(name)
+        target = tree.add(old[name].with_naturals(base[name]), message)
         if update.asks_again:
             remedy, expected = (
                 "It is for the sites of Gaussian predictors.",

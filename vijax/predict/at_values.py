@@ -70,7 +70,7 @@ class At:
     def _said(self, batch: Minibatch, key: PRNGKeyArray) -> LocalElbo:
         def bind(of: weakref.ref[Model]) -> Callable[..., LocalElbo]:
             def said(estep, hyper, parameters, batch, key):
-                model: Any = of()
+                model = of()
                 return model.local_elbo(hyper, model.prior(hyper).stats(parameters), batch, key, estep)
 
             return step_jit(said, static_argnums=(0,))

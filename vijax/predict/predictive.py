@@ -112,16 +112,15 @@ def _read(model: Model, like: Any) -> Any:
 
 def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
     def draw(points, num_draws, hyper, laws, layout, local, given, key):
-        model: Any = of()
-        how: Generative = model.answer("predictive")
+        model = of()
+        how = model.answer("predictive")
 
         def one(key: PRNGKeyArray) -> Any:
             key_globals, key_locals, key_data = jax.random.split(key, 3)
             values = jax.tree.map(lambda x: x[0], _values(model, 1, points, hyper, laws, key_globals))
             inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
             if ahead:
-                go_on: Any = how.ahead
-                inside, where = go_on(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
+                inside, where = how.ahead(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
             return read(how.data(hyper, values, inside, where, key_data), values, given)
 
         sizes = [numbers_in(jax.eval_shape(one, key)), numbers_in(layout, local)]

@@ -26,7 +26,7 @@ def inferred(read: Reading, spec: Spec, hyper: Hyper, posterior: Product, batch:
 
     def bind(of: weakref.ref[Model]) -> Callable[..., Any]:
         def infer(read, estimand, estep, hyper, posterior, batch, key):
-            model: Any = of()
+            model = of()
             stats = {name: estimand.of(name).point(q) for name, q in posterior.items()}
             return read(model, stats, model.local_elbo(hyper, stats, batch, key, estep), key)
 

@@ -78,4 +78,5 @@ class structured(EStep):
         require(isinstance(through, bool), "through_globals", "True or False", repr(through))
 
 
-Amortised, Structured = amortised, structured
+Amortised = amortised
+Structured = structured

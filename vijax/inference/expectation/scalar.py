@@ -65,7 +65,7 @@ def quadrature(num_nodes: int = 16) -> Expectation:
     """
     require_integers(2, num_nodes=num_nodes)
 
-    return _at_nodes(lambda *site: nodes(*site, num_nodes))
+    return _at_nodes(lambda likelihood, y, m, v: nodes(likelihood, y, m, v, num_nodes))
 
 
 @by_value

@@ -61,7 +61,7 @@ def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched
         if key is None:
             raise ValueError("key: expected a random key for a Monte Carlo expectation, got None.")
         each = lambda y, z: jax.vmap(lambda x: derivatives_at(likelihood, y, x))(z)
-        averages = likelihood.averages or (lambda y, z: tuple(jnp.mean(x, 0) for x in each(y, z)))
+        averages = likelihood.averages or (lambda y, z: tuple(jnp.mean(x, 0) for x in each(y, z)))  # type: ignore[return-value]
         z = gaussian_draws(key, m, jnp.linalg.cholesky(cov), num_samples, antithetic, matched)
         return VectorMoments(*jax.vmap(averages)(y, z))
 

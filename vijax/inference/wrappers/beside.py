@@ -90,7 +90,7 @@ def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
     """
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
     known = isinstance(batch, Minibatch) and batch.rows is not None
-    known = known and isinstance(batch.num_groups, float | int | np.number)
+    known = known and isinstance(batch.num_groups, float | int | np.number)  # type: ignore[union-attr]
     require(known, "batch", "the first minibatch, with N and its rows, for warm starts", "none, or without", remedy)
     assert batch is not None
     assert model.locals.start is not None

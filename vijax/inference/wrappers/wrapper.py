@@ -87,7 +87,8 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
     once = wrapper_of(alg, type(wrapper)) is None
     require(once, wrapper.name, "one such wrapper", "two of them", "Wrap the algorithm once.")
     for own in alg.wrappers:
-        clash = any(_takes_away(a, b) for a, b in ((own, wrapper), (wrapper, own)))
+        pairs = (own, wrapper), (wrapper, own)
+        clash = any(getattr(a, takes) and getattr(b, needs) for a, b in pairs for needs, takes in CLASHES)
         require(not clash, wrapper.name, f"an algorithm without {own.name}", repr(own), "Leave one of them out.")
     messages = alg.spec.messages
     expected = "an algorithm with no memory of messages"
@@ -95,11 +96,6 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
     wrapper.check(alg)
     init, step = (_around(kind, alg, wrapper) for kind in (_Init, _Step))
     return Algorithm(init, step, alg.spec, (*alg.wrappers, wrapper))
-
-
-def _takes_away(a: Wrapper, b: Wrapper) -> bool:
-    """True where one wrapper takes away what the other needs."""
-    return any(getattr(a, takes) and getattr(b, needs) for needs, takes in CLASHES)
 
 
 def wrapper_of(alg: Algorithm, kind: type[Wrapper]) -> Any:
