@@ -60,11 +60,10 @@ from vijax.inference import (
     update,
 )
 from vijax.inference.compose import Algorithm, Info, Result, State, compose
-from vijax.inference.points import learn
-from vijax.inference.wrappers.averaged import averaged
+from vijax.inference.learning import learn
 from vijax.inference.wrappers.axis import over_axis
+from vijax.inference.wrappers.beside import averaged, warm
 from vijax.inference.wrappers.sized import part_of, whole
-from vijax.inference.wrappers.warm import warm
 from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy import conditional, energy_model

@@ -27,7 +27,7 @@ from vijax.inference.estimator import (
     weighted,
 )
 from vijax.inference.guides import Guide
-from vijax.inference.points import Learn, learn
+from vijax.inference.learning import Learn, learn
 from vijax.inference.step_size import Schedule, by_odds, constant, robbins_monro
 from vijax.inference.update import Update, descend, kl, within
 from vijax.models.energies.density import log_density_of, with_guide

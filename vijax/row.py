@@ -10,10 +10,9 @@ from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.inference.compatibility import check_names
 from vijax.inference.compose import MOVED, Algorithm, compose
-from vijax.inference.wrappers.averaged import averaged
 from vijax.inference.wrappers.axis import over_axis
+from vijax.inference.wrappers.beside import averaged, warm
 from vijax.inference.wrappers.sized import part_of, whole
-from vijax.inference.wrappers.warm import warm
 from vijax.topics import by_words
 
 WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {

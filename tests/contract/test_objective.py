@@ -15,7 +15,7 @@ from tests.models import test_structured_autoencoder as structured_models
 from tests.programs import compiled
 from vijax.contract.batch import Minibatch
 from vijax.contract.objective import importance_weighted, renyi
-from vijax.inference.estimator.joint import estimate
+from vijax.inference.estimator.base import estimate
 
 KEY = jax.random.key(3)
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)

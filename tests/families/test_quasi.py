@@ -13,7 +13,7 @@ from vijax.families.numeric import quasi
 from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.families.vector.triangular_normal import TriangularNormal
-from vijax.inference.estimator.joint import estimate
+from vijax.inference.estimator.base import estimate
 
 KEY = jax.random.key(0)
 DIM, COUNT, REPEATS = 2, 16, 4000

@@ -12,7 +12,7 @@ from scipy import stats
 
 import vijax as vi
 from vijax.families.vector.blocks import Blocks
-from vijax.inference.estimator.least_squares import least_squares
+from vijax.inference.estimator.scores import least_squares
 
 KEY = jax.random.key(0)
 M = np.array([1.0, -2.0, 0.5, 0.0])

@@ -16,7 +16,7 @@ import vijax as vi
 from tests.rounding import rounding
 from vijax import tree
 from vijax.inference.update import DIVERGENCES
-from vijax.inference.update.divergences import from_expected_stats, mirror_step
+from vijax.inference.update.proximal import from_expected_stats, mirror
 
 
 def pairs():
@@ -116,6 +116,6 @@ def test_mirror_halves_a_step_that_would_leave_the_mean_parameters():
     q, target = vi.Gamma.from_shape_rate(2.0, 1.0), vi.Gamma.from_shape_rate(2.0, 4.0)
     slope = q.fisher_product(tree.subtract(target, q))
     assert float(q.expected_stats().value + slope.value) < 0
-    new = jax.jit(functools.partial(mirror_step, rho=1.0))(q, target)
+    new = jax.jit(functools.partial(mirror.solve, size=1.0))(q, target)
     assert bool(jnp.all(jnp.isfinite(jnp.stack(jax.tree.leaves(new)))))
     assert 1.0 < float(new.rate) < 4.0

@@ -9,7 +9,7 @@ from scipy import optimize
 import vijax as vi
 from tests.esteps import ESTEPS
 from vijax.fitting.loader import as_loader
-from vijax.inference.messages import ahead, moved_back, recall, unvisited, visited
+from vijax.inference.messages import moved_back, unvisited
 
 KEY = jax.random.key(0)
 
@@ -230,13 +230,13 @@ def test_where_a_part_looks_ahead():
     """0.4 of the way that q went since the visit, once all parts were visited; what would be outside at twice that
     distance, or is at its edge, stays."""
     alphas = lambda *x: vi.Product({"x": vi.Dirichlet.from_concentration(jnp.array(x))})
-    parts = visited(unvisited(alphas(1.0, 1.0, 1.0), 2), jnp.int32(1), alphas(3.0, 5.0, 2.0))
+    parts = unvisited(alphas(1.0, 1.0, 1.0), 2).visited(jnp.int32(1), alphas(3.0, 5.0, 2.0))
     q = alphas(4.0, 2.0, 0.9)
-    looks = lambda parts, b: np.asarray(ahead(parts, jnp.int32(b), q)["x"].concentration)
+    looks = lambda parts, b: np.asarray(parts.ahead(jnp.int32(b), q)["x"].concentration)
     np.testing.assert_allclose(looks(parts, 1), [4.0, 2.0, 0.9])
     parts = parts._replace(groups=jnp.ones(2))
     np.testing.assert_allclose(looks(parts, 1), [4.0 + 0.4 * 1.0, 2.0, 0.9 - 0.4 * 1.1], rtol=1e-6)
-    np.testing.assert_allclose(looks(visited(parts, jnp.int32(0), q), 0), [4.0, 2.0, 0.9], rtol=1e-6)
+    np.testing.assert_allclose(looks(parts.visited(jnp.int32(0), q), 0), [4.0, 2.0, 0.9], rtol=1e-6)
 
 
 def test_the_bound_of_locals_found_elsewhere():
@@ -276,22 +276,22 @@ def test_what_is_recalled_by_hand():
     def visit(parts, b, message, s, value):
         stats = {"x": vi.Gamma.Stats(*map(jnp.float32, s))}
         arguments = (family(message), family(excess), jnp.float32(value), stats, jnp.float32(groups[b]), total)
-        return recall(parts, jnp.int32(b), *arguments, at_once=True, keeps_better=True)
+        return parts.recall(jnp.int32(b), *arguments, at_once=True, keeps_better=True)
 
     constants = values - np.sum(messages * at, 1)
     for b in range(3):
-        found = visit(parts, b, messages[b], at[b], values[b])
-        parts, share = found.parts, sum(groups[: b + 1]) / total
-        np.testing.assert_allclose(numbers(found.natural), messages[: b + 1].sum(0) + (1 - share) * excess, rtol=1e-5)
+        parts, natural, value = visit(parts, b, messages[b], at[b], values[b])
+        share = sum(groups[: b + 1]) / total
+        np.testing.assert_allclose(numbers(natural), messages[: b + 1].sum(0) + (1 - share) * excess, rtol=1e-5)
         bound = messages[: b + 1].sum(0) @ at[b] + constants[: b + 1].sum()
-        np.testing.assert_allclose(found.value, bound / share, rtol=1e-5)
+        np.testing.assert_allclose(value, bound / share, rtol=1e-5)
     here = np.array([0.3, 1.0])
     known = messages[0] @ here + constants[0]
     for better, kept in ((known + 0.5, False), (known - 0.5, True)):
         new = np.array([0.7, -0.1])
-        found = visit(parts, 0, new, here, better)
+        after, natural, value = visit(parts, 0, new, here, better)
         message = messages[0] if kept else new
-        np.testing.assert_allclose(numbers(found.natural), message + messages[1:].sum(0), rtol=1e-5)
-        np.testing.assert_allclose(found.parts.constant[0], constants[0] if kept else better - new @ here, rtol=1e-5)
+        np.testing.assert_allclose(numbers(natural), message + messages[1:].sum(0), rtol=1e-5)
+        np.testing.assert_allclose(after.constant[0], constants[0] if kept else better - new @ here, rtol=1e-5)
         bound = messages[1:].sum(0) @ here + constants[1:].sum() + max(better, known)
-        np.testing.assert_allclose(found.value, bound, rtol=1e-5)
+        np.testing.assert_allclose(value, bound, rtol=1e-5)

@@ -9,9 +9,8 @@ import pytest
 
 import vijax as vi
 from vijax import tree
-from vijax.inference import safeguard
-from vijax.inference.estimator.joint import estimate
-from vijax.inference.step_size import backtracking, constant
+from vijax.inference.estimator.base import estimate
+from vijax.inference.step_size import backtracking, constant, no_lower
 
 KEY = jax.random.key(0)
 Y = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0], np.float32)
@@ -142,14 +141,14 @@ def test_a_search_begins_where_the_last_one_ended_and_higher_only_after_a_first_
     with jax.enable_x64(True):
         last, expected = jnp.float64(0.0), beta(rule.initial)
         for t, refusals in enumerate([0, 2, 0, 1, 3, 0, 0, 1, 1, 2]):
-            first = safeguard.first_rho(rule, last, jnp.int32(t))
+            first = rule.first(last, jnp.int32(t))
             np.testing.assert_allclose(beta(first), expected, rtol=1e-9)
             expected *= rule.shrink**refusals
             serves = lambda size, most=expected: beta(size) <= most * 1.001
-            _, used, refused = safeguard.backtrack(lambda size: size, serves, jnp.float64(-1.0), first, rule)
+            _, used, refused = rule.search(lambda size: size, serves, jnp.float64(-1.0), first)
             assert int(refused) == refusals
             np.testing.assert_allclose(beta(used), expected, rtol=1e-9)
-            last = safeguard.next_rho(rule, used, refused)
+            last = rule.next(used, refused)
             expected *= rule.grow if refusals == 0 else 1.0
 
 
@@ -158,8 +157,8 @@ def test_however_long_sizes_have_grown_a_refused_trial_is_followed_by_a_smaller_
     rule = backtracking(0.9, grow=grow)
     rho = jnp.float32(rule.initial)
     for _ in range(40):
-        rho = safeguard.next_rho(rule, rho, jnp.int32(0))
-    _, used, refused = safeguard.backtrack(lambda size: size, lambda size: size < 0.3, jnp.float32(-1.0), rho, rule)
+        rho = rule.next(rho, jnp.int32(0))
+    _, used, refused = rule.search(lambda size: size, lambda size: size < 0.3, jnp.float32(-1.0), rho)
     assert int(refused) < rule.max_trials
     assert 0.1 < float(used) < 0.3
 
@@ -167,8 +166,8 @@ def test_however_long_sizes_have_grown_a_refused_trial_is_followed_by_a_smaller_
 def test_where_every_trial_lowers_the_objective_no_step_is_taken():
     current = vi.sites.Sites(jnp.ones(2), jnp.ones(2))
     worse = lambda rho: tree.scale(1 + rho, current)
-    serves = lambda sites: safeguard.no_lower(-jnp.sum(sites.precision), jnp.float32(-2.0))
-    sites, rho, refused = safeguard.backtrack(worse, serves, current, jnp.float32(0.5), backtracking(max_trials=3))
+    serves = lambda sites: no_lower(-jnp.sum(sites.precision), jnp.float32(-2.0))
+    sites, rho, refused = backtracking(max_trials=3).search(worse, serves, current, jnp.float32(0.5))
     assert int(refused) == 3
     np.testing.assert_allclose(rho, 1 / 9, rtol=1e-6)  # beta 1, 1/2, 1/4, 1/8
     np.testing.assert_array_equal(sites.precision, current.precision)

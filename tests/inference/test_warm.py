@@ -11,7 +11,7 @@ import vijax as vi
 from tests.esteps import ESTEPS, GOING_ON
 from vijax.contract.batch import Minibatch
 from vijax.fitting.loader import as_loader
-from vijax.inference.wrappers.warm import Visited, starts, unvisited
+from vijax.inference.wrappers.beside import Visited, starts, unvisited
 
 KEY = jax.random.key(0)
 CORPUS = vi.data.Corpus.from_counts(np.random.default_rng(2).poisson(0.9, (23, 12)))

@@ -12,7 +12,7 @@ from scipy import linalg, special
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
-from vijax.inference.estimator.least_squares import regression
+from vijax.inference.estimator.scores import regression
 from vijax.models.energies.density import Frame
 from vijax.tree import on_device
 

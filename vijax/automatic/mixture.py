@@ -25,7 +25,7 @@ from vijax.automatic.gaussian import Gaussian, noise_of, step
 from vijax.automatic.report import Ended
 from vijax.automatic.trust_region import Run
 from vijax.families.vector.normal_mixture import NormalMixture
-from vijax.inference.estimator.least_squares import regression
+from vijax.inference.estimator.scores import regression
 
 MOST_PARTS, MOST_DIM = 8, 50
 """Largest number of components; and of variables up to which a mixture is tried unasked."""

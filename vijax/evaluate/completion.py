@@ -1,22 +1,27 @@
-"""Document completion: predicts half of a document's tokens from the other half, through theta."""
+"""Document completion: the score of half of a document's tokens given the other half, through its topic shares."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.checks import require_integers
+from vijax.checks import require, require_integers
+from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import fail
-from vijax.evaluate.documents import walk_over
-from vijax.evaluate.inputs import Topics, checked
-from vijax.evaluate.sampler import Walk, draws
+from vijax.evaluate.sampler import draws
 from vijax.evaluate.score import Score
-from vijax.evaluate.tokens import TokenRows, per_document
+from vijax.evaluate.tokens import TokenRows, Topics, checked, per_document, walk_over
+from vijax.families.base import as_floats
+from vijax.families.vector.matrices import inverse, positive_definite
+from vijax.inference import estep as esteps
+from vijax.inference.estep import GaussianLocals, LogisticNormal
+from vijax.inference.expectation.vector import gaussian_draws
 from vijax.xla.compiler import step_jit
 
 
@@ -56,35 +61,16 @@ def document_completion(
     require_integers(num_sweeps=num_sweeps)
     require_integers(0, burn_in=burn_in)
     table, corpus = checked(topics, alpha, documents)
-    rows = np.flatnonzero(corpus.tokens >= 2)
-    if len(rows) == 0:
-        got = f"at most {corpus.tokens.max()} in each of {corpus.num_documents}"
-        raise fail("documents", "one with two tokens or more", got, "pass longer documents")
-    corpus, num_skipped = corpus[rows], corpus.num_documents - len(rows)
-
-    def complete(tokens: TokenRows, key: PRNGKeyArray) -> Array:
-        return _complete(table, tokens, key, num_sweeps=num_sweeps, burn_in=burn_in)
-
-    log_probs = per_document(complete, corpus, table.alpha.shape[0], key)
-    return Score.of(log_probs, corpus.tokens // 2, rows, num_skipped)
+    complete = functools.partial(_complete_by_gibbs, num_sweeps=num_sweeps, burn_in=burn_in)
+    return _score_of_halves(complete, table, corpus, key, table.alpha.shape[0])
 
 
 @functools.partial(step_jit, static_argnames=("num_sweeps", "burn_in"))
-def _complete(
+def _complete_by_gibbs(
     topics: Topics, tokens: TokenRows, key: PRNGKeyArray, *, num_sweeps: int, burn_in: int
 ) -> Float[Array, " rows"]:
-    """Log probability of the second half of each row's tokens given the first half, which has the odd one."""
-    length_first = tokens.lengths - tokens.lengths // 2
-    first = TokenRows(tokens.words[:, : -(-tokens.words.shape[1] // 2)], length_first)
-    theta = _topic_shares(walk_over(topics, first), key, num_sweeps, burn_in)
-    mixed = jnp.einsum("dnk,dk->dn", topics.likelihood[tokens.words], theta)
-    place = jnp.arange(tokens.words.shape[1])
-    second = (place >= length_first[:, None]) & (place < tokens.lengths[:, None])
-    return jnp.sum(jnp.where(second, jnp.log(mixed) + topics.log_scale[tokens.words], 0.0), axis=1)
-
-
-def _topic_shares(walk: Walk, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> Float[Array, "rows K"]:
-    """Posterior mean of theta: (alpha + counts) / total, the counts averaged over the sweeps after `burn_in`."""
+    first = TokenRows(tokens.words[:, : -(-tokens.words.shape[1] // 2)], _first_lengths(tokens))
+    walk = walk_over(topics, first)
 
     def sweep(i, carry):
         chains, total = carry
@@ -93,5 +79,109 @@ def _topic_shares(walk: Walk, key: PRNGKeyArray, num_sweeps: int, burn_in: int) 
 
     start = walk.start(walk.lengths.shape)
     _, total = jax.lax.fori_loop(0, burn_in + num_sweeps, sweep, (start, jnp.zeros_like(start.counts)))
-    gamma = walk.alpha + total / num_sweeps
-    return gamma / jnp.sum(gamma, axis=1, keepdims=True)
+    gamma = walk.alpha + total / num_sweeps  # of the posterior mean of theta, counts averaged over sweeps
+    return _second_half(topics, tokens, gamma / jnp.sum(gamma, axis=1, keepdims=True))
+
+
+def gaussian_completion(
+    topics: Any,
+    mean: Any,
+    precision: Any,
+    documents: Any,
+    key: PRNGKeyArray,
+    *,
+    estep: Any = None,
+    num_samples: int = 512,
+) -> Score:
+    """Mean log probability per word of the second halves of documents, given their first halves, at N(mean, precision).
+
+    The tokens of each document are split at random, as by `document_completion` with the same key; the E-step finds
+    q(z) of the first half, and each word of the second half is scored by Monte Carlo (Khan et al. 2016, section 7.2):
+
+        log p(w | first half) = log sum_k E_q[softmax(z)_k] topics_kw
+
+    Args:
+      topics: probabilities of words by topic, shape (K, V), rows summing to one.
+      mean: mu, (K,).
+      precision: Sigma^-1, (K, K).
+      documents: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
+      key: fixes the split and the draws.
+      estep: `vijax.estep.proximal_gradient()` if None.
+      num_samples: draws of z, an even number.
+
+    Returns:
+      A `Score` in nats per word; documents of fewer than two tokens are skipped, and counted.
+
+    Raises:
+      ValueError: topics that are not distributions, a precision that is not positive definite or not of their number,
+        another vocabulary, no document with two tokens.
+
+    >>> from vijax.data import Corpus
+    >>> topics = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
+    >>> documents = Corpus.from_counts([[20, 20, 0, 0], [0, 0, 9, 11], [1, 0, 0, 0]])
+    >>> score = gaussian_completion(topics, np.zeros(2), 0.01 * np.eye(2), documents, jax.random.key(0))
+    >>> round(score.mean, 1), score.num_tokens.tolist(), score.num_skipped
+    (-0.7, [20, 10], 1)
+    """
+    table, corpus = checked(topics, 1.0, documents)
+    mean, precision = as_floats(mean, precision)
+    size = table.alpha.shape[0]
+    require(mean.shape == (size,), "mean", f"shape ({size},)", mean.shape)
+    require(precision.shape == (size, size), "precision", f"shape ({size}, {size})", precision.shape)
+    precision = positive_definite(precision, "precision")
+    require(num_samples >= 2 and num_samples % 2 == 0, "num_samples", "an even number >= 2", num_samples)
+    estep = esteps.proximal_gradient() if estep is None else estep
+    complete = functools.partial(_complete_by_gaussian, mean=mean, precision=precision, estep=estep)
+    # An E-step of a hundred draws and ten topics holds so many numbers for each token.
+    return _score_of_halves(functools.partial(complete, num_samples=num_samples), table, corpus, key, 1024)
+
+
+@functools.partial(step_jit, static_argnames=("estep", "num_samples"))
+def _complete_by_gaussian(
+    topics: Topics,
+    tokens: TokenRows,
+    key: PRNGKeyArray,
+    *,
+    mean: Float[Array, " K"],
+    precision: Float[Array, "K K"],
+    estep: Any,
+    num_samples: int,
+) -> Float[Array, " rows"]:
+    docs, width = tokens.words.shape
+    half = -(-width // 2)
+    first = (jnp.arange(half) < _first_lengths(tokens)[:, None]).astype(mean.dtype)
+    key_estep, key_draws = jax.random.split(key)
+    start = GaussianLocals(
+        jnp.zeros((docs, len(mean)), mean.dtype),
+        jnp.zeros((docs, *precision.shape), mean.dtype),
+        jnp.zeros(docs, jnp.int32),
+    )
+    problem = LogisticNormal(topics.likelihood[tokens.words[:, :half]], first, precision @ mean, precision)
+    local = estep.logistic_normal(problem, start, key_estep)
+    cov = inverse(jnp.linalg.cholesky(precision + local.site))
+    draws = gaussian_draws(key_draws, local.mean, jnp.linalg.cholesky(cov), num_samples)
+    return _second_half(topics, tokens, jnp.mean(jax.nn.softmax(draws), axis=1))
+
+
+def _score_of_halves(complete: Callable, topics: Topics, corpus: Corpus, key: PRNGKeyArray, per_token: int) -> Score:
+    """The score of the second halves of documents, of each row of tokens by `complete(topics, tokens, key)`."""
+    rows = np.flatnonzero(corpus.tokens >= 2)
+    if len(rows) == 0:
+        got = f"at most {corpus.tokens.max()} in each of {corpus.num_documents}"
+        raise fail("documents", "one with two tokens or more", got, "pass longer documents")
+    long = corpus[rows]
+    log_probs = per_document(lambda tokens, key: complete(topics, tokens, key), long, per_token, key)
+    return Score.of(log_probs, long.tokens // 2, rows, corpus.num_documents - len(rows))
+
+
+def _first_lengths(tokens: TokenRows) -> Int[Array | np.ndarray, " rows"]:
+    """Tokens in the first half of each row, which has the odd one."""
+    return tokens.lengths - tokens.lengths // 2
+
+
+def _second_half(topics: Topics, tokens: TokenRows, theta: Float[Array, "rows K"]) -> Float[Array, " rows"]:
+    """Log probability of the second half of each row's tokens under topic shares."""
+    mixed = jnp.einsum("dnk,dk->dn", topics.likelihood[tokens.words], theta, precision="highest")
+    place = jnp.arange(tokens.words.shape[1])
+    second = (place >= _first_lengths(tokens)[:, None]) & (place < tokens.lengths[:, None])
+    return jnp.sum(jnp.where(second, jnp.log(mixed) + topics.log_scale[tokens.words], 0.0), axis=1)

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,23 +38,19 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
     Raises:
       OSError: they could not be written.
     """
-    text = "".join(json.dumps(_plain(record), allow_nan=False) + "\n" for record in records)
+    plain = [{name: _plain(value) for name, value in record.items()} for record in records]
+    text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in plain)
     with os.fdopen(open_to_append(path), "ab", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         try:
-            _write_all(file, text.encode())
+            view = memoryview(text.encode())
+            while view:  # a raw file may take only a part, as when the disk fills up; the next write raises the error
+                view = view[file.write(view) or 0 :]
             if durably:
                 os.fsync(file.fileno())
         except OSError:
             file.truncate(size)
             raise
-
-
-def _write_all(file: FileIO, data: bytes) -> None:
-    """Writes all bytes. A raw file may take only a part, as when the disk fills up; the next write raises the error."""
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) or 0 :]
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
@@ -91,13 +86,9 @@ def _record(line: str) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or record.get("kind") not in ("step", "held_out"):
         return None
-    numbers = all(_is_number(value) for name, value in record.items() if name != "kind")
+    values = [value for name, value in record.items() if name != "kind"]  # numbers that `append` could have written
+    numbers = all(value is None or (isinstance(value, int | float) and abs(value) < 1e300) for value in values)
     return record if numbers and isinstance(record.get("step"), int) else None
-
-
-def _is_number(value: Any) -> bool:
-    """True where `append` could have written it."""
-    return value is None or (isinstance(value, int | float) and abs(value) < 1e300)
 
 
 def truncate(path: Path, step: int) -> None:
@@ -163,8 +154,8 @@ def not_of_rounding(low: float, high: float, least: float = 1e-6, reach: float =
     Args:
       low: the lower end.
       high: the upper end.
-      least: of the size of the numbers, how much an axis shows at the least.
-      reach: of their size, by how much the ends are moved apart where it would show less.
+      least: the least that an axis shows, as a share of the size of its numbers.
+      reach: how far the ends are moved apart where it would show less, as a share of that size too.
 
     >>> not_of_rounding(2.0, 3.0), not_of_rounding(50.0, 50.0)
     ((2.0, 3.0), (47.5, 52.5))
@@ -176,20 +167,16 @@ def not_of_rounding(low: float, high: float, least: float = 1e-6, reach: float =
 
 
 OF_A_BOUND = 1e-4, 5e-5
-"""Of an axis of a bound or score, `least` and `reach`."""
+"""`least` and `reach` of an axis of a bound or score."""
 
 
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
-    """The numbers that can be drawn: the square of each must be finite too."""
+    """The numbers of this name that can be drawn: the square of each must be finite too."""
     values = [record.get(name) for record in records]
     return np.array([math.nan if value is None or abs(value) > 1e150 else value for value in values], float)
 
 
-def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(value: Any) -> Any:
     """A value in JSON's own types."""
-    return {name: _number(value) for name, value in record.items()}
-
-
-def _number(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -32,20 +32,12 @@ def topic_words(topics: Sequence[Topic], num_words: int = 8, most: int = 24) -> 
     figure = new_figure(3.1 * columns, 0.28 * (num_words + 2) * rows + 0.2)
     axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
     for topic, ax in zip(shown, axes, strict=False):
-        _word_bars(ax, topic, num_words)
+        _bars(ax, topic.probabilities[:num_words], topic.words[:num_words], 0.62, 9)
+        ax.set_xticks([])
+        ax.set_title(f"topic {topic.number} · {100 * topic.share:.1f} %", fontsize=9, loc="left", color=INK)
     for ax in axes[len(shown) :]:
         figure.delaxes(ax)
     return figure
-
-
-def _word_bars(ax: Any, topic: Topic, num_words: int) -> None:
-    places = np.arange(len(topic.words[:num_words]))
-    ax.barh(places, topic.probabilities[:num_words], color=BLUE, height=0.62)
-    ax.set_yticks(places, topic.words[:num_words], fontsize=9)
-    ax.invert_yaxis()
-    ax.set_xticks([])
-    ax.set_title(f"topic {topic.number} · {100 * topic.share:.1f} %", fontsize=9, loc="left", color=INK)
-    bare(ax, keep=())
 
 
 def curves(measured: Curves, per: str = "word", score_per: str | None = None) -> Figure:
@@ -79,15 +71,19 @@ def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
     shown = _plain_words(topics[:most])
     figure = new_figure(6.4, 0.9 + 0.19 * len(shown))
     ax = figure.subplots()
-    places = np.arange(len(shown))
-    ax.barh(places, [100 * topic.share for topic in shown], color=BLUE, height=0.66)
-    ax.set_yticks(places, [topic.label for topic in shown], fontsize=8)
-    ax.invert_yaxis()
+    _bars(ax, [100 * topic.share for topic in shown], [topic.label for topic in shown], 0.66, 8)
     ax.margins(y=0.01)
     ax.set_xlabel("% of all words", fontsize=9, color=SOFT)
     ax.grid(axis="x", color=LINE)
-    bare(ax, keep=())
     return figure
+
+
+def _bars(ax: Any, widths: Sequence[float], labels: Sequence[str], height: float, fontsize: int) -> None:
+    places = np.arange(len(labels))
+    ax.barh(places, widths, color=BLUE, height=height)
+    ax.set_yticks(places, labels, fontsize=fontsize)
+    ax.invert_yaxis()
+    bare(ax, keep=())
 
 
 def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:

@@ -28,8 +28,8 @@ class Chains(NamedTuple):
     counts: Float[Array, "*rows K"]
 
 
-# (place, unnormalised probabilities of the topics of the token there) -> its new topics.
 Choose = Callable[[Array, Array], Array]
+"""(place, unnormalised probabilities of the topics of the token there) -> its new topics."""
 
 
 class Walk(NamedTuple):
@@ -111,7 +111,8 @@ def draw_index(weights: Float[Array, "*rows K"], uniforms: Float[Array, "*rows"]
     sums = jnp.cumsum(jnp.sum(blocks, axis=-1), axis=-1)
     target = uniforms * sums[..., -1]
     block = jnp.minimum(_rank(sums, target), num_blocks - 1)
-    before = jnp.where(block > 0, _pick(sums, jnp.maximum(block - 1, 0)), 0.0)
+    last = jnp.take_along_axis(sums, jnp.maximum(block - 1, 0)[..., None], axis=-1)[..., 0]
+    before = jnp.where(block > 0, last, 0.0)
     members = jnp.take_along_axis(blocks, block[..., None, None], axis=-2)[..., 0, :]
     member = jnp.minimum(_rank(jnp.cumsum(members, axis=-1), target - before), size - 1)
     return jnp.minimum(block * size + member, num_topics - 1)
@@ -119,7 +120,3 @@ def draw_index(weights: Float[Array, "*rows K"], uniforms: Float[Array, "*rows"]
 
 def _rank(cumulative: Float[Array, "*rows n"], target: Float[Array, "*rows"]) -> Int[Array, "*rows"]:
     return jnp.sum(cumulative <= target[..., None], axis=-1, dtype=jnp.int32)
-
-
-def _pick(values: Float[Array, "*rows n"], index: Int[Array, "*rows"]) -> Float[Array, "*rows"]:
-    return jnp.take_along_axis(values, index[..., None], axis=-1)[..., 0]

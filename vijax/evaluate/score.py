@@ -1,11 +1,24 @@
-"""Results of evaluations: a mean per word with its standard error, and the documents it came from."""
+"""Scores with standard errors: of held-out documents and observations, of topics; differences; a baseline."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int, PyTree
+
+from vijax.checks import require_integers
+from vijax.data.corpora.corpus import Corpus
+from vijax.data.reading.checks import fail
+from vijax.data.texts.vocabulary import select_words
+from vijax.evaluate.tokens import as_corpus, check_topics
+from vijax.families import Family, Point
+from vijax.xla.compiler import numbers_in, once_jit
+from vijax.xla.precision import enable_x64
 
 
 class Score(NamedTuple):
@@ -55,13 +68,7 @@ class Score(NamedTuple):
 
 
 class Coherence(NamedTuple):
-    """Coherence of topics.
-
-    Attributes:
-      mean: mean over topics.
-      standard_error: standard error of `mean`, over topics; inf for a single topic.
-      per_topic: coherence of each topic.
-    """
+    """Coherence of topics: their mean with its standard error over topics (inf for a single one), and that of each."""
 
     mean: float
     standard_error: float
@@ -85,3 +92,204 @@ def ratio_estimate(totals: Float[np.ndarray, " n"], sizes: Float[np.ndarray, " n
     n = len(totals)
     variance = n / (n - 1) * np.square(totals - mean * sizes).sum() / sizes.sum() ** 2
     return float(mean), float(np.sqrt(variance))
+
+
+class HasParts(Protocol):
+    """A score with its parts."""
+
+    @property
+    def parts(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+        """The log probability of each document (row, sequence), and its number of words (rows, steps)."""
+        ...
+
+
+class Difference(NamedTuple):
+    """The advantage of a first score over a second one: the mean difference, in nats per word (row, step), and its
+    standard error over the documents (rows, sequences) that both share."""
+
+    mean: float
+    standard_error: float
+
+
+def paired_difference(first: HasParts, second: HasParts) -> Difference:
+    """The difference of two scores of the same documents or rows, with its standard error.
+
+    The error comes from the differences document by document; it is much smaller than the errors of the scores where
+    both find the same documents hard.
+
+    Raises:
+      ValueError: the scores are not of the same documents or rows.
+
+    >>> from vijax.evaluate import HeldOut
+    >>> one, two = (HeldOut.of(np.array(x)) for x in ([-1.0, -5.0, -9.0], [-1.1, -5.2, -9.3]))
+    >>> [f"{x:.3f}" for x in (one.standard_error, *paired_difference(one, two))]
+    ['2.309', '0.200', '0.058']
+    """
+    (totals, sizes), (others, other_sizes) = first.parts, second.parts
+    if not np.array_equal(sizes, other_sizes):
+        got = f"{len(sizes):,} of {np.sum(sizes):,.0f} in all and {len(other_sizes):,} of {np.sum(other_sizes):,.0f}"
+        raise fail("scores", "two of the same documents or rows", got, "score both on the same data")
+    return Difference(*ratio_estimate(totals - others, sizes))
+
+
+def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
+    """Log probability per word of the test documents under the word frequencies of the training documents.
+
+    Args:
+      train: a `Corpus`, or anything `vijax.data.read` accepts.
+      test: the same, over the same vocabulary.
+      smoothing: added to the count of every word.
+
+    Returns:
+      A `Score` in nats per word; empty documents are skipped.
+
+    Raises:
+      ValueError: another vocabulary, a negative smoothing, or without smoothing a test word unseen in training.
+
+    >>> from vijax.data import Corpus
+    >>> print(unigram_score(Corpus.from_counts([[3, 1]]), Corpus.from_counts([[1, 1], [2, 0]])))
+    -0.562 ± 0.275 nats per word (2 documents, 4 words)
+    """
+    train = as_corpus(train)
+    test = as_corpus(test, train.vocab_size)
+    if not 0 <= smoothing < float("inf"):
+        raise fail("smoothing", "a number of 0 or more", repr(smoothing), "pass smoothing=0")
+    counts = train.word_counts() + smoothing
+    unseen = np.flatnonzero((counts == 0) & (test.word_counts() > 0))
+    if len(unseen):
+        got = f"word {unseen[0]}, unseen in training ({len(unseen)} such)"
+        remedy = "drop them by vijax.data.select_words, or smooth"
+        raise fail("test", "words of the training documents only", got, remedy)
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(counts) - np.log(counts.sum())
+    documents = np.repeat(np.arange(test.num_documents), test.lengths)
+    terms = test.counts * log_probs[test.indices]
+    rows = np.flatnonzero(test.tokens)
+    totals = np.bincount(documents, terms, test.num_documents)
+    return Score.of(totals[rows], test.tokens[rows], rows, test.num_documents - len(rows))
+
+
+def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
+    """Normalised pointwise mutual information of the leading words of each topic, averaged over pairs.
+
+        NPMI(v, w) = log(p(v, w) / (p(v) p(w))) / -log p(v, w)
+
+    with p the fraction of the documents in which a word, or both words, occur. It is 1 for words that occur together
+    only (and, by convention, for two that occur in every document), 0 for independent ones, and -1 for words that never
+    occur together.
+
+    Args:
+      topics: probabilities of words by topic, shape (K, V), rows summing to one.
+      documents: the reference: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
+      num_words: number of leading words of a topic; 2 or more.
+
+    Returns:
+      A `Coherence`: its standard error is over topics.
+
+    Raises:
+      ValueError: topics that are not distributions, another vocabulary, a `num_words` below 2 or above V.
+
+    Source: Bouma 2009; Roder et al. 2015 (there with sliding windows in place of documents).
+
+    >>> from vijax.data import Corpus
+    >>> topics = np.array([[0.4, 0.4, 0.1, 0.1], [0.1, 0.4, 0.4, 0.1]])
+    >>> documents = Corpus.from_counts([[1, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [0, 0, 1, 1]])
+    >>> npmi(topics, documents, num_words=2).per_topic.tolist()
+    [1.0, -1.0]
+    """
+    topics = check_topics(topics)
+    require_integers(2, num_words=num_words)
+    vocab_size = topics.shape[1]
+    if num_words > vocab_size:
+        raise fail("num_words", f"at most {vocab_size}, the vocabulary", str(num_words), f"pass num_words={vocab_size}")
+    corpus = as_corpus(documents, vocab_size)
+    leading = np.argsort(-np.asarray(topics), axis=1, kind="stable")[:, :num_words]
+    return Coherence.of(_mean_npmi(_documents_with(corpus, leading) / corpus.num_documents))
+
+
+def _documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
+    """The number of documents in which pairs of leading words of each topic occur; on the diagonal, single words."""
+    words, place = np.unique(leading, return_inverse=True)
+    occurs = select_words(corpus, words).to_scipy()
+    occurs.data = np.ones_like(occurs.data)
+    together = (occurs.T @ occurs).toarray()
+    place = place.reshape(leading.shape)
+    return together[place[:, :, None], place[:, None, :]]
+
+
+def _mean_npmi(joint: Float[np.ndarray, "K n n"]) -> Float[np.ndarray, " K"]:
+    """Mean over pairs of words, from the frequencies of pairs (and of single words, on the diagonal)."""
+    single = np.diagonal(joint, axis1=1, axis2=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.log(joint / (single[:, :, None] * single[:, None, :])) / -np.log(joint)
+    values = np.where(joint == 0, -1.0, np.where(joint == 1, 1.0, values))
+    first, second = np.triu_indices(joint.shape[1], k=1)
+    return values[:, first, second].mean(axis=1)
+
+
+class HeldOut(NamedTuple):
+    """Log predictive density of held-out observations, nats per observation: the mean with its standard error (inf for
+    a single observation), and the log density of each."""
+
+    mean: float
+    standard_error: float
+    log_densities: Float[np.ndarray, " N"]
+
+    @classmethod
+    def of(cls, log_densities: Float[np.ndarray, " N"]) -> HeldOut:
+        """Mean and standard error of the densities of N observations."""
+        n = len(log_densities)
+        error = float(log_densities.std(ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
+        return cls(float(log_densities.mean()), error, log_densities)
+
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The log density of each observation, and ones."""
+        return self.log_densities, np.ones(len(self.log_densities))
+
+    def __str__(self) -> str:
+        count = len(self.log_densities)
+        return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation ({count} observations)"
+
+
+def log_predictive_density(
+    emission: Any,
+    components: Family | Point | Sequence[Family | Point],
+    weights: Float[Array, " K"],
+    data: PyTree,
+    plug_in: bool = False,
+) -> HeldOut:
+    """log sum_k w_k E_q[p(y_n | component k)] for each observation.
+
+    Args:
+      emission: a `vijax.models.emission.Emission`.
+      components: q of the components' parameters, or a `Point`; a sequence of these where some are of another kind.
+      weights: expected weights.
+      data: observations, (N, D).
+      plug_in: p(y | E_q[component k]) instead of E_q[p(y | component k)], as in eq. 36 of Blei, Kucukelbir and
+        McAuliffe 2017.
+    """
+    emission.check(data)
+    with enable_x64(True):
+        parts = (components,) if isinstance(components, Family | Point) else tuple(components)
+        parts, weights, data = jax.tree.map(lambda x: np.asarray(x, np.float64), (parts, weights, data))
+        predictive = _plug_in if plug_in else _predictive
+        densities = np.asarray(_mixed(predictive, emission, parts, weights, data))
+    return HeldOut.of(densities)
+
+
+@functools.partial(once_jit, work=lambda *given: numbers_in(given[-1]) * given[-2].size, static_argnums=(0, 1))
+def _mixed(
+    predictive: Any, emission: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
+) -> Float[Array, " N"]:
+    return jax.nn.logsumexp(jnp.log(weights) + predictive(emission, parts, data), axis=-1)
+
+
+def _predictive(emission: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+    return jax.vmap(lambda y: jnp.concatenate([emission.log_predictive(q, y) for q in parts]))(data)
+
+
+def _plug_in(emission: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+    plain = emission.scored_as or emission
+    stats = [q.stats(q.mean()) for q in parts]
+    return jax.vmap(lambda y: jnp.concatenate([plain.log_likelihood(s, y) for s in stats]))(data)

@@ -18,8 +18,7 @@ from vijax.families import Family, Point, Product
 from vijax.fitting import judge
 from vijax.fitting.status import skipped_text
 from vijax.inference.compose import Algorithm
-from vijax.inference.non_finite import named
-from vijax.inference.state import State
+from vijax.inference.state import State, bad_variables
 from vijax.predict import predictive
 from vijax.predict.questions import inferred, inferred_of_documents, locals_of, shares_of
 
@@ -67,7 +66,7 @@ class Fit(NamedTuple):
     @property
     def skipped_of(self) -> list[str]:
         """Globals whose gradient was not finite where steps were skipped."""
-        return named(self.trace["bad_variable"], list(self.posterior)) if "bad_variable" in self.trace else []
+        return bad_variables(self.trace["bad_variable"], list(self.posterior)) if "bad_variable" in self.trace else []
 
     @property
     def average(self) -> Product:

@@ -1,4 +1,4 @@
-"""What a step reads of a batch: the bound of its groups, scaled to all of them."""
+"""The bound of a batch, scaled to all groups; the entries that the batch reads; the first group that is not finite."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Product
 from vijax.inference.estimator import Reads
-from vijax.inference.estimator.base import Entries
-from vijax.inference.estimator.joint import NOTHING
-from vijax.inference.points import with_points
+from vijax.inference.estimator.base import NOTHING, Entries, value
+from vijax.inference.learning import with_points
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
 
@@ -32,7 +31,7 @@ def scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray) 
 
 
 def reads_of(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
-    """Of which entries of the globals the batch reads."""
+    """The entries of globals that the batch reads, by name; other globals are read whole."""
     if spec.model.by_entry is None:
         return {}
     dtype, found = state.step_size.dtype, {}
@@ -48,6 +47,23 @@ def reads_of(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
 def in_context(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """The posterior with the context that belongs to these hyperparameters."""
     return posterior if model.by_entry is None else posterior.with_context(model.by_entry.context(hyper))
+
+
+def gradient_through_context(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> PyTree:
+    """The objective's gradient in the points that are learnt, at fixed natural parameters, which are relative to a
+    context that depends on these points."""
+    estimators, reads = spec.estimators(state.posterior), reads_of(spec, state, batch)
+    key_global, key_local = jax.random.split(key)
+    bound = scaled_bound(spec, state, batch, key_local)
+
+    def objective(theta: PyTree) -> Float[Array, ""]:
+        hyper = with_points(spec.model, state.hyper, theta)
+        q, rho = in_context(spec.model, hyper, state.posterior), jnp.ones((), state.step_size.dtype)
+        q = q.prepared()
+        said = value(estimators, key_global, q, spec.prior(hyper), rho, bound, theta, reads)
+        return said - spec.penalty(q, hyper)
+
+    return jax.grad(objective)(theta)
 
 
 def first_bad(per_group: PyTree, weights: Any, reads: Mapping[str, Reads] = NOTHING) -> Int[Array, ""]:

@@ -1,4 +1,4 @@
-"""What `compose` refuses: things that are no model or E-step, and models that an estimand leaves undetermined."""
+"""Checks of `compose` and its rows: choices that do not go together, or not with the model, are refused."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Make = TypeVar("Make", bound=Callable)
 
 
 def check_model(model: Any) -> None:
-    """Raises ValueError where it is no `vijax.Model`."""
+    """Raises ValueError where `model` is no `vijax.Model`."""
     require(isinstance(model, Model), "model", "a vijax.Model", type(model).__name__)
 
 
 def check_no_sites(**given: Any) -> None:
-    """Raises ValueError at arguments of `pg_svi` that only models of Gaussian predictors have a use for."""
+    """Raises ValueError at arguments of `pg_svi` that are for models of Gaussian predictors alone."""
     for name, (value, unset) in given.items():
         require(value == unset, name, "it left out for a model that has no sites", value)
 
@@ -83,12 +83,12 @@ def check_of_sites(model: Model, estimands: PerVariable[Estimand], estimators: P
 def of_free(
     model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any], updates: PerVariable[Any]
 ) -> tuple[PerVariable[Estimand], PerVariable[Any], PerVariable[Update]]:
-    """The choices, with something where nothing was said: of free variables a distribution of any form, least squares
-    of scores and steps of at most one nat, or pathwise gradients and an optimiser where their guide has no natural
-    parameters; of others mean field and natural gradients.
+    """The choices, with defaults. Free variables get a distribution of any form, least squares of scores and steps of
+    at most one nat; or pathwise gradients and an optimiser, where their guide has no natural parameters. Other globals
+    get mean field and natural gradients.
 
     Raises:
-      ValueError: of free variables a point is sought, or an estimator or update given that cannot serve them.
+      ValueError: a point is sought of free variables, or an estimator or update is given that cannot serve them.
     """
     families = jax.eval_shape(model.prior, dict(model.hyper)) if model.free_names else {}
     for name in model.free_names:
@@ -102,16 +102,13 @@ def of_free(
         if updates.of(name) is None:
             updates = updates.replaced(name, within(1.0) if q.exponential else descend())
         _check_of_free(name, q, estimators.of(name), updates.of(name), set(families) - set(model.free_names))
-    return estimands, _filled(estimators, mean_field()), _filled(updates, kl())
-
-
-def _filled(chosen: PerVariable[Any], usual: Any) -> PerVariable[Any]:
-    return PerVariable(usual, chosen.named) if chosen.default is None else chosen
+    filled = lambda chosen, usual: PerVariable(usual, chosen.named) if chosen.default is None else chosen
+    return estimands, filled(estimators, mean_field()), filled(updates, kl())
 
 
 def _check_of_free(name: str, q: Any, estimator: Any, update: Any, others: Collection[str]) -> None:
-    """Raises ValueError at an estimator of free variables that reads mean statistics; and, where their guide has no
-    natural parameters, at all but pathwise gradients and an optimiser."""
+    """Raises ValueError at an estimator of free variables that reads mean statistics. Where their guide has no natural
+    parameters, it does so at all but pathwise gradients and an optimiser."""
     expected = f"one that draws {name!r}, such as vijax.estimator.least_squares()"
     remedy = f"It may serve the others, {sorted(others)}: give it for these by name." if others else ""
     require(isinstance(estimator, SERVE_FREE), "estimator", expected, repr(estimator), remedy)
@@ -133,17 +130,18 @@ SERVE_FREE = (batch_and_match, least_squares, reparameterised, score_function, w
 
 
 def check_weighted(model: Model, estimators: PerVariable[Any]) -> None:
-    """Raises ValueError where draws of what is no free variable are to be weighted: its prior is not in the bound."""
-    names = [name for name, choice in estimators.named if isinstance(choice, weighted) and name not in model.free_names]
-    every = isinstance(estimators.default, weighted) and set(jax.eval_shape(model.prior, dict(model.hyper))) - set(
-        model.free_names
-    )
+    """Raises ValueError where draws of another global than a free variable are to be weighted: its prior is not in the
+    bound."""
+    if not any(isinstance(choice, weighted) for choice in estimators.choices()):
+        return
+    others = sorted(set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free_names))
+    names = [name for name in others if isinstance(estimators.of(name), weighted)]
     remedy = "Give it by name, for the free variables alone: estimator={'free': vijax.estimator.weighted()}."
-    require(not names and not every, "estimator", "weighted() for free variables", names or sorted(every or ()), remedy)
+    require(not names, "estimator", "weighted() for free variables", names, remedy)
 
 
 def check_estep(model: Model, estep: Any) -> None:
-    """Raises ValueError where it is not of the kind that the model reads."""
+    """Raises ValueError at an E-step that is not of the kind that the model reads."""
     if estep is None:
         return
     if model.by_entry is not None:
@@ -168,11 +166,11 @@ ESTEPS = {
     "proximal_gradient": ProximalGradient,
     "structured": Structured,
 }
-"""By the functions that make them."""
+"""E-steps, by the functions that make them."""
 
 
 def arguments_named(moved: Mapping[str, str]) -> Callable[[Make], Make]:
-    """Decorates a function that makes an algorithm: arguments that it has not are refused as by `check_names`."""
+    """Decorates a function that makes an algorithm: arguments that it does not have are refused by `check_names`."""
 
     def decorate(make: Make) -> Make:
         known = list(inspect.signature(make).parameters)
@@ -188,8 +186,8 @@ def arguments_named(moved: Mapping[str, str]) -> Callable[[Make], Make]:
 
 
 def check_names(given: Iterable[str], known: Collection[str], moved: Mapping[str, str]) -> None:
-    """Raises TypeError at an argument that there is not, with the nearest that there is; at one that there is no more,
-    with what to write now (`moved`)."""
+    """Raises TypeError at an unknown argument, with the nearest known one; at one of an earlier release, with the way
+    to write it now (`moved`)."""
     for name in given:
         if name in known:
             continue
@@ -210,7 +208,7 @@ def check_blocks(model: Model, blocks: Any) -> None:
 
 
 def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
-    """Raises ValueError where priors would be forgotten without which the model has no one answer."""
+    """Raises ValueError where an estimand forgets priors without which the model has no unique answer."""
     forgetful = any(choice.forgets_prior for choice in estimands.choices())
     hierarchical = forgetful and model.global_elbo is not None
     remedy = "Without their priors the upper globals have no data: use map."

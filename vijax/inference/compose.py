@@ -23,26 +23,17 @@ from vijax.contract.batch import Minibatch, one_group
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.per_variable import PerVariable, check_known, per_variable
-from vijax.inference.bound import first_bad, in_context, reads_of
-from vijax.inference.compatibility import (
-    arguments_named,
-    check_blocks,
-    check_estep,
-    check_estimands,
-    check_model,
-    check_of_sites,
-    check_weighted,
-    of_free,
-)
+from vijax.inference import compatibility
+from vijax.inference.bound import first_bad, gradient_through_context, in_context, reads_of
 from vijax.inference.estimand import Estimand, distribution
 from vijax.inference.estimator import Estimator
-from vijax.inference.learning import ascend, gradient_through_context, penalty_of
+from vijax.inference.learning import Learn, ascend, check_learnt, free_points, penalty_of
 from vijax.inference.messages import Messages, scaled
 from vijax.inference.move import Moved, move
-from vijax.inference.points import Learn, check_learnt, free_points
 from vijax.inference.spec import Blocks, Spec, StepSize
-from vijax.inference.state import Info, Result, State, check_state, counted, fresh_counts
+from vijax.inference.state import Info, Result, State, check_state
 from vijax.inference.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
+from vijax.inference.stopping import watch
 from vijax.inference.update import Update
 from vijax.inference.update.descend import ADAM
 from vijax.xla import by_value, ordering
@@ -60,12 +51,16 @@ WRAPPED = {
     "axis": "over_axis(alg, name)",
 }
 MOVED = {
-    "hyper_optimizer": "It goes with what is learnt: learn=vijax.learn('alpha', optimizer=...).",
+    "hyper_optimizer": "It goes with the points: learn=vijax.learn('alpha', optimizer=...).",
     "sequential": "Give blocks=model.blocks to update them one after the other, blocks=None for all at once.",
     "num_parts": "Give messages=vijax.messages.by_part(n), or take vijax.memoized(model, n).",
     **{name: f"Wrap the algorithm: vijax.{how}. The rows, as vijax.svi, take it." for name, how in WRAPPED.items()},
 }
 """Arguments that `compose` once took, and what to write now; to be dropped after the next release."""
+GIVE_SIZE = (
+    "Wrap the data, Minibatch(data, num_groups=N), or the algorithm: vijax.part_of(alg, N), or vijax.whole(alg) "
+    "where the data are all there are. The rows take num_groups=N."
+)
 
 
 class Algorithm(NamedTuple):
@@ -75,9 +70,9 @@ class Algorithm(NamedTuple):
       init: (key, batch=None, hyper=None) -> `State`; the batch (as in `step`) is needed by models whose start depends
         on data; values of points in `hyper` stand in the place of the model's own.
       step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the algorithm takes
-        the whole set (`vijax.whole`) or was told N (`vijax.part_of`).
-      spec: the choices it is made of.
-      wrappers: what stands around them (`vijax.inference.wrappers.wrapper`), the innermost first.
+        the whole set (`vijax.whole`) or knows N (`vijax.part_of`).
+      spec: its choices.
+      wrappers: the wrappers around them (`vijax.inference.wrappers.wrapper`), the innermost first.
     """
 
     init: Callable[..., State]
@@ -89,7 +84,7 @@ class Algorithm(NamedTuple):
         return describe.of_algorithm(self)
 
 
-@arguments_named(MOVED)
+@compatibility.arguments_named(MOVED)
 def compose(
     model: Model,
     *,
@@ -105,18 +100,19 @@ def compose(
     penalty_every: int | None = None,
     name: str = "compose",
 ) -> Algorithm:
-    """Any algorithm of the design.
+    """An algorithm for a model, from one choice for each part of the step.
 
-    What is sought of a global, how its message is estimated and how it moves are chosen once for all globals, or for
-    some by name: `update={"topics": vi.update.kl(), "rate": vi.update.descend(optax.adam(0.01))}`.
+    Estimand, estimator and update are chosen once for all globals, or for some by name: `update={"topics":
+    vi.update.kl(), "rate": vi.update.descend(optax.adam(0.01))}`.
 
     Args:
-      model: what is inferred.
-      estimand: what is sought (`vijax.estimand`); None, and globals that a dict does not name, a distribution.
+      model: the model.
+      estimand: the aim for a global (`vijax.estimand`); None, also for globals that a dict does not name, is a
+        distribution.
       estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None is `mean_field()`,
-        of free variables `least_squares()`.
-      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step, of free variables
-        `within(1.0)`. Free variables whose guide is no exponential family have `reparameterised()` and `descend()`.
+        and for free variables `least_squares()`.
+      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step, and for free variables
+        `within(1.0)`. Free variables whose guide is no exponential family get `reparameterised()` and `descend()`.
       step_size: rho_t, or beta_t where the updates read that (`vijax.step_size`); or `vijax.step_size.backtracking()`,
         for full data.
       estep: how the model treats its local variables (`vijax.estep`); None takes the model's default.
@@ -127,39 +123,42 @@ def compose(
       messages: how a batch's message becomes that of all data (`vijax.messages`): None scales it up,
         `by_part(n)` remembers one for each of so many parts of the data (`vijax.memoized`, which says more).
       blocks: names of the globals in groups that are updated one after the other, each at the others' latest values,
-        as coordinate ascent must where the joint density couples them: `model.blocks`, say. None updates all at once.
+        as coordinate ascent must where the joint density couples them (`model.blocks`). None updates all at once.
       penalty_every: evaluate the penalty of the reported objective every so many steps: no step needs it, and for a
-        large posterior it costs as much as drawing from it. None is every step, as it is where hyperparameters are
-        learnt.
-      name: what the algorithm is called.
+        large posterior it costs as much as drawing from it. None, and always where points are learnt, is every step.
+      name: name of the algorithm.
 
     Raises:
-      TypeError: an argument that there is not, or is no more; the message says what to write.
+      TypeError: an argument that `compose` does not have, or has no more; the message says what to write.
       ValueError: `model` is no `vijax.Model`, a choice is not of its kind or for a name that is no global, `estep` is
-        not of the kind that the model reads, `step_size` is no schedule, `learn` names what is no point of the model or
-        does not satisfy its constraint, `blocks` are not all the globals, `penalty_every` is below 1, draws or a point
-        are asked of the predictors of a GP or GLM, or maximum likelihood is asked of a model whose globals have priors
-        that depend on each other, or of globals that it does not determine (`Model.needs_prior`).
+        not of the kind that the model reads, `step_size` is no schedule, `learn` names no point of the model or one
+        that does not satisfy its constraint, `blocks` are not all the globals, `penalty_every` is below 1, draws or
+        a point are asked of the predictors of a GP or GLM, or maximum likelihood is asked of a model whose globals have
+        priors that depend on each other, or of globals that it does not determine (`Model.needs_prior`).
     """
-    check_model(model)
-    check_estep(model, model.estep if estep is None else estep)
+    compatibility.check_model(model)
+    compatibility.check_estep(model, model.estep if estep is None else estep)
     estimands = per_variable("estimand", estimand, distribution(), Estimand, "vijax.estimand")
     estimators = per_variable("estimator", estimator, None, Estimator, "vijax.estimator")
     updates = per_variable("update", update, None, Update, "vijax.update")
-    _check_variables(model, estimand=estimands, estimator=estimators, update=updates)
-    check_weighted(model, estimators)
-    estimands, estimators, updates = of_free(model, estimands, estimators, updates)
+    chosen = {"estimand": estimands, "estimator": estimators, "update": updates}
+    if any(choice.named for choice in chosen.values()):  # for names that are no globals
+        globals_ = list(jax.eval_shape(model.prior, dict(model.hyper)))
+        for argument, choice in chosen.items():
+            check_known(argument, choice, globals_)
+    compatibility.check_weighted(model, estimators)
+    estimands, estimators, updates = compatibility.of_free(model, estimands, estimators, updates)
     if not isinstance(step_size, backtracking | by_share):
         check_schedule(step_size, {choice.size for choice in updates.choices()})
     require_integers(penalty_every=1 if penalty_every is None else penalty_every)
-    check_estimands(model, estimands)
-    check_of_sites(model, estimands, estimators)
+    compatibility.check_estimands(model, estimands)
+    compatibility.check_of_sites(model, estimands, estimators)
     learnt = learn if isinstance(learn, Learn) else Learn(tuple(learn))
     check_learnt(model, learnt.names)
     known = isinstance(messages, Messages | None)
     require(known, "messages", "one of vijax.messages, such as by_part(10)", repr(messages))
     if blocks is not None and blocks != model.blocks:
-        check_blocks(model, blocks)
+        compatibility.check_blocks(model, blocks)
     spec = Spec(
         name=name,
         model=model,
@@ -185,17 +184,9 @@ def of_spec(spec: Spec) -> Algorithm:
     return Algorithm(init, step, spec)
 
 
-def _check_variables(model: Model, **chosen: PerVariable) -> None:
-    """ValueError at choices for what is no global; the model's prior is looked at only where there may be any."""
-    if any(choice.named for choice in chosen.values()):
-        names = list(jax.eval_shape(model.prior, dict(model.hyper)))
-        for argument, choice in chosen.items():
-            check_known(argument, choice, names)
-
-
 @dataclasses.dataclass(frozen=True)
 class _OfChoices:
-    """A function of an algorithm. Of one model and equal choices there is one, also where it comes out of a pickle."""
+    """A function of an algorithm. Equal choices for one model share one object, also where it comes out of a pickle."""
 
     spec: Spec
 
@@ -203,27 +194,17 @@ class _OfChoices:
         return _of_choices, (type(self), self.spec)
 
     def _batch(self, batch: Any) -> Minibatch:
-        """As the model reads it. Its N is known where the model knows it: some of its groups are not all of them."""
+        """The batch as the model reads it. Its N is known where the model knows it: it may hold some groups alone."""
         model = self.spec.model
+        total = None if model.form.num_groups is None else float(model.form.num_groups)
         if not isinstance(batch, Minibatch):
-            batch = Minibatch(one_group(batch) if model.form.one_group else batch, _size_of_bare(model))
+            expected = "a vijax.Minibatch, which knows the size N of the whole data set"
+            require(model.form.one_group or total is not None, "batch", expected, "bare data", GIVE_SIZE)
+            batch = Minibatch(one_group(batch) if model.form.one_group else batch, total)
         wanted, got = getattr(batch.data, "read_by", None), type(batch.data).__name__
         require(wanted is None, "batch", "data as the model reads them", got, f"They are for {wanted}.")
-        known = batch.num_groups is not None or model.form.num_groups is None
-        return batch._replace(
-            data=taken(model, batch.data), num_groups=batch.num_groups if known else float(model.form.num_groups or 0)
-        )
-
-
-def _size_of_bare(model: Model) -> float | None:
-    """N of data that came without it. Raises ValueError where they may be part of a larger set."""
-    remedy = (
-        "Wrap the data, Minibatch(data, num_groups=N), or the algorithm: vijax.part_of(alg, N), or vijax.whole(alg) "
-        "where the data are all there are. The rows take num_groups=N."
-    )
-    known = model.form.one_group or model.form.num_groups is not None
-    require(known, "batch", "a vijax.Minibatch, which knows the size N of the whole data set", "bare data", remedy)
-    return None if model.form.num_groups is None else float(model.form.num_groups)
+        size = total if batch.num_groups is None else batch.num_groups
+        return batch._replace(data=taken(model, batch.data), num_groups=size)
 
 
 def _of_choices(kind: type[_OfChoices], spec: Spec) -> Any:
@@ -248,7 +229,13 @@ class _Init(_OfChoices):
             penalty=jnp.zeros((), dtype),
             local=None,
             messages=spec.messages.init(spec, posterior),
-            **fresh_counts(dtype),
+            step=jnp.zeros((), jnp.int32),
+            bad_steps=jnp.zeros((), jnp.int32),
+            num_skipped=jnp.zeros((), jnp.int32),
+            checked=jnp.full(3, jnp.nan, dtype),
+            watch=watch(dtype=dtype),
+            data=jnp.zeros(4, jnp.uint32),
+            beside={},
         )
 
 
@@ -273,9 +260,31 @@ class _Step(_OfChoices):
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
         ok = (non_finite == 0) & ~too_far & tree.all_finite((moved.posterior, hyper))
         bad_group = first_bad(moved.message.aux.per_group, batch.weights, reads_of(spec, state, batch))
-        info = _info(moved, penalty, non_finite, ok, bad_group)
+        said: LocalElbo = moved.message.aux
+        retractions = moved.retractions if said.retractions is None else moved.retractions + said.retractions
+        info = Info(
+            bound=moved.message.value,
+            local_elbo=said.total,
+            per_group=said.per_group,
+            num_groups=said.num_groups,
+            penalty=penalty,
+            step_size=moved.step_size,
+            retractions=jnp.where(ok, retractions, 0),
+            backtracks=moved.backtracks,
+            non_finite=non_finite,
+            bad_group=bad_group,
+            bad_variable=moved.bad_variable,
+            result=jnp.where(ok, Result.OK, Result.SKIPPED),
+            said=said.said or {},
+        )
         new = _advance(ok, state, moved, hyper, opt_state)
-        return counted(ordering.after(ok, new.posterior), state, new._replace(penalty=penalty)), info
+        ok = ordering.after(ok, new.posterior)
+        return new._replace(
+            penalty=penalty,
+            step=state.step + 1,
+            bad_steps=jnp.where(ok, 0, state.bad_steps + 1),
+            num_skipped=state.num_skipped + jnp.where(ok, 0, 1),
+        ), info
 
 
 def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_state: PyTree) -> State:
@@ -289,25 +298,5 @@ def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_
         messages=moved.messages,
         step_size=moved.next_size,
     )
-    # What wrappers keep is as it was: it may be large, and is neither copied nor compared.
+    # The memory of wrappers stays as it was: it may be large, and is neither copied nor compared.
     return ordering.select(ok, new._replace(beside={}), state._replace(beside={}))._replace(beside=state.beside)
-
-
-def _info(moved: Moved, penalty: Array, non_finite: Array, ok: Array, bad_group: Array) -> Info:
-    said: LocalElbo = moved.message.aux
-    retractions = moved.retractions if said.retractions is None else moved.retractions + said.retractions
-    return Info(
-        bound=moved.message.value,
-        local_elbo=said.total,
-        per_group=said.per_group,
-        num_groups=said.num_groups,
-        penalty=penalty,
-        step_size=moved.step_size,
-        retractions=jnp.where(ok, retractions, 0),
-        backtracks=moved.backtracks,
-        non_finite=non_finite,
-        bad_group=bad_group,
-        bad_variable=moved.bad_variable,
-        result=jnp.where(ok, Result.OK, Result.SKIPPED),
-        said=said.said or {},
-    )

@@ -1,4 +1,4 @@
-"""What is sought of a global: a distribution, a posterior mode, a maximum of the likelihood.
+"""Estimands, the aims of inference for a global: a distribution, a posterior mode, a maximum of the likelihood.
 
 An estimand says what a step pulls towards (its prior), what the objective subtracts (its penalty), and at which
 statistics a model is evaluated without noise (its point). It is chosen for each global on its own: variational EM has
@@ -19,10 +19,13 @@ from vijax.families import Family
 
 
 class Estimand(abc.ABC):
-    """Attributes:
-    is_point: whether it is a point, and no distribution.
-    forgets_prior: whether it is found without the prior.
-    is_flat: whether what a step pulls towards is a flat density, which is no place to retreat to."""
+    """The aim for one global: a distribution, or a point.
+
+    Attributes:
+      is_point: True for a point.
+      forgets_prior: True where it is found without the prior.
+      is_flat: True where a step pulls towards a flat density, which is no place to retreat to.
+    """
 
     is_point: ClassVar[bool] = False
     forgets_prior: ClassVar[bool] = False
@@ -33,16 +36,16 @@ class Estimand(abc.ABC):
         return prior.flat() if self.is_flat else prior
 
     def start(self, prior: Family) -> Family:
-        """What models take for the prior where they start from it."""
+        """The prior from which models start."""
         return self.prior(prior)
 
     @abc.abstractmethod
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """What the objective subtracts from the bound of the data; `prior` is the model's."""
+        """The number that the objective subtracts from the bound of the data; `prior` is the model's."""
 
     def point(self, q: Family) -> PyTree:
-        """Statistics at which a model is evaluated without noise."""
-        return q.expected_stats()
+        """Statistics at which a model is evaluated without noise: mean statistics, or t(mode of q) for a point."""
+        return q.stats(q.mode()) if self.is_point else q.expected_stats()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +92,6 @@ class mode(Estimand):
         log_prob, floored = prior.log_prob(at), prior.log_prob_of_stats(prior.stats(at))
         return -jnp.sum(jnp.where(jnp.isinf(log_prob), floored, log_prob))  # finite for a mode at the edge
 
-    def point(self, q: Family) -> PyTree:
-        """t(mode of q)."""
-        return q.stats(q.mode())
-
 
 @dataclasses.dataclass(frozen=True)
 class maximum_likelihood(Estimand):
@@ -103,9 +102,5 @@ class maximum_likelihood(Estimand):
     is_flat: ClassVar[bool] = True
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """None."""
+        """Zero."""
         return jnp.zeros((), jnp.result_type(jax.tree.leaves(q)[0]))
-
-    def point(self, q: Family) -> PyTree:
-        """t(mode of q)."""
-        return q.stats(q.mode())

@@ -1,13 +1,14 @@
-"""Where a step leads: the globals moved, block after block, and kept inside their domains."""
+"""The move of a step: the globals, block after block, each by its update and kept inside its domain."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
@@ -15,20 +16,18 @@ from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.families import Product
 from vijax.families.domain import is_proper
-from vijax.inference import non_finite as first_non_finite
-from vijax.inference import safeguard
 from vijax.inference.bound import reads_of, scaled_bound
 from vijax.inference.estimator import Reads
-from vijax.inference.estimator.joint import Message, estimate, value
+from vijax.inference.estimator.base import Message, estimate, value
 from vijax.inference.messages import At
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
-from vijax.inference.step_size import Schedule, backtracking, by_share
+from vijax.inference.step_size import Schedule, backtracking, by_share, no_lower
 from vijax.inference.update import retract
 
 
 class Moved(NamedTuple):
-    """Where a step led, before it is accepted; `message` is the first block's, of the state as it was."""
+    """The end of a step, before it is accepted; `message` is the first block's, of the state as it was."""
 
     posterior: Product
     memory: PyTree
@@ -44,7 +43,7 @@ class Moved(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Where a step of some size leads."""
+    """The end of a step of some size."""
 
     posterior: Product
     memory: PyTree
@@ -56,19 +55,22 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     prior, reads, rule = spec.prior(state.hyper), reads_of(spec, state, batch), _rule(spec, batch)
     _check_families(state.posterior, prior)
     estimators = spec.estimators(state.posterior)
-    rho = _first_size(rule, state)
+    if isinstance(rule, backtracking):
+        rho = rule.first(state.step_size, state.step)
+    else:  # in the precision of the state: a float32 state stays one under x64
+        rho = jnp.asarray(rule(state.step), state.step_size.dtype)
     damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
     posterior, memory, remembered, local = state.posterior, dict(state.memory), state.messages, state.local
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
     non_finite = none
-    bad: Any = first_non_finite.NONE
+    bad: Any = np.int32(-1)
     for block in spec.blocks or (tuple(posterior),):
         key, key_global, key_local = jax.random.split(key, 3)
         bound = scaled_bound(spec, state, batch._replace(local=local), key_local)
         there = spec.messages.look(spec, state.messages, batch, posterior)
         message = estimate(estimators, block, key_global, there, prior, damped, bound, theta, reads)
         non_finite = non_finite + tree.count_non_finite(message.natural)
-        bad = first_non_finite.first_of(bad, message.natural, list(posterior))
+        bad = _first_not_finite(bad, message.natural, list(posterior))
         at = At(posterior, there, prior, state.hyper)
         remembered, message = spec.messages.all(spec, remembered, batch, at, message)
 
@@ -94,20 +96,17 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
         blocks.append((trial.retractions, refused, size))
     retractions, backtracks = (functools.reduce(jnp.add, [b[i] for b in blocks]) for i in (0, 1))
     used = functools.reduce(jnp.minimum, [b[2] for b in blocks])
-    after = safeguard.next_rho(rule, used, backtracks) if isinstance(rule, backtracking) else used
-    return Moved(
-        posterior,
-        memory,
-        local,
-        remembered,
-        messages[0],
-        used,
-        after,
-        retractions,
-        backtracks,
-        non_finite,
-        jnp.asarray(bad),
-    )
+    after = rule.next(used, backtracks) if isinstance(rule, backtracking) else used
+    counts = retractions, backtracks, non_finite, jnp.asarray(bad)
+    return Moved(posterior, memory, local, remembered, messages[0], used, after, *counts)
+
+
+def _first_not_finite(known: Any, messages: Product, names: Sequence[str]) -> Int[Array, ""]:
+    """The place that is known; else that of the first of these messages with an entry that is not finite; else -1."""
+    for name, message in messages.items():
+        is_new = (known < 0) & (tree.count_non_finite(message) > 0)
+        known = jnp.where(is_new, jnp.int32(names.index(name)), known)
+    return jnp.asarray(known)
 
 
 def _check_families(posterior: Product, prior: Product) -> None:
@@ -119,22 +118,14 @@ def _check_families(posterior: Product, prior: Product) -> None:
 
 
 def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
-    """How sizes are found, by the share of the data that a batch can hold: a matter of shapes."""
+    """The rule for step sizes, by the share of the data that a batch can hold: a matter of shapes."""
     if not isinstance(spec.step_size, by_share):
         return spec.step_size
     total, remedy = spec.model.form.num_groups, "Give a schedule."
-    require(
-        total is not None, "step_size", "a rule for a model that fits data of any size", repr(spec.step_size), remedy
-    )
+    expected = "a rule for a model that fits data of any size"
+    require(total is not None, "step_size", expected, repr(spec.step_size), remedy)
     here = jnp.shape(jax.tree.leaves(batch.data)[0])[0]
     return spec.step_size.of(here / (total or 1))
-
-
-def _first_size(rule: Schedule | backtracking, state: State) -> Float[Array, ""]:
-    """What the schedule says, in the precision of the state: a float32 state stays one under x64."""
-    if isinstance(rule, backtracking):
-        return safeguard.first_rho(rule, state.step_size, state.step)
-    return jnp.asarray(rule(state.step), state.step_size.dtype)
 
 
 def _sized(
@@ -151,20 +142,14 @@ def _sized(
 
     def serves(trial: Trial) -> Bool[Array, ""]:
         near = True if rule.max_nats is None else trial.posterior.kl(stay.posterior) <= rule.max_nats
-        return safeguard.no_lower(objective(trial.posterior), start) & near
+        return no_lower(objective(trial.posterior), start) & near
 
-    return safeguard.backtrack(step, serves, stay, rho, rule)
+    return rule.search(step, serves, stay, rho)
 
 
 class Again(NamedTuple):
-    """The bound, for updates that ask for its gradient anew (`Update.asks_again`).
-
-    Attributes:
-      spec: the choices.
-      q: where the globals stand.
-      reads: of which of their entries the batch reads.
-      bound: stats -> the scaled bound.
-    """
+    """The bound (stats -> its scaled value) where the globals stand, for updates that ask for its gradient anew
+    (`Update.asks_again`); `reads` says which of their entries the batch reads."""
 
     spec: Spec
     q: Product
@@ -172,7 +157,7 @@ class Again(NamedTuple):
     bound: Callable[[Any], Array]
 
     def slope(self, name: str) -> Callable[[Any], Any]:
-        """statistics of one global -> gradient in them of the batch's bound, unscaled."""
+        """A function of the statistics of one global: the gradient in them of the batch's bound, unscaled."""
         stats, scale = self.spec.point(self.q, self.reads), self.reads[name].scale
         return jax.grad(lambda s: self.bound({**stats, name: s}) / scale)
 
@@ -184,9 +169,15 @@ def _trial(
     old, base = q.only(natural), prior.only(natural)
     new, kept, targets = {}, dict(memory), {}
     for name, message in natural.items():
-        update, target = spec.update.of(name), tree.add(old[name].with_naturals(base[name]), message)
+        update: Any = spec.update.of(name)
+        target = tree.add(old[name].with_naturals(base[name]), message)
         if update.asks_again:
-            target = new[name] = _asked_again(update, old[name], again, name, size)
+            remedy, expected = (
+                "It is for the sites of Gaussian predictors.",
+                f"one that can move a {type(q[name]).__name__}",
+            )
+            require(name in again.reads, "update", expected, repr(update), remedy)
+            target = new[name] = update.propose_from(old[name], again.reads[name], again.slope(name), size)
         else:
             new[name], kept[name] = update.propose(old[name], target, size, memory[name])
         targets[name] = target
@@ -194,16 +185,9 @@ def _trial(
     return Trial(q.replace(moved.posterior), kept, moved.retractions)
 
 
-def _asked_again(update: Any, q: Any, again: Again, name: str, size: Array) -> Any:
-    """Where an update of several steps leads."""
-    remedy = "It is for the sites of Gaussian predictors."
-    require(name in again.reads, "update", f"one that can move a {type(q).__name__}", repr(update), remedy)
-    return update.propose_from(q, again.reads[name], again.slope(name), size)
-
-
 def _retreat(spec: Spec, old: Product, base: Product, targets: Product) -> Product:
-    """The prior, or what the family knows better; of globals whose prior is flat, which is no place to retreat to,
-    where they are: under maximum likelihood an empty class stays."""
+    """The prior, or a better member that the family knows. Globals whose prior is flat, which is no place to retreat
+    to, retreat to where they are: under maximum likelihood an empty class stays."""
     base = base.retreat(targets)
     lost = [name for name in old if spec.estimand.of(name).is_flat]
     return base.replace({name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost})

@@ -18,8 +18,8 @@ from vijax.families import Product
 from vijax.inference.estep import EStep
 from vijax.inference.estimand import Estimand
 from vijax.inference.estimator import Estimator, Reads, at_point
-from vijax.inference.estimator.joint import NOTHING
-from vijax.inference.expectation.monte_carlo import Sampled
+from vijax.inference.estimator.base import NOTHING
+from vijax.inference.expectation.scalar import Sampled
 from vijax.inference.step_size import Ramp, Schedule, backtracking, by_share
 from vijax.inference.update import Update
 
@@ -48,38 +48,38 @@ class Spec(NamedTuple):
         return describe.of_spec(self)
 
     def is_point(self, name: str) -> bool:
-        """Whether of a global only a point is found."""
+        """True where only a point is sought of a global."""
         return self.estimand.of(name).is_point
 
     @property
     def draws(self) -> bool:
-        """Whether the objective has noise of its own, on the same data too: that of draws."""
+        """True where the objective has the noise of draws, on the same data too."""
         names = list(jax.eval_shape(self.model.prior, dict(self.model.hyper)))
         drawn = any(estimator.draws for estimator in self.estimators(names).values())
         return drawn or isinstance(self.estep, Sampled) or (isinstance(self.estep, EStep) and self.estep.draws)
 
     def prior(self, hyper: Hyper) -> Product:
-        """Towards which a step pulls."""
+        """The distributions towards which a step pulls."""
         prior = self.model.prior(hyper)
         return prior.replace({name: self.estimand.of(name).prior(p) for name, p in prior.items()})
 
     def start(self, hyper: Hyper) -> Product:
-        """What the model takes for the prior where it starts."""
+        """The prior from which the model starts."""
         prior = self.model.prior(hyper)
         return prior.replace({name: self.estimand.of(name).start(p) for name, p in prior.items()})
 
     def penalty(self, posterior: Product, hyper: Hyper) -> Float[Array, ""]:
-        """What the objective subtracts from the bound of the data."""
+        """The number that the objective subtracts from the bound of the data."""
         prior = self.model.prior(hyper)
         terms = [self.estimand.of(name).penalty(q, prior[name]) for name, q in posterior.items()]
         return functools.reduce(jnp.add, terms) if terms else jnp.zeros(())
 
     def point(self, posterior: Product, reads: Mapping[str, Reads] = NOTHING) -> dict[str, Any]:
-        """Statistics at which the model is evaluated without noise, of some globals of some entries alone."""
+        """Statistics at which the model is evaluated without noise; only some entries of globals in `reads`."""
         point = lambda name, q: q.entries(reads[name].rows) if name in reads else self.estimand.of(name).point(q)
         return {name: point(name, q) for name, q in posterior.items()}
 
     def estimators(self, names: Any) -> dict[str, Estimator]:
-        """How the message of each global is estimated: at a point where no more is sought."""
+        """The estimator of each global: at a point where no more is sought."""
         rule = lambda name: at_point(self.estimand.of(name)) if self.is_point(name) else self.estimator.of(name)
         return {name: rule(name) for name in names}

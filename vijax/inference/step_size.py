@@ -12,24 +12,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from vijax import tree
 from vijax.arguments import Count, Positive, Size, at_least, checked, inside
 from vijax.checks import require
 from vijax.families.construction import on_host
 
+T = TypeVar("T")
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Array, ""]]
 
 
 def check_schedule(step_size: Any, sizes: Collection[str] = ("rho",)) -> None:
-    """Raises ValueError on what is no function of the step number, a bare number above all; and on a first step above
-    1, unless all updates that read it read a beta (`vijax.update.Update.size`)."""
+    """Raises ValueError at a step size that is no function of the step number, such as a bare number; and at a first
+    step above 1, unless all updates that read it read a beta (`vijax.update.Update.size`)."""
     remedy = "vijax.step_size.constant(rho) holds it at rho."
     require(callable(step_size), "step_size", "a schedule of vijax.step_size", step_size, remedy)
     first = step_size(0)
@@ -231,10 +233,49 @@ class backtracking:
     max_trials: Size = 30
     max_nats: Positive | None = None
 
+    def first(self, last: Float[Array, ""], step: Int[Array, ""]) -> Float[Array, ""]:
+        """The size of the first trial: `initial` at step 0, then the last step's `next`."""
+        return jnp.where(step == 0, jnp.asarray(self.initial, last.dtype), last)
+
+    def next(self, used: Float[Array, ""], refused: Int[Array, ""]) -> Float[Array, ""]:
+        """The size with which the next search starts, after a step of this size and so many refused trials."""
+        return jnp.where(refused == 0, jnp.minimum(scale_beta(used, self.grow), 1.0 - 1e-6), used)
+
+    def search(
+        self, step: Callable[[Array], T], serves: Callable[[T], Bool[Array, ""]], stay: T, rho: Float[Array, ""]
+    ) -> tuple[T, Float[Array, ""], Int[Array, ""]]:
+        """Shrinks a step until it serves; in the end, no step.
+
+        Args:
+          step: rho -> where a step of that size leads.
+          serves: True where that may be accepted; false also where it is not finite.
+          stay: where no step at all leads.
+          rho: size of the first trial.
+
+        Returns:
+          Where the accepted step leads, its size, and the number of trials that were refused.
+        """
+
+        def shrink(carry: tuple) -> tuple:
+            _, rho, _, count = carry
+            smaller = scale_beta(rho, self.shrink)
+            trial = step(smaller)
+            return trial, smaller, ~serves(trial), count + 1
+
+        first = step(rho)
+        carry = (first, rho, ~serves(first), jnp.int32(0))
+        trial, rho, refused, count = jax.lax.while_loop(lambda c: c[2] & (c[3] < self.max_trials), shrink, carry)
+        return tree.select(refused, stay, trial), rho, count
+
+
+def no_lower(value: Float[Array, ""], start: Float[Array, ""]) -> Bool[Array, ""]:
+    """True where an objective is not below its start by more than rounding; false where it is NaN."""
+    return value >= start - 8 * jnp.finfo(start.dtype).eps * jnp.abs(start)
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class by_share:
-    """One rule where a step reads all the data, and another, made for the share of the data that it reads, where not.
+    """A rule for steps that read all the data, and another, made for the share that they read, for those that do not.
 
     Args:
       whole: for all of the data.

@@ -7,25 +7,26 @@ the averages. With its slope b over h of them, and the standard error s of b,
 
     gain = h (b + t s sqrt((1 + r) / (1 - r)))
 
-is what another h windows would bring at most, at 95 %: t is Student's quantile for h - 2 degrees of freedom, and r what
-is seen of the correlation of neighbours in the residuals, corrected for its bias and between 0 and 0.9. A fit has
+is the most that another h windows would bring, at 95 %: t is Student's quantile for h - 2 degrees of freedom, and r the
+correlation of neighbours in the residuals, corrected for its bias and between 0 and 0.9. A fit has
 converged where that is below tol x |objective|. All of it is a pure function that may run inside `jax.jit`.
 
 How often it errs, in 2,000 traces of each kind, up to 512 windows, with noise of .3, 1 and 3 times what tol allows,
-white or with correlation .5 or .9 from window to window (`tests/inference/test_stopping.py` draws 500 of each). Stops
-where
-another h windows would bring more than twice tol: none with noise up to tol, but of straight lines .5 % at correlation
-.5 and 3 % at .9; with noise of three times tol at most 1.1 % of exponential approaches, .4 % of power laws, and of
-straight lines 1, 5 and 12 %. Does not stop although the objective is flat: 0 to 1.4 % with noise up to tol, 10 to 16 %
-at three times that; after an approach of some 20 windows 0 to 2.3 % (34 % at correlation .9), and 29 to 58 %. What no
-rule can see: a plateau longer than the run so far.
+white or with correlation .5 or .9 from window to window (`tests/inference/test_stopping.py` draws 500 of each). It
+stops where another h windows would bring more than twice tol: none with noise up to tol, but of straight lines .5 % at
+correlation .5 and 3 % at .9; with noise of three times tol at most 1.1 % of exponential approaches, .4 % of power laws,
+and of straight lines 1, 5 and 12 %. It does not stop although the objective is flat: 0 to 1.4 % with noise up to tol,
+10 to 16 % at three times that; after an approach of some 20 windows 0 to 2.3 % (34 % at correlation .9), and 29 to 58
+%. No rule can see a plateau longer than the run so far.
 
-**Without noise** (`left_of`). The objective at steps 50 apart: its last change is within tol, and so is what is left if
-later changes shrink as the last one did. On a slow ascent each change may be below tol and what is left far above.
+**Without noise** (`left_of`). The objective at steps 50 apart: its last change is within tol, and so is the sum of
+later changes, if they shrink as the last one did. On a slow ascent each change may be below tol, and that sum far
+above.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -39,7 +40,7 @@ from vijax.tree import on_device
 ROOM, FIRST = 64, 16
 """Averages that are kept; and how many there are at the first look."""
 FEWEST_STEPS, MOST_STEPS = 10, 200
-"""Of a window, as long as it is not merged."""
+"""Steps of a window, as long as it is not merged."""
 CHECK_EVERY = 50
 """Convergence without noise is judged by the objective at steps that are multiples of this: a matter of the step's
 number alone, so that it depends neither on where a run was cut into chunks nor on where it was stopped and resumed."""
@@ -48,18 +49,18 @@ STUDENT = np.concatenate([np.full(3, np.inf), special.stdtrit(np.arange(1, ROOM 
 
 
 class Watch(NamedTuple):
-    """What is kept of a noisy objective.
+    """The averages of a noisy objective.
 
     Attributes:
-      means: averages over windows, the first ones first; what is not filled yet is 0.
-      filled: how many there are.
-      total: sum of the objective over the window that is not full yet,
-      rest: what rounding has taken from it (Kahan),
-      steps: and how many steps of it there were.
-      merged: first windows that one average is of now.
+      means: averages over windows, the first ones first; 0 where none is yet.
+      filled: number of averages.
+      total: sum of the objective over the window that is not full yet.
+      rest: the rounding error of that sum (Kahan).
+      steps: number of steps in that window.
+      merged: number of first windows in one average.
       window: steps of a first window.
-      gain: at the last look, what as many steps more as the line was fitted to would bring at most, relative to the
-        objective; infinite before.
+      gain: the most that another h windows would bring, relative to the objective, h being the number of windows in the
+        fitted line; as of the last look, infinite before.
     """
 
     means: Float[Array, " room"]
@@ -82,7 +83,7 @@ def watch(window: int | Array = 0, dtype: Any = None) -> Watch:
 
     Args:
       window: steps of a first window; a pass over the data is best (`window_of`).
-      dtype: of the objective.
+      dtype: type of the objective.
 
     >>> seen = watch(10)
     >>> noise = np.random.default_rng(0).normal(size=3000)
@@ -109,8 +110,8 @@ def window_of(steps_per_epoch: int) -> int:
 
 @jax.jit
 def observed(seen: Watch, objective: Float[Array, ""]) -> Watch:
-    """With the objective of one step more. One that is not finite makes an average that is not, and no fit with one
-    among those that are looked at has converged."""
+    """The watch after one step more. An objective that is not finite makes an average that is not finite, and no fit
+    with one among its averages has converged."""
     value = jnp.asarray(objective, seen.total.dtype) - seen.rest
     total = seen.total + value
     seen = seen._replace(total=total, rest=(total - seen.total) - value, steps=seen.steps + 1)
@@ -119,7 +120,7 @@ def observed(seen: Watch, objective: Float[Array, ""]) -> Watch:
 
 
 def _closed(seen: Watch) -> Watch:
-    """With the window that is full among the averages; pairs of them merged where there is no room for more."""
+    """The watch with the full window among its averages, whose pairs are merged where there is no room for more."""
     mean = seen.total / seen.steps
     means = jnp.where(jnp.arange(ROOM) == seen.filled, mean, seen.means)
     is_all = seen.filled + 1 == ROOM
@@ -132,16 +133,12 @@ def _closed(seen: Watch) -> Watch:
         rest=jnp.zeros_like(seen.rest),
         steps=jnp.zeros_like(seen.steps),
     )
-    return seen._replace(gain=jnp.where(_is_look(seen.filled), _gain(seen), seen.gain))
-
-
-def _is_look(filled: Any) -> Any:
-    """At 16, 24, 32 and 48 averages; 64 are 32 of twice the length."""
-    return (filled == FIRST) | (filled == FIRST * 3 // 2) | (filled == FIRST * 2) | (filled == FIRST * 3)
+    looks = jnp.array([FIRST, FIRST * 3 // 2, FIRST * 2, FIRST * 3])  # 64 averages are 32 of twice the length
+    return seen._replace(gain=jnp.where(jnp.any(seen.filled == looks), _gain(seen), seen.gain))
 
 
 def _gain(seen: Watch) -> Float[Array, ""]:
-    """See above."""
+    """The gain of `Watch`, by the line through the last half of the averages."""
     half = seen.filled // 2
     places = jnp.arange(ROOM)
     inside = (places >= seen.filled - half) & (places < seen.filled)
@@ -161,21 +158,20 @@ def _gain(seen: Watch) -> Float[Array, ""]:
 
 
 def next_look(steps: int, window: int) -> int:
-    """After how many steps of a watch the next look is.
+    """The number of steps after which the next look at a watch is.
 
     >>> [next_look(steps, 10) for steps in (0, 160, 239, 240, 320, 480, 640)]
     [160, 240, 240, 320, 480, 640, 960]
     """
-    windows = FIRST
-    while windows * window <= steps and windows * 3 // 2 * window <= steps:
-        windows *= 2
-    return (windows if windows * window > steps else windows * 3 // 2) * window
+    looks = (windows * window for k in itertools.count() for windows in (FIRST << k, FIRST * 3 // 2 << k))
+    return next(look for look in looks if look > steps)
 
 
 # --- without noise ------------------------------------------------------------------------------------------------
 def left_of(checked: Float[np.ndarray, "*runs 3"]) -> Float[np.ndarray, "*runs"]:
-    """What an objective is still to gain, relative to itself, by its values at three checks, the latest last: its last
-    change, or what is left if changes shrink on as they did, where that is more. A change of the last digit is none.
+    """The gain that an objective still has to come, relative to itself, by its values at three checks, the latest last:
+    its last change, or the sum of later changes that shrink as the last one did, if that is more. A change of the last
+    digit is none.
 
     >>> left_of(np.array([[-16.0, -8.0, -4.0], [-9.0, -8.5, -8.0], [-8.0, -8.0, -8.0], [np.nan, -8.0, -7.9]])).tolist()
     [1.0, inf, 0.0, inf]

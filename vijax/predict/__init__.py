@@ -1,1 +1,1 @@
-"""What a fitted model says of data: draws, predictions, values at given globals."""
+"""Predictions of a fitted model: draws, inferred locals, values at given globals."""

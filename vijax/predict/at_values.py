@@ -1,4 +1,4 @@
-"""A model at given values of its globals: what it says of data there, before, after or without any fit."""
+"""A model at given values of its globals, before, after or without any fit: log likelihood, locals, log prior."""
 
 from __future__ import annotations
 
@@ -22,17 +22,12 @@ from vijax.families.base import as_floats
 from vijax.families.product import unknown_name
 from vijax.xla.compiler import kept, step_jit
 
+SUPPORTS = {"Dirichlet": "not negative and of sum 1", "Beta": "from 0 to 1", "Gamma": "positive"}
+
 
 @dataclasses.dataclass(frozen=True)
 class At:
-    """See `at`.
-
-    Attributes:
-      model: the model.
-      hyper: its hyperparameters.
-      parameters: values of its globals by name.
-      estep: how locals are found.
-    """
+    """A model with hyperparameters, values of its globals by name, and an E-step; see `at`."""
 
     model: Model
     hyper: Hyper
@@ -46,12 +41,12 @@ class At:
 
         Args:
           data: as `vijax.fit` takes it: arrays with one leading axis of groups, a `Minibatch`, or documents.
-          key: of the E-step's draws, where it samples.
+          key: random key of the E-step's draws, where it samples.
         """
         return self._said(self._batch(data)[0], key).total
 
     def per_group(self, data: Any, *, key: PRNGKeyArray) -> Float[Array, " groups"]:
-        """The same of each group, in the order of the data; constants, which are not differentiated."""
+        """The log likelihood of each group, in the order of the data; constants, which are not differentiated."""
         batch, order = self._batch(data)
         bounds = self._said(batch, key).per_group
         if order is None:
@@ -61,26 +56,33 @@ class At:
         return jnp.asarray(in_order(np.concatenate([np.asarray(bound) for bound in bounds]), order))
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
-        """The locals there: of a model made by `energy_model` the posterior of each by name, one for each group (under
-        coupled locals the mean-field factors)."""
+        """The locals. A model made by `energy_model` gives the posterior of each by name, one for each group (the
+        mean-field factors, where locals are coupled)."""
         return self._said(self._batch(data)[0], key).local
 
     def log_prior(self) -> Float[Array, ""]:
-        """log p(parameters), in nats; of a hierarchy with its own terms. Differentiable too."""
+        """log p(parameters), in nats, with the terms that couple the globals of a hierarchy. Differentiable too."""
         prior = self.model.prior(self.hyper)
         coupling = self.model.global_elbo
         own = prior.log_prob(self.parameters)
         return own if coupling is None else own + coupling(self.hyper, prior.stats(self.parameters))
 
     def _said(self, batch: Minibatch, key: PRNGKeyArray) -> LocalElbo:
-        program = kept(self.model, "at", lambda model: step_jit(_bind(model), static_argnums=(0,)))
-        return program(self.estep, self.hyper, dict(self.parameters), batch, key)
+        def bind(of: weakref.ref[Model]) -> Callable[..., LocalElbo]:
+            def said(estep, hyper, parameters, batch, key):
+                model = of()
+                return model.local_elbo(hyper, model.prior(hyper).stats(parameters), batch, key, estep)
+
+            return step_jit(said, static_argnums=(0,))
+
+        return kept(self.model, "at", bind)(self.estep, self.hyper, dict(self.parameters), batch, key)
 
     def _batch(self, data: Any) -> tuple[Minibatch, Any]:
-        """Data as a batch that is all of them; and, of documents that were sorted by length, their rows."""
+        """Data as one batch, and the rows of documents, which are sorted by length."""
         if isinstance(data, Minibatch):
             return data._replace(data=taken(self.model, data.data), num_groups=None), None
-        if self.model.form.documents is not None and not _are_batched(data):
+        batched = isinstance(data, tuple) and all(isinstance(x, Documents) for x in data)
+        if self.model.form.documents is not None and not batched:
             from vijax.data import document_batches, read
 
             corpus = read(data)
@@ -101,10 +103,10 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
       model: any `vijax.Model` whose globals have densities of their own: ready, an energy, or with a bound of its own;
         not a Gaussian process or GLM, whose predictors have their prior for a base measure.
       parameters: a value for each global by name, in the shape of its draws (`model.prior(model.hyper).sample(key)`
-        shows one): `fit.posterior.mean()`, say. Values that are tuples (a mean and a precision) may be given as
+        shows one), such as `fit.posterior.mean()`. Values that are tuples (a mean and a precision) may be given as
         tuples or mappings.
-      hyper: hyperparameters that replace the model's, those of a fit say (`fit.state.hyper`).
-      estep: how locals are found; the model's own by default.
+      hyper: hyperparameters that replace the model's, such as those of a fit (`fit.state.hyper`).
+      estep: the E-step, which finds the locals; the model's own by default.
 
     Returns:
       `At`: `.log_likelihood(data, key=key)`, `.per_group(...)`, `.locals(...)`, `.log_prior()`.
@@ -135,14 +137,6 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
     return At(model, settings, values, model.estep if estep is None else estep)
 
 
-def _bind(of: weakref.ref[Model]) -> Callable[..., LocalElbo]:
-    def said(estep: Any, hyper: Hyper, parameters: dict[str, Any], batch: Minibatch, key: Any) -> LocalElbo:
-        model: Any = of()
-        return model.local_elbo(hyper, model.prior(hyper).stats(parameters), batch, key, estep)
-
-    return said
-
-
 def _checked(prior: Product, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The values, in the structure and precision of draws."""
     require(isinstance(parameters, Mapping), "parameters", "a mapping of named values", type(parameters).__name__)
@@ -167,10 +161,11 @@ def _value(argument: str, q: Family, shapes: Any, given: Any) -> Any:
         value: Any = type(shapes)(*(_array(f"{argument}.{f}", shape, x, q.discrete) for f, shape, x in parts))
     else:
         value = _array(argument, shapes, given, q.discrete)
-    if not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((q, value))):
+    if not _traced((q, value)):
         density = np.asarray(_within_edges(q).log_prob(value))
-        outside = "values in its support" + _support(q)
-        require(density > -np.inf, argument, outside, value if fields is None else _shown(value))  # NaN is not
+        support = SUPPORTS.get(type(q).__name__, f"that of a {type(q).__name__}")
+        shown = value if fields is None else str({f: np.asarray(x).tolist() for f, x in value._asdict().items()})
+        require(density > -np.inf, argument, f"values in its support, {support}", shown)  # NaN is not
     return value
 
 
@@ -189,19 +184,6 @@ def _within_edges(q: Family) -> Family:
     if isinstance(q, Beta):
         return Beta(jnp.ones_like(q.alpha), jnp.ones_like(q.beta))
     return q
-
-
-def _support(q: Family) -> str:
-    known = {"Dirichlet": ", not negative and of sum 1", "Beta": ", from 0 to 1", "Gamma": ", positive"}
-    return known.get(type(q).__name__, f", that of a {type(q).__name__}")
-
-
-def _shown(value: Any) -> str:
-    return str({name: np.asarray(x).tolist() for name, x in value._asdict().items()})
-
-
-def _are_batched(data: Any) -> bool:
-    return isinstance(data, tuple) and all(isinstance(x, Documents) for x in data)
 
 
 def _traced(data: Any) -> bool:

@@ -25,9 +25,10 @@ from vijax.xla.memory import total_memory
 
 Groups = Literal["new", "same"]
 Read = Callable[[PyTree, dict[str, Any], Any], Any]
-"""(data, values of the globals, what else it is given) -> what is kept of a draw; equal ones are compiled once."""
+"""(data, values of the globals, a further argument) -> the part of a draw that is kept; equal ones are compiled
+once."""
 AT_ONCE = 1 << 20
-"""Numbers of so many draws as are made at once."""
+"""Numbers of the draws that are made at once."""
 
 
 def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
@@ -38,12 +39,8 @@ def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
 def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
     """Values of the globals by name, draws leading; of points the same value each time."""
     points = tuple(name for name in posterior if spec.is_point(name))
-    program = kept(spec.model, "draws", lambda model: quick_jit(_of_globals(model), static_argnums=(0, 1)))
-    return program(points, num_draws, hyper, posterior, key)
-
-
-def _of_globals(of: weakref.ref[Model]) -> Callable[..., dict[str, Any]]:
-    return lambda points, num_draws, *given: _values(of(), num_draws, points, *given)
+    make = lambda of: quick_jit(lambda *given: _values(of(), *given), static_argnums=(0, 1))
+    return kept(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
 
 
 def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
@@ -52,8 +49,7 @@ def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, A
     Raises:
       ValueError: they are no families by name.
     """
-    named = isinstance(factors, dict) and all(isinstance(q, Family) for q in factors.values())
-    if not named:
+    if not isinstance(factors, dict) or not all(isinstance(q, Family) for q in factors.values()):
         raise ValueError(
             "locals_of: expected a model whose locals are families by name (vijax.energy_model, and the ready models "
             "made by it), got one whose locals are arrays of its own. See fit.locals(data, key=key)."
@@ -72,8 +68,8 @@ def drawn(
     given: Any = None,
     ahead: int = 0,
 ) -> Any:
-    """What `read` keeps of data drawn from a fit, draws leading; by default the data. See `Fit.predictive`, and
-    `Fit.forecast` of the steps `ahead`."""
+    """Data drawn from a fit, draws leading, or the parts of them that `read` keeps. See `Fit.predictive`, and for steps
+    `ahead` `Fit.forecast`."""
     require_integers(num_draws=num_draws)
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
     model, state = fit.alg.spec.model, fit.state
@@ -93,7 +89,7 @@ def drawn(
 
 
 def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> Any:
-    """Draws of what follows sequences. See `Fit.forecast`."""
+    """Draws of the steps that follow sequences. See `Fit.forecast`."""
     require_integers(num_steps=num_steps)
     fit.alg.spec.model.answer("forecast")
     require(not is_size(data) and not is_sizes(data), "data", "sequences (y, mask)", data, "See vijax.models.pad.")
@@ -101,7 +97,7 @@ def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: 
 
 
 def observed(fit: Any, data: Any) -> PyTree:
-    """Data in the form of draws: what draws are compared with."""
+    """Data in the form of draws, to compare draws with."""
     model = fit.alg.spec.model
     how, data = model.answer("predictive"), _read(model, data)
     return how.observed(how.layout(data), data)
@@ -115,26 +111,16 @@ def _read(model: Model, like: Any) -> Any:
 
 
 def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
-    def draw(
-        points: tuple[str, ...],
-        num_draws: int,
-        hyper: Hyper,
-        laws: Mapping[str, Any],
-        layout: PyTree,
-        local: Any,
-        given: Any,
-        key: PRNGKeyArray,
-    ) -> Any:
-        model: Any = of()
-        how: Generative = model.answer("predictive")
+    def draw(points, num_draws, hyper, laws, layout, local, given, key):
+        model = of()
+        how = model.answer("predictive")
 
         def one(key: PRNGKeyArray) -> Any:
             key_globals, key_locals, key_data = jax.random.split(key, 3)
             values = jax.tree.map(lambda x: x[0], _values(model, 1, points, hyper, laws, key_globals))
             inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
             if ahead:
-                go_on: Any = how.ahead
-                inside, where = go_on(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
+                inside, where = how.ahead(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
             return read(how.data(hyper, values, inside, where, key_data), values, given)
 
         sizes = [numbers_in(jax.eval_shape(one, key)), numbers_in(layout, local)]
@@ -149,10 +135,8 @@ def _map(one: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -
     if num_draws <= at_once:
         return jax.vmap(one)(keys)
     width = max(at_once, 1)
-    rounds = -(-num_draws // width)
-    filled = keys[jnp.arange(rounds * width) % num_draws].reshape(rounds, width)
-    found = jax.lax.map(jax.vmap(one), filled)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_draws], found)
+    filled = keys[jnp.arange(-(-num_draws // width) * width) % num_draws]
+    return jax.tree.map(lambda x: x[:num_draws], jax.lax.map(one, filled, batch_size=width))
 
 
 def _values(
@@ -179,26 +163,19 @@ def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
     if spec.model.form.documents is not None:
         from vijax.data import read
 
-        at = state.hyper, fit.posterior
-        found = inferred_of_documents(_families_by_length, spec, *at, read(like), key)
+        found = inferred_of_documents(_families, spec, state.hyper, fit.posterior, read(like), key)
         return jax.tree.map(jnp.asarray, found)
     require(not isinstance(like, int | np.integer), "like", 'data, for groups="same"', like)
-    batch = Minibatch(like, None)
-    return inferred(_families, spec, state.hyper, fit.posterior, batch, key)
+    return inferred(_families, spec, state.hyper, fit.posterior, Minibatch(like, None), key)
 
 
 def _families(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
-    del key
-    return model.answer("predictive").found(stats, said.local)
-
-
-def _families_by_length(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
-    del key
-    return [model.answer("predictive").found(stats, local) for local in said.local]
+    found = model.answer("predictive").found
+    return found(stats, said.local) if model.form.documents is None else [found(stats, x) for x in said.local]
 
 
 def _check_memory(one: PyTree, num_draws: int) -> None:
-    """Before an allocation that cannot succeed."""
+    """Raises ValueError before an allocation that cannot succeed."""
     size = sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(one)) * num_draws
     there = 0.5 * total_memory()
     remedy = "Take fewer draws or rows, or vijax.evaluate.predictive_check, which keeps a statistic of each draw alone."

@@ -1,6 +1,4 @@
-"""What a model infers of data at a fitted posterior: one program for each question.
-
-What was not asked for is not computed: XLA drops it."""
+"""Inference about data at a fitted posterior: locals, bounds, topic shares. XLA drops the rest of the computation."""
 
 from __future__ import annotations
 
@@ -14,21 +12,27 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, LocalElbo, Model
-from vijax.contract.per_variable import PerVariable
 from vijax.families import Product
-from vijax.inference.estimand import Estimand
 from vijax.inference.spec import Spec
 from vijax.xla import keys
 from vijax.xla.compiler import kept, step_jit
 
 Reading = Callable[[Model, PyTree, LocalElbo, PRNGKeyArray], Any]
-"""(model, statistics of the globals, what the model said, key) -> what is asked for."""
+"""(model, statistics of the globals, its `LocalElbo` of the data, key) -> the answer."""
 
 
 def inferred(read: Reading, spec: Spec, hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray) -> Any:
-    """What `read` reads in the local bound of a batch, the globals as they are fitted."""
-    infer = kept(spec.model, "inferred", lambda model: step_jit(_bind(model), static_argnums=(0, 1, 2)))
-    return infer(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
+    """The answer that `read` takes from the local bound of a batch, with the globals as they are fitted."""
+
+    def bind(of: weakref.ref[Model]) -> Callable[..., Any]:
+        def infer(read, estimand, estep, hyper, posterior, batch, key):
+            model = of()
+            stats = {name: estimand.of(name).point(q) for name, q in posterior.items()}
+            return read(model, stats, model.local_elbo(hyper, stats, batch, key, estep), key)
+
+        return step_jit(infer, static_argnums=(0, 1, 2))
+
+    return kept(spec.model, "inferred", bind)(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
 
 
 def inferred_of_documents(
@@ -41,8 +45,8 @@ def inferred_of_documents(
     batch_size: int = 1024,
     progress: Callable[[int], Any] | None = None,
 ) -> Any:
-    """What `read` reads of each document of a corpus, in their order; it gives one tree for each length bucket.
-    `progress` is called after each batch with the number of documents that are done."""
+    """The answers that `read` takes for each document of a corpus, in their order; `read` gives one tree for each
+    length bucket. `progress` is called after each batch with the number of documents that are done."""
     from vijax.data import document_batches, in_order
 
     parts, rows = [], []
@@ -56,32 +60,13 @@ def inferred_of_documents(
     return jax.tree.map(lambda *x: in_order(np.concatenate(x), places), *parts)
 
 
-def _bind(of: weakref.ref[Model]) -> Callable[..., Any]:
-    def infer(
-        read: Reading,
-        estimand: PerVariable[Estimand],
-        estep: Any,
-        hyper: Hyper,
-        posterior: Product,
-        batch: Minibatch,
-        key: Any,
-    ) -> Any:
-        model: Any = of()
-        stats = {name: estimand.of(name).point(q) for name, q in posterior.items()}
-        return read(model, stats, model.local_elbo(hyper, stats, batch, key, estep), key)
-
-    return infer
-
-
 def locals_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
     """The optimised locals."""
-    del model, stats, key
     return said.local
 
 
 def bounds_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
     """The groups' bounds."""
-    del model, stats, key
     return said.per_group
 
 

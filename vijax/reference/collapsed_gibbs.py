@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require_integers
 from vijax.data.reading.checks import fail
-from vijax.evaluate.inputs import as_corpus, check_alpha
 from vijax.evaluate.sampler import draw_index
+from vijax.evaluate.tokens import as_corpus, check_alpha
 from vijax.reference.lanes import Lanes, deal_lanes
 
 

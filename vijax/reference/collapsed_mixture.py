@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require, require_integers
-from vijax.evaluate.inputs import check_alpha
+from vijax.evaluate.tokens import check_alpha
 from vijax.families import Dirichlet, Family
 from vijax.families.point import log_predictive
 from vijax.models.emission import Emission, LogLikelihood, LogPredictive

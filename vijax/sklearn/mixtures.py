@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from vijax.arguments import NotNegative, Size
 from vijax.checks import require_integers
 from vijax.contract import init
-from vijax.evaluate.held_out import log_predictive_density
+from vijax.evaluate.score import log_predictive_density
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission

@@ -17,8 +17,8 @@ from vijax.algorithms import pg_svi
 from vijax.contract.model import Hyper
 from vijax.fitting.result import Fit
 from vijax.inference.expectation import exact
+from vijax.inference.learning import learn
 from vijax.inference.likelihood import Likelihood, bernoulli_logit
-from vijax.inference.points import learn
 from vijax.inference.sites import FeatureForm, Prior
 from vijax.models.regressions.kernels import kernel_named
 from vijax.models.regressions.predictors import Predictors, predictors

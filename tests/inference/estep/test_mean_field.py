@@ -5,7 +5,7 @@ import pytest
 from scipy.special import digamma, gammaln
 
 from vijax.inference import estep
-from vijax.inference.estep.mean_field import ascend
+from vijax.inference.estep.mixed_membership import ascend
 
 
 def documents(seed=0, docs=5, slots=12, topics=7):

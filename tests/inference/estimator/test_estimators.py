@@ -9,7 +9,7 @@ from scipy import stats
 
 import vijax as vi
 from tests.estimators import ESTIMATORS
-from vijax.inference.estimator.joint import estimate
+from vijax.inference.estimator.base import estimate
 
 SHAPE, RATE = 2.5, 1.5
 Q = vi.Product({"x": vi.Gamma.from_shape_rate(SHAPE, RATE)})

@@ -10,7 +10,7 @@ import vijax as vi
 from vijax.families.scalar import gamma
 from vijax.families.scalar.gamma import GammaStats
 from vijax.inference import estimator
-from vijax.inference.estimator.joint import estimate
+from vijax.inference.estimator.base import estimate
 
 KEY = jax.random.key(0)
 SHAPE, RATE = 1.3, 0.6

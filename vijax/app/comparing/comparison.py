@@ -19,7 +19,7 @@ from vijax.app.runs.run_folder import Say, read_facts, read_run_config
 from vijax.app.settings.config import Config, ConfigError
 from vijax.app.settings.typed_toml import flatten
 from vijax.evaluate import Coherence, npmi, paired_difference
-from vijax.evaluate.paired import Difference
+from vijax.evaluate.score import Difference
 from vijax.families import Dirichlet
 
 SILENT = ("name", "algorithm.lazy")

@@ -21,7 +21,7 @@ from vijax.app.settings.options import chosen
 from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.fitting.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.fitting.restarts import many
-from vijax.inference import points, step_size
+from vijax.inference import learning, step_size
 from vijax.inference.compose import Algorithm
 from vijax.inference.wrappers.sized import takes_all
 from vijax.topics.own_words import OwnWordsLoader
@@ -110,7 +110,7 @@ def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         inner_steps=config.inner_steps,
         mean=config.mean,
         average_after=config.average_after,
-        learn=points.learn(*learn, optimizer=optax.adam(config.learn_rate)),
+        learn=learning.learn(*learn, optimizer=optax.adam(config.learn_rate)),
     )
 
 

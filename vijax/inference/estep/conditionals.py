@@ -43,6 +43,11 @@ class Conditionals(NamedTuple):
         """True where any local depends on another."""
         return len(self.blocks) > 1 or bool(self.plates)
 
+    def split(self, block: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The plates of a block, and its other names."""
+        plates = tuple(name for name in block if name in self.plates)
+        return plates, tuple(name for name in block if name not in plates)
+
 
 class OfConditionals(EStep, abc.ABC):
     """An E-step for the locals of an energy, from their complete conditionals."""
@@ -77,35 +82,29 @@ def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Infe
         factors, _ = _sweep(problem, problem.start, _means(problem.start))
         return _at_means(factors)
 
-    def unfinished(carry: Any) -> Any:
-        _, change, iteration = carry
-        return (change > tol) & (iteration < max_iters)
-
     def body(carry: Any) -> Any:
         factors, _, iteration = carry
         old = _means(factors)
         factors, means = _sweep(problem, factors, old)
         return factors, _change(old, means), iteration + 1
 
-    factors, _, _ = jax.lax.while_loop(unfinished, body, (problem.start, jnp.array(jnp.inf), 0))
+    factors, _, _ = jax.lax.while_loop(
+        lambda carry: (carry[1] > tol) & (carry[2] < max_iters), body, (problem.start, jnp.array(jnp.inf), 0)
+    )
     return _at_means(factors)
 
 
 def fixed_sweeps(problem: Conditionals, num_sweeps: int) -> Inferred:
     """Mean field by blocks, a fixed number of sweeps, so that derivatives pass through them."""
-    if not problem.coupled:
-        num_sweeps = 1
-
-    def body(carry: tuple[Factors, Stats], _: None) -> tuple[tuple[Factors, Stats], None]:
-        return _sweep(problem, *carry), None
-
+    body = lambda carry, _: (_sweep(problem, *carry), None)
     start = dict(problem.start), _means(problem.start)
-    (factors, _), _ = jax.lax.scan(body, start, length=num_sweeps)
+    (factors, _), _ = jax.lax.scan(body, start, length=num_sweeps if problem.coupled else 1)
     return _at_means(factors)
 
 
 def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> Inferred:
-    """Draws of the locals, block after block from their complete conditionals.
+    """Draws of the locals, block after block from their complete conditionals: `num_sweeps` sweeps, after `burn_in`
+    others, which a single block does not need because its draws are independent.
 
     The bound is an estimate of the following quantity. Let a sweep start at z' and end at z; it draws block b from K_b,
     its conditional given the blocks already drawn and the blocks of z' that are still to come, and K(z | z') is the
@@ -123,12 +122,6 @@ def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn
     and the sum of erasure entropies is at most H(z) (Verdu and Weissman 2008; Han's inequality). Only E(t(z)) is
     differentiated: by Fisher's identity its mean gradient under the posterior is the gradient of log p(y | beta).
     Before stationarity it is the mean gradient under the law of the sweeps' ends, hence `burn_in`.
-
-    Args:
-      problem: the locals of one group.
-      key: random key of the draws.
-      num_sweeps: sweeps that are kept.
-      burn_in: sweeps before those; a single block needs none, because its draws are independent.
     """
     if not problem.coupled:
         return _independent_draws(problem, key, num_sweeps)
@@ -158,16 +151,17 @@ def _independent_draws(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int
 
     zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(lambda: _draws(factors, key)))
     mean = jax.lax.fori_loop(0, num_sweeps, add, zeros)
-    return Inferred(factors, _one_state(mean), _gap(factors, mean))
+    return Inferred(factors, jax.tree.map(lambda t: t[None], mean), _gap(factors, mean))
 
 
 def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Factors, Stats]:
     """Updates every block once, at the current mean statistics of the others."""
     factors, means = dict(factors), dict(means)
     for block in problem.blocks:
-        for plate in _plates_of(problem, block):
+        plates, rest = problem.split(block)
+        for plate in plates:
             factors, means = _entry_by_entry(problem, plate, factors, means, lambda q, i: q.expected_stats())
-        if rest := _rest_of(problem, block):
+        if rest:
             new = problem.given(rest, means)
             factors.update(new)
             means.update(_means(new))
@@ -192,14 +186,6 @@ def _entry_by_entry(
     return {**factors, plate: factor}, {**stats, plate: own}
 
 
-def _plates_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in block if name in problem.plates)
-
-
-def _rest_of(problem: Conditionals, block: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in block if name not in problem.plates)
-
-
 def _drawn_sweep(
     problem: Conditionals, factors: Factors, draws: Stats, key: PRNGKeyArray
 ) -> tuple[Factors, Stats, Float[Array, ""]]:
@@ -207,11 +193,13 @@ def _drawn_sweep(
     factors, draws, gaps = dict(factors), dict(draws), []
     for i, block in enumerate(problem.blocks):
         key_block = jax.random.fold_in(key, i)
-        for j, plate in enumerate(_plates_of(problem, block)):
-            draw = functools.partial(_entry_drawn, jax.random.fold_in(key_block, 2**30 + j))
+        plates, rest = problem.split(block)
+        for j, plate in enumerate(plates):
+            key_plate = jax.random.fold_in(key_block, 2**30 + j)
+            draw = lambda q, i, key=key_plate: q.sample_stats(jax.random.fold_in(key, i))
             factors, draws = _entry_by_entry(problem, plate, factors, draws, draw)
             gaps.append(_gap({plate: factors[plate]}, {plate: draws[plate]}))
-        if rest := _rest_of(problem, block):
+        if rest:
             new = problem.given(rest, draws)
             drawn = _draws(new, key_block)
             gaps.append(_gap(new, drawn))
@@ -220,13 +208,9 @@ def _drawn_sweep(
     return factors, draws, functools.reduce(jnp.add, gaps)
 
 
-def _entry_drawn(key: PRNGKeyArray, q: Family, i: Array) -> Any:
-    return q.sample_stats(jax.random.fold_in(key, i))
-
-
 def _at_means(factors: Factors) -> Inferred:
     means = _means(factors)
-    return Inferred(factors, _one_state(means), _gap(factors, means))
+    return Inferred(factors, jax.tree.map(lambda t: t[None], means), _gap(factors, means))
 
 
 def _means(factors: Mapping[str, Family]) -> Stats:
@@ -242,10 +226,6 @@ def _gap(factors: Mapping[str, Family], stats: Stats) -> Float[Array, ""]:
     """sum_z A(l) - <l, t>."""
     gaps = [jnp.sum(q.log_normalizer() - q.dot(stats[name])) for name, q in factors.items()]
     return functools.reduce(jnp.add, gaps) if gaps else jnp.zeros(())
-
-
-def _one_state(stats: Stats) -> Stats:
-    return jax.tree.map(lambda t: t[None], stats)
 
 
 def _change(old: Stats, new: Stats) -> Float[Array, ""]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,16 +43,9 @@ class Gibbs(MixedMembership, OfConditionals):
         return docs_per_chunk(num_slots, num_topics, cache_bytes=2**23, most=32)
 
     def mixed_membership(
-        self,
-        likelihood: Float[Array, "docs slots topics"],
-        counts: Float[Array, "docs slots"],
-        alpha: Float[Array, " topics"],
-        key: PRNGKeyArray,
-        max_tokens: int,
-        start: Float[Array, "docs topics"] | None = None,
+        self, likelihood: Array, counts: Array, alpha: Array, key: Any, max_tokens: int, start: Array | None = None
     ) -> Locals:
-        """See `estep.base.MixedMembership`; exact for whole `counts` of at most `max_tokens` a row. It starts anew."""
-        del start
+        """See `MixedMembership`; exact for whole `counts` of at most `max_tokens` a row. It starts anew."""
         given = likelihood, counts, alpha, jax.random.bits(key, (2,), jnp.uint32)
         settings = {"max_tokens": max_tokens, "burn_in": self.burn_in, "num_sweeps": self.num_sweeps}
         shapes, by_xla = ((len(counts), alpha.size), likelihood.shape), functools.partial(self._by_xla, max_tokens)
@@ -62,7 +56,8 @@ class Gibbs(MixedMembership, OfConditionals):
     ) -> tuple[Array, Array]:
         docs, slots, _ = likelihood.shape
         slot = token_slots(counts, max_tokens)
-        tokens = token_likelihood(likelihood, jnp.minimum(slot, slots - 1))
+        rows = likelihood.at[jnp.arange(docs), jnp.minimum(slot, slots - 1)].get(mode="promise_in_bounds")
+        tokens = jnp.moveaxis(pad_topics(rows), 1, -1)
         prior = pad_topics(alpha)[:, :, None]
 
         def sweep(s, carry):
@@ -117,7 +112,7 @@ def draw_topics(weights: Float[Array, "inner blocks docs"], bits: UInt32[Array, 
     column = weights.reshape(inner, -1).at[:, block * docs + jnp.arange(docs)].get(mode="clip")
     inside = jnp.cumsum(column, axis=0)
     # Rounding may put the rest at the end of the block, or beyond it; the last topic with weight is then taken.
-    passed = inside <= jnp.minimum(rest, below(inside[-1]))
+    passed = inside <= jnp.minimum(rest, inside[-1] * (1.0 - jnp.finfo(inside.dtype).eps))
     return jnp.sum(passed, axis=0, dtype=jnp.int32) * blocks + block
 
 
@@ -127,11 +122,6 @@ def random_words(seed: UInt32[Array, " two"], stream: Int[Array, ""], shape: tup
     index = jax.lax.iota(jnp.uint32, math.prod(shape))
     streams = jnp.broadcast_to(stream.astype(jnp.uint32), index.shape)
     return threefry2x32(seed[0], seed[1], index, streams)[0].reshape(shape)
-
-
-def below(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """A number slightly smaller than a positive x."""
-    return x * (1.0 - jnp.finfo(x.dtype).eps)
 
 
 def uniform(bits: UInt32[Array, "*shape"], dtype: jnp.dtype) -> Float[Array, "*shape"]:
@@ -146,14 +136,6 @@ def token_slots(counts: Float[Array, "docs slots"], max_tokens: int) -> Int[Arra
     ends = jnp.cumsum(counts, axis=1).astype(jnp.int32)
     passed = jnp.zeros((docs, max_tokens), jnp.int32).at[jnp.arange(docs)[:, None], ends].add(1, mode="drop")
     return jnp.cumsum(passed, axis=1).T
-
-
-def token_likelihood(
-    likelihood: Float[Array, "docs slots topics"], slots: Int[Array, "tokens docs"]
-) -> Float[Array, "tokens inner blocks docs"]:
-    """The likelihood of each token by topic, documents last."""
-    rows = likelihood.at[jnp.arange(likelihood.shape[0]), slots].get(mode="promise_in_bounds")
-    return jnp.moveaxis(pad_topics(rows), 1, -1)
 
 
 def pad_topics(x: Float[Array, "*shape topics"]) -> Float[Array, "*shape inner blocks"]:
@@ -181,7 +163,7 @@ def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
     draws to average).
 
     Args:
-      num_sweeps: sweeps whose draws are averaged. Of the tokens, or of the locals.
+      num_sweeps: sweeps whose draws are averaged. They are sweeps over tokens, or over locals.
       burn_in: sweeps before those.
 
     Raises:

@@ -1,4 +1,10 @@
-"""Expectations under N(m, V) of a likelihood of a vector of predictors: Monte Carlo, and Bohning's bound."""
+"""Expectations E_{N(m, V)}[log p(y | z)] of a likelihood of a vector of predictors: by draws, bounded, or from the
+derivatives at the mean alone.
+
+Laplace, the delta method and the bound of Blei and Lafferty take no draws. Each leaves something out, and so
+`vector_monte_carlo` is better. With any of them, proximal-gradient steps on N(m, V) end where the method of that name
+does (Wang and Blei 2013).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +60,8 @@ def vector_monte_carlo(num_samples: int = 100, antithetic: bool = False, matched
     def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:
         if key is None:
             raise ValueError("key: expected a random key for a Monte Carlo expectation, got None.")
-        averages = likelihood.averages or _averages_of(likelihood)
+        each = lambda y, z: jax.vmap(lambda x: derivatives_at(likelihood, y, x))(z)
+        averages = likelihood.averages or (lambda y, z: tuple(jnp.mean(x, 0) for x in each(y, z)))  # type: ignore[return-value]
         z = gaussian_draws(key, m, jnp.linalg.cholesky(cov), num_samples, antithetic, matched)
         return VectorMoments(*jax.vmap(averages)(y, z))
 
@@ -98,31 +105,25 @@ def bohning() -> VectorExpectation:
       ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
     """
 
-    def estimate(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array, key: PRNGKeyArray | None) -> VectorMoments:
-        del key
-        total_of = convex_part_of(likelihood, "Bohning's bound")
-        k = m.shape[-1]
-        a = 0.5 * (jnp.eye(k, dtype=m.dtype) - 1.0 / k)
+    def one(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array) -> VectorMoments:
+        total = _total(likelihood, y, "Bohning's bound")
+        a = 0.5 * (jnp.eye(m.size, dtype=m.dtype) - 1.0 / m.size)
+        value, slope = jax.value_and_grad(likelihood.log_prob, 1)(y, m)
+        return VectorMoments(value - 0.5 * total * jnp.sum(a * cov), slope, -total * a)
 
-        def one(y: Any, m: Array, cov: Array) -> VectorMoments:
-            value, slope = jax.value_and_grad(likelihood.log_prob, 1)(y, m)
-            return VectorMoments(value - 0.5 * total_of(y) * jnp.sum(a * cov), slope, -total_of(y) * a)
-
-        return jax.vmap(one)(y, m, cov)
-
-    return estimate
+    return _by_site(one)
 
 
-def convex_part_of(likelihood: VectorLikelihood, bound: str) -> Callable[[Any], Float[Array, ""]]:
-    """y -> W, where log p(y | z) + W log sum_k e^{z_k} is convex in z; else ValueError."""
+def _by_site(one: Callable[[VectorLikelihood, Any, Array, Array], VectorMoments]) -> VectorExpectation:
+    """The expectation that `one` gives for each site, without draws."""
+    return lambda likelihood, y, m, cov, key: jax.vmap(lambda *site: one(likelihood, *site))(y, m, cov)
+
+
+def _total(likelihood: VectorLikelihood, y: Any, bound: str) -> Float[Array, ""]:
+    """W, where log p(y | z) + W log sum_k e^{z_k} is convex in z; else ValueError."""
     expected = f"softmax or softmax_mixture for {bound}"
     require(likelihood.total is not None, "likelihood", expected, likelihood.name)
-    return likelihood.total  # type: ignore[return-value]
-
-
-def _averages_of(likelihood: VectorLikelihood) -> Callable[[Any, Array], tuple[Array, Array, Array]]:
-    """(y, draws) -> means of l, its gradient and its Hessian."""
-    return lambda y, z: tuple(jnp.mean(x, 0) for x in jax.vmap(lambda x: derivatives_at(likelihood, y, x))(z))  # type: ignore[return-value]
+    return likelihood.total(y)  # type: ignore[misc]
 
 
 def derivatives_at(likelihood: VectorLikelihood, y: Any, z: Array) -> tuple[Array, Array, Array]:
@@ -131,3 +132,54 @@ def derivatives_at(likelihood: VectorLikelihood, y: Any, z: Array) -> tuple[Arra
         return likelihood.averages(y, z[None])
     log_lik = lambda x: likelihood.log_prob(y, x)
     return log_lik(z), jax.grad(log_lik)(z), jax.hessian(log_lik)(z)
+
+
+@by_value
+def laplace() -> VectorExpectation:
+    """l, its gradient and its Hessian at m: the fixed point is the posterior mode, with V^-1 the negative Hessian of
+    the log joint there.
+
+    >>> from vijax.inference.likelihood import softmax
+    >>> y, m, cov = jnp.array([[1.0, 0.0]]), jnp.zeros((1, 2)), jnp.eye(2)[None]
+    >>> laplace()(softmax(2), y, m, cov, None).slope.tolist()
+    [[0.5, -0.5]]
+    """
+
+    return _by_site(lambda likelihood, y, m, cov: VectorMoments(*derivatives_at(likelihood, y, m)))
+
+
+@by_value
+def delta_method() -> VectorExpectation:
+    """E[l] = l(m) + tr(H(m) V) / 2, H the Hessian: the second-order Taylor expansion about m. No bound."""
+
+    def one(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array) -> VectorMoments:
+        def value(m: Array) -> tuple[Array, Array]:
+            here, _, hessian = derivatives_at(likelihood, y, m)
+            return here + 0.5 * jnp.einsum("ij,ij->", hessian, cov, precision="highest"), hessian
+
+        (expected, hessian), slope = jax.value_and_grad(value, has_aux=True)(m)
+        return VectorMoments(expected, slope, hessian)
+
+    return _by_site(one)
+
+
+@by_value
+def blei_lafferty() -> VectorExpectation:
+    """The lower bound of Blei and Lafferty (2007), with zeta = sum_k E e^{z_k} and q(topics) at their optima,
+
+    E[log sum_k e^{z_k}] <= log sum_k e^{m_k + V_kk / 2},
+
+    and the convex part of l is at least its tangent at m. It reads the variances only.
+
+    Raises:
+      ValueError: a likelihood that is not convex apart from W log sum e^z (`VectorLikelihood.total`).
+    """
+
+    def one(likelihood: VectorLikelihood, y: Any, m: Array, cov: Array) -> VectorMoments:
+        raised, total = m + 0.5 * jnp.diagonal(cov), _total(likelihood, y, "Blei and Lafferty's bound")
+        value, slope = jax.value_and_grad(likelihood.log_prob, 1)(y, m)
+        share = jax.nn.softmax(raised)
+        value += total * (jax.nn.logsumexp(m) - jax.nn.logsumexp(raised))
+        return VectorMoments(value, slope + total * (jax.nn.softmax(m) - share), -total * jnp.diag(share))
+
+    return _by_site(one)

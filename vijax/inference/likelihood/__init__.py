@@ -1,27 +1,18 @@
 """Likelihoods p(y | z) of one observation given a scalar predictor; a function log_lik(y, z) of your own is one too."""
 
-from vijax.inference.likelihood.base import Likelihood, LogLik, Moments, as_likelihood
-from vijax.inference.likelihood.binary import bernoulli_logit, bernoulli_probit, noisy_labels
-from vijax.inference.likelihood.categorical import VectorLikelihood, softmax, softmax_mixture
-from vijax.inference.likelihood.counts import negative_binomial, poisson_log
-from vijax.inference.likelihood.ordinal import ordinal_logit
-from vijax.inference.likelihood.real import gamma_log, gaussian, student_t
-
-__all__ = [
-    "Likelihood",
-    "LogLik",
-    "Moments",
-    "VectorLikelihood",
-    "as_likelihood",
-    "bernoulli_logit",
-    "bernoulli_probit",
-    "gamma_log",
-    "gaussian",
-    "negative_binomial",
-    "noisy_labels",
-    "ordinal_logit",
-    "poisson_log",
-    "softmax",
-    "softmax_mixture",
-    "student_t",
-]
+from vijax.inference.likelihood.base import Likelihood as Likelihood
+from vijax.inference.likelihood.base import LogLik as LogLik
+from vijax.inference.likelihood.base import Moments as Moments
+from vijax.inference.likelihood.base import as_likelihood as as_likelihood
+from vijax.inference.likelihood.labels import VectorLikelihood as VectorLikelihood
+from vijax.inference.likelihood.labels import bernoulli_logit as bernoulli_logit
+from vijax.inference.likelihood.labels import bernoulli_probit as bernoulli_probit
+from vijax.inference.likelihood.labels import noisy_labels as noisy_labels
+from vijax.inference.likelihood.labels import ordinal_logit as ordinal_logit
+from vijax.inference.likelihood.labels import softmax as softmax
+from vijax.inference.likelihood.labels import softmax_mixture as softmax_mixture
+from vijax.inference.likelihood.numeric import gamma_log as gamma_log
+from vijax.inference.likelihood.numeric import gaussian as gaussian
+from vijax.inference.likelihood.numeric import negative_binomial as negative_binomial
+from vijax.inference.likelihood.numeric import poisson_log as poisson_log
+from vijax.inference.likelihood.numeric import student_t as student_t

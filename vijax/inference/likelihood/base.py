@@ -80,16 +80,19 @@ def as_likelihood(likelihood: Likelihood | LogLik) -> Likelihood:
     if isinstance(likelihood, Likelihood):
         return likelihood
     if not callable(likelihood):
-        raise TypeError(
-            "likelihood: expected what vijax.likelihood.bernoulli_logit(), poisson_log() and so on return, "
-            f"or a function log_lik(y, z), got {likelihood!r}."
-        )
+        expected = "expected one of vijax.likelihood, such as bernoulli_logit(), or a function log_lik(y, z)"
+        raise TypeError(f"likelihood: {expected}, got {likelihood!r}.")
     return Likelihood(likelihood)
 
 
-def require_sites(ok: Any, name: str, expected: str, y: Any) -> None:
-    """Raises ValueError naming the first site whose observation is out of place."""
-    bad = np.flatnonzero(~np.asarray(ok).reshape(len(ok), -1).all(axis=1))
-    if bad.size:
-        got = np.asarray(y)[bad[0]].tolist()
-        raise ValueError(f"y: {name} expects {expected}, got {got} at site {bad[0]} ({bad.size} such sites in all).")
+def support(name: str, expected: str, inside: Callable[[np.ndarray], Any]) -> Callable[[Any], None]:
+    """A check of observations: it raises ValueError naming the first site where `inside` is not true throughout."""
+
+    def check(y: Any) -> None:
+        values = np.asarray(y)
+        bad = np.flatnonzero(~np.asarray(inside(values)).reshape(len(values), -1).all(axis=1))
+        if bad.size:
+            got, count = values[bad[0]].tolist(), bad.size
+            raise ValueError(f"y: {name} expects {expected}, got {got} at site {bad[0]} ({count} such sites in all).")
+
+    return check

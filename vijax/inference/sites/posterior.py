@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from vijax.families.base import Family, context_field, family
 from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import excess_of_triangle, solve
-from vijax.inference.sites.base import Factor, Prior, Sites, finite
+from vijax.inference.sites.forms import Factor, Prior, Sites
 
 
 class SiteStats(NamedTuple):
@@ -149,7 +149,7 @@ class SitePosterior(Family):
 
     def in_domain(self) -> Self:
         """One verdict for all the sites, which the domain couples."""
-        ok: Bool[Array, ""] = self.prior.in_domain(self.sites) if self.prior is not None else finite(self.sites)
+        ok: Bool[Array, ""] = self.prior.in_domain(self.sites) if self.prior is not None else self.sites.finite()
         return self.with_naturals([ok[None], ok[None]])
 
     def flat(self) -> Self:

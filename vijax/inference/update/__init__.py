@@ -1,30 +1,20 @@
 """Updates of a global: proximal steps, trust regions, and any optimiser of optax; one class each."""
 
-from vijax.inference.update.base import Update
-from vijax.inference.update.chart import CHARTS, Chart, chart_of, natural
-from vijax.inference.update.descend import descend, natural_gradient
-from vijax.inference.update.proximal import DIVERGENCES, euclidean, kl, mirror, proximal, symmetric_kl
-from vijax.inference.update.retraction import Retracted, retract
-from vijax.inference.update.sites import block, exact_mean
-from vijax.inference.update.within import within
-
-__all__ = [
-    "CHARTS",
-    "DIVERGENCES",
-    "Chart",
-    "Retracted",
-    "Update",
-    "block",
-    "chart_of",
-    "descend",
-    "euclidean",
-    "exact_mean",
-    "kl",
-    "mirror",
-    "natural",
-    "natural_gradient",
-    "proximal",
-    "retract",
-    "symmetric_kl",
-    "within",
-]
+from vijax.inference.update.base import Retracted as Retracted
+from vijax.inference.update.base import Update as Update
+from vijax.inference.update.base import retract as retract
+from vijax.inference.update.descend import CHARTS as CHARTS
+from vijax.inference.update.descend import Chart as Chart
+from vijax.inference.update.descend import chart_of as chart_of
+from vijax.inference.update.descend import descend as descend
+from vijax.inference.update.descend import natural as natural
+from vijax.inference.update.descend import natural_gradient as natural_gradient
+from vijax.inference.update.proximal import DIVERGENCES as DIVERGENCES
+from vijax.inference.update.proximal import euclidean as euclidean
+from vijax.inference.update.proximal import kl as kl
+from vijax.inference.update.proximal import mirror as mirror
+from vijax.inference.update.proximal import proximal as proximal
+from vijax.inference.update.proximal import symmetric_kl as symmetric_kl
+from vijax.inference.update.proximal import within as within
+from vijax.inference.update.sites import block as block
+from vijax.inference.update.sites import exact_mean as exact_mean

@@ -1,13 +1,15 @@
-"""The base class of updates: an `Update` takes q to q', and may remember something from step to step."""
+"""The base class of updates, and the retraction that keeps their steps inside the domain."""
 
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
-from jaxtyping import Array, Float, PyTree
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from vijax.families import Family
+from vijax import tree
+from vijax.families import Family, Product
 
 Q = TypeVar("Q", bound=Family)
 
@@ -29,9 +31,35 @@ class Update(abc.ABC):
 
     def init(self, q: Family) -> PyTree:
         """The memory at the start: nothing, unless overridden."""
-        del q
         return ()
 
     @abc.abstractmethod
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
         """The result of the step, and the memory. The algorithm retracts whatever left the domain."""
+
+
+class Retracted(NamedTuple):
+    """A posterior inside its domain, and the number of natural parameters (coordinates, or whole events where a domain
+    couples them) that had to be brought back."""
+
+    posterior: Product
+    retractions: Int[Array, ""]
+
+
+def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]) -> Retracted:
+    """Replaces parameters that left the domain by the step with a zero message, (1 - rho) lambda + rho prior.
+
+    This step is a convex combination of two valid parameters, hence valid, needs no magic number, and moves in the
+    direction in which the offending coordinate was going: towards fewer observations. A step size above 1, which is a
+    beta, counts as 1: beyond that no combination is convex. Non-finite values pass, to be skipped and reported.
+    """
+    fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
+    ok = tree.apply(_inside_or_not_finite, proposal.in_domain(), proposal)
+    retractions = jnp.sum(jnp.array([jnp.sum(~mask) for mask in tree.parameters(ok)]))
+    return Retracted(tree.apply(jnp.where, ok, proposal, fallback), retractions)
+
+
+def _inside_or_not_finite(mask: Bool[Array, ...], x: Array) -> Bool[Array, ...]:
+    """The domain's mask, true also where the event it covers is not finite; a mask has length 1 along event axes."""
+    events = tuple(i for i in range(x.ndim) if mask.shape[i] < x.shape[i])
+    return mask | jnp.any(~jnp.isfinite(x), axis=events, keepdims=True)

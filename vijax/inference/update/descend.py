@@ -1,18 +1,90 @@
-"""Any optimiser of optax on a global, in a chart of its family; natural gradients for optax's own loops."""
+"""Any optimiser of optax on a global, in unconstrained coordinates of its family.
+
+    phi = to(q),   q = of(phi, like)
+
+A chart's coordinates are a pytree of arrays; any values of them stand for a member of the family.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
-from vijax.families import Family
+from vijax.families import Beta, Dirichlet, Family, Gamma, InverseGamma, MultivariateNormal, Normal
 from vijax.inference.update.base import Q, Update
-from vijax.inference.update.chart import Chart, chart_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """Coordinates of a family: `to` maps q to them, `of` maps (coordinates, a member of the family) to q."""
+
+    to: Callable[[Any], PyTree]
+    of: Callable[[PyTree, Any], Any]
+
+
+def _normal(phi: PyTree, like: Normal) -> Normal:
+    mean, log_sd = phi
+    precision = jnp.exp(-2.0 * log_sd)
+    return like.with_naturals([precision * mean, -0.5 * precision])
+
+
+def _triangle(q: MultivariateNormal) -> PyTree:
+    """Mean, and the lower factor of the covariance with the logarithm of its diagonal."""
+    factor = jnp.linalg.cholesky(q.cov)
+    size = factor.shape[-1]
+    log_diagonal = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1))
+    return q.mean(), jnp.tril(factor, -1) + log_diagonal[..., None] * jnp.eye(size, dtype=factor.dtype)
+
+
+def _multivariate_normal(phi: PyTree, like: MultivariateNormal) -> MultivariateNormal:
+    mean, free = phi
+    size = free.shape[-1]
+    eye = jnp.eye(size, dtype=free.dtype)
+    factor = jnp.tril(free, -1) + jnp.exp(jnp.diagonal(free, axis1=-2, axis2=-1))[..., None] * eye
+    inverse = jax.scipy.linalg.solve_triangular(factor, jnp.broadcast_to(eye, factor.shape), lower=True)
+    precision = jnp.swapaxes(inverse, -1, -2) @ inverse
+    return like.with_naturals([jnp.einsum("...ij,...j->...i", precision, mean), -0.5 * precision])
+
+
+def _signed(*signs: int) -> Chart:
+    """Logarithms of natural parameters of known sign."""
+    to = lambda q: tuple(jnp.log(sign * x) for sign, x in zip(signs, jax.tree.leaves(q), strict=True))
+    of = lambda phi, like: like.with_naturals([sign * jnp.exp(x) for sign, x in zip(signs, phi, strict=True)])
+    return Chart(to, of)
+
+
+natural = Chart(tree.parameters, lambda phi, like: like.with_naturals(phi))
+"""The natural parameters themselves, whose steps may leave the domain and are then retracted."""
+
+CHARTS: dict[type[Family], Chart] = {
+    Normal: Chart(lambda q: (q.mean(), 0.5 * jnp.log(q.variance())), _normal),
+    MultivariateNormal: Chart(_triangle, _multivariate_normal),
+    Gamma: _signed(1, -1),
+    InverseGamma: _signed(-1, -1),
+    Beta: _signed(1, 1),
+    Dirichlet: _signed(1),
+}
+"""The registry: mean and log standard deviation of a normal, mean and triangle of a multivariate one, logarithms of
+shapes, rates and concentrations."""
+
+
+def chart_of(q: Family) -> Chart:
+    """The chart of a family; for a family without one, its natural parameters.
+
+    >>> q = Normal.from_mean_variance(2.0, 9.0)
+    >>> mean, log_sd = chart_of(q).to(q)
+    >>> float(mean), round(float(jnp.exp(log_sd)), 4)
+    (2.0, 3.0)
+    """
+    return CHARTS.get(type(q), natural)
+
 
 ADAM = optax.adam(0.01)
 """The optimiser where none is named; one for all, so that equal choices share a program, and pickle."""
@@ -32,7 +104,7 @@ class descend(Update):
     Args:
       optimizer: an optax transformation, such as `optax.adam(0.05)`, with its own memory. None is Adam at rate 0.01.
         (Transformations of optax do not pickle; None does.)
-      chart: coordinates (`vijax.update.chart`); None takes the family's own: mean and log standard deviation of a
+      chart: coordinates (`vijax.update.Chart`); None takes the family's own: mean and log standard deviation of a
         normal, mean and triangle of a multivariate one, logarithms of shapes, rates and concentrations, and for other
         families the natural parameters.
 
@@ -57,7 +129,6 @@ class descend(Update):
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
         """See `Update`."""
-        del size
         chart = self._chart(q)
         phi = chart.to(q)
         _, pull = jax.vjp(lambda phi: chart.of(phi, q), phi)
@@ -91,15 +162,8 @@ def natural_gradient() -> optax.GradientTransformation:
     def update(grads: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
         if params is None:
             raise ValueError("natural_gradient: expected the parameters, got None. Call update(grads, state, params).")
-        return jax.tree.map(_natural, params, grads, is_leaf=_is_family), state
+        is_family = lambda x: isinstance(x, Family)
+        one = lambda q, grad: q.fisher_solve(q.as_stats(grad)) if is_family(q) else grad
+        return jax.tree.map(one, params, grads, is_leaf=is_family), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
-
-
-def _natural(q: Any, grad: Any) -> Any:
-    """F^-1 grad for a family, whose gradient has the family's structure; the gradient itself for anything else."""
-    return q.fisher_solve(q.as_stats(grad)) if _is_family(q) else grad
-
-
-def _is_family(x: Any) -> bool:
-    return isinstance(x, Family)

@@ -1,4 +1,19 @@
-"""Proximal steps as updates, without memory, of the size that the schedule says."""
+"""Proximal steps, by divergence (Khan et al. 2016, eq. 9), and trust regions.
+
+    lambda' = argmin <grad f, lambda> + h(lambda) + D(lambda || lambda_t) / beta,    -ELBO = f + h
+
+Here -grad ELBO = F(lambda) (lambda - target). The step size is beta, or rho = beta / (1 + beta):
+
+| update | D(lambda' || lambda) | h | size |
+|---|---|---|---|
+| `kl` | KL(q' || q) | KL(q' || prior) | rho |
+| `euclidean` | |lambda' - lambda|^2 / 2 | 0 | beta |
+| `mirror` | KL(q || q'), Bregman of A | 0 | beta |
+| `symmetric_kl` | <lambda' - lambda, mu' - mu> | 0 | beta |
+
+`kl` never leaves the domain with messages inside it; a step of the others that would is halved until it does not
+(`mirror`), or the algorithm retracts it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +22,16 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from jaxtyping import Array, Float, PyTree
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
 
+from vijax import tree
+from vijax.arguments import Positive, checked
+from vijax.families import Family
 from vijax.inference.update.base import Q, Update
-from vijax.inference.update.divergences import euclidean_step, kl_step, mirror_step, symmetric_kl_step
+
+_HALVINGS, _NEWTON_STEPS = 30, 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +57,7 @@ class _Solved(Update):
 
     @staticmethod
     @abc.abstractmethod
-    def solve(q: Q, target: Q, size: Any, /) -> Q:
+    def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
         """The result of a step of this size."""
 
     def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
@@ -45,31 +66,167 @@ class _Solved(Update):
 
 
 class kl(_Solved):
-    """The natural-gradient step lambda' = (1 - rho) lambda + rho target, proximal in KL(q' || q)."""
+    """The natural-gradient step, proximal in KL(q' || q):
 
-    solve = staticmethod(kl_step)
+    lambda' = (1 - rho) lambda + rho target.
+    """
+
+    @staticmethod
+    def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
+        """See above."""
+        return tree.mix(size, q, target)
 
 
 class euclidean(_Solved):
-    """Plain gradient ascent in the natural parameters, proximal in |lambda' - lambda|^2 / 2; the step size is beta."""
+    """Plain gradient ascent in the natural parameters, proximal in |lambda' - lambda|^2 / 2; the step size is beta:
+
+    lambda' = lambda + beta F(lambda) (target - lambda).
+    """
 
     size: ClassVar[str] = "beta"
-    solve = staticmethod(euclidean_step)
+
+    @staticmethod
+    def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
+        """See above."""
+        return tree.add(q, tree.scale(size, q.with_naturals(q.fisher_product(tree.subtract(target, q)))))
 
 
 class symmetric_kl(_Solved):
-    """The proximal step in KL(q' || q) + KL(q || q'), to first order; the step size is beta, a full step is 2."""
+    """The step proximal in KL(q' || q) + KL(q || q') = <lambda' - lambda, mu' - mu>, to first order; the step size is
+    beta, a full step is 2:
+
+    lambda' = lambda + beta (target - lambda) / 2.
+    """
 
     size: ClassVar[str] = "beta"
-    solve = staticmethod(symmetric_kl_step)
+
+    @staticmethod
+    def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
+        """See above."""
+        return tree.mix(0.5 * size, q, target)
 
 
 class mirror(_Solved):
-    """Mirror descent, proximal in KL(q || q'); the step size is beta."""
+    """Mirror descent, proximal in KL(q || q'), the Bregman divergence of A; the step size is beta:
+
+    mu' = mu + beta F(lambda) (target - lambda),   lambda' = (grad A)^-1 (mu').
+
+    The mean parameters are inverted by Newton's method. Where mu' is outside their set, no lambda' exists and beta is
+    halved until one does.
+    """
 
     size: ClassVar[str] = "beta"
-    solve = staticmethod(mirror_step)
+
+    @staticmethod
+    def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
+        """See above."""
+        mu, slope = q.expected_stats(), q.fisher_product(tree.subtract(target, q))
+        attempt = lambda step: from_expected_stats(q, tree.add(mu, tree.scale(step, slope)))
+
+        def halve(carry: tuple) -> tuple:
+            step, _, _, count = carry
+            return 0.5 * step, *attempt(0.5 * step), count + 1
+
+        step = jnp.asarray(size, jnp.result_type(jax.tree.leaves(q)[0]))
+        carry = (step, *attempt(step), jnp.int32(0))
+        _, new, found, _ = jax.lax.while_loop(lambda c: ~c[2] & (c[3] < _HALVINGS), halve, carry)
+        return tree.select(found, new, q)
 
 
 DIVERGENCES = {"kl": kl, "euclidean": euclidean, "mirror": mirror, "symmetric_kl": symmetric_kl}
-"""The registry: a new divergence is one step, one class and one row."""
+"""The registry: a new divergence is a class and a row."""
+
+
+@checked
+@dataclasses.dataclass(frozen=True)
+class within(Update):
+    """The step of another update, halved until KL(q' || q) is at most `nats`.
+
+    In a global with batch axes (topics, components) each member is held to the bound by itself. It serves also where
+    the objective is noisy (minibatches); on full data `vijax.step_size.backtracking` looks at the objective.
+
+    Args:
+      nats: radius of the trust region.
+      update: the update whose steps are cut; None is `kl()`.
+
+    Raises:
+      ValueError: `nats` not positive.
+
+    >>> from vijax.families import Normal
+    >>> q, target = Normal.from_mean_variance(0.0, 1.0), Normal.from_mean_variance(40.0, 1.0)
+    >>> new, _ = within(0.5).propose(q, target, 1.0, ())
+    >>> bool(0.1 < new.kl(q) <= 0.5)
+    True
+    """
+
+    nats: Positive
+    update: Update = dataclasses.field(default_factory=kl)
+
+    @property
+    def size(self) -> str:  # type: ignore[override]
+        """The other update's `size`."""
+        return self.update.size
+
+    def init(self, q: Family) -> PyTree:
+        """The other update's memory."""
+        return self.update.init(q)
+
+    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+        """See `Update`. The memory is the one of the whole step, also where the step was cut."""
+        whole, memory = self.update.propose(q, target, size, memory)
+        batch = jnp.ones(q.batch_shape, jnp.result_type(jax.tree.leaves(q)[0]))
+
+        def cut(share: Array) -> Q:
+            shares = q.with_naturals([share.reshape(share.shape + (1,) * n) for n in q.event_ndims])
+            return tree.apply(lambda a, b, s: (1 - s) * a + s * b, q, whole, shares)
+
+        too_far = lambda share: ~(cut(share).kl(q) <= self.nats)
+        share, _ = jax.lax.while_loop(
+            lambda c: jnp.any(too_far(c[0])) & (c[1] < _HALVINGS),
+            lambda c: (jnp.where(too_far(c[0]), 0.5 * c[0], c[0]), c[1] + 1),
+            (batch, jnp.int32(0)),
+        )
+        whole_finite = tree.all_finite(whole)  # values that are not finite pass, to be skipped and reported
+        return tree.select(whole_finite, cut(share), whole), memory
+
+
+def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
+    """The lambda with grad A(lambda) = mu, and True where one was found: Newton's method on A(lambda) - <lambda, mu>,
+    from q; mu has the structure of `q.expected_stats()`.
+
+    >>> from vijax.families import Gamma
+    >>> mu = Gamma.from_shape_rate(3.0, 2.0).expected_stats()
+    >>> q, found = from_expected_stats(Gamma.from_shape_rate(1.0, 1.0), mu)
+    >>> bool(found), round(float(q.shape), 3), round(float(q.rate), 3)
+    (True, 3.0, 2.0)
+    """
+    tolerance = 50 * float(jnp.finfo(jax.tree.leaves(mu)[0].dtype).eps)
+
+    def newton(carry: tuple) -> tuple:
+        p, _, count = carry
+        gap = tree.subtract(mu, p.expected_stats())
+        direction = p.fisher_solve(gap)
+        return _damped(p, direction, mu), jnp.sum(direction.dot(gap)), count + 1
+
+    start = (q, jnp.full((), jnp.inf, jax.tree.leaves(mu)[0].dtype), jnp.int32(0))
+    p, decrement, _ = jax.lax.while_loop(lambda c: (c[1] > tolerance) & (c[2] < _NEWTON_STEPS), newton, start)
+    return p, tree.all_finite(p) & (decrement <= tolerance)
+
+
+def _damped(p: Q, direction: Q, mu: PyTree) -> Q:
+    """p + t direction, with t halved from 1 until the point is in the domain and A - <., mu> does not rise."""
+
+    objective = lambda p: jnp.sum(p.log_normalizer() - p.dot(mu))
+    start = objective(p)
+    slack = 8 * jnp.finfo(start.dtype).eps * (1 + jnp.abs(start))
+
+    def refused(t: Array) -> Bool[Array, ""]:
+        moved = tree.add(p, tree.scale(t, direction))
+        inside = jnp.all(jnp.array([jnp.all(mask) for mask in tree.parameters(moved.in_domain())]))
+        return ~(inside & (objective(moved) <= start + slack))
+
+    one = jnp.ones((), start.dtype)
+    t, _ = jax.lax.while_loop(
+        lambda c: refused(c[0]) & (c[1] < _HALVINGS), lambda c: (0.5 * c[0], c[1] + 1), (one, jnp.int32(0))
+    )
+    return tree.add(p, tree.scale(t, direction))

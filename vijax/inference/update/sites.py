@@ -74,21 +74,18 @@ class block(Update):
     def propose_from(
         self, q: SitePosterior, reads: Reads, slope: Callable[[Marginals], Marginals], size: Float[Array, ""]
     ) -> SitePosterior:
-        """The sites after the steps.
-
-        Args:
-          q: the sites at the start.
-          reads: the batch.
-          slope: gradient of the batch's unscaled bound in the marginals of its sites.
-          size: rho of each step.
-        """
+        """The sites after the steps, each of this size; `slope` is the gradient of the batch's unscaled bound in the
+        marginals of its sites."""
         _require_sites(self, q)
         start, moving = q.at(reads.rows), reads.weights > 0
         factor = q.condition()
         mean, cov = q.entries(reads.rows).mean, q.prior.covariance(factor, reads.rows)
 
         def one(_: Array, sites: Sites) -> Sites:
-            at = Marginals(*_shifted(mean, cov, tree.subtract(sites, start)))
+            change = tree.subtract(sites, start)
+            r = jnp.eye(len(mean), dtype=cov.dtype) + cov * change.precision
+            shifted = jnp.linalg.solve(r, jnp.concatenate([(mean + cov @ change.linear)[:, None], cov], 1))
+            at = Marginals(shifted[:, 0], jnp.diagonal(shifted[:, 1:]))
             stepped = tree.mix(size, sites, q.entry_messages(at, slope(at)))
             return tree.select(moving, stepped, sites)
 
@@ -100,10 +97,3 @@ class block(Update):
 def _require_sites(update: Update, q: Any) -> None:
     expected = "vijax.update.kl() or another that is not for the sites of Gaussian predictors alone"
     require(isinstance(q, SitePosterior), "update", f"{expected}, for a {type(q).__name__}", repr(update))
-
-
-def _shifted(mean: Array, cov: Array, change: Sites) -> tuple[Array, Array]:
-    """Mean and variances after a change of the batch's own sites."""
-    r = jnp.eye(len(mean), dtype=cov.dtype) + cov * change.precision
-    shifted = jnp.linalg.solve(r, jnp.concatenate([(mean + cov @ change.linear)[:, None], cov], 1))
-    return shifted[:, 0], jnp.diagonal(shifted[:, 1:])

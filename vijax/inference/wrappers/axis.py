@@ -1,6 +1,6 @@
 """Algorithms whose batch is split over the devices of a mesh axis: each device reads its own groups.
 
-The step is the ordinary one, of a model whose bound is `gathered(local_elbo(spread(stats), spread(hyper)))`:
+The step is the ordinary one, for a model whose bound is `gathered(local_elbo(spread(stats), spread(hyper)))`:
 
     spread    every device has it whole; its gradient is the sum of theirs
     gathered  the sum of what the devices have; its gradient is what comes in
@@ -36,14 +36,14 @@ def over_axis(alg: Algorithm, name: str) -> Algorithm:
     """An algorithm whose step reads, on each device along a mesh axis, some of the groups of a batch.
 
     The step runs inside `jax.shard_map`: key and state whole on every device, the batch split, N given
-    (`Minibatch.num_groups`). What it returns is the same on every device, but for `Info.per_group` and locals, which
+    (`Minibatch.num_groups`). Its results are the same on every device, but for `Info.per_group` and locals, which
     are each device's own: where a state has locals, `State.local` is split as the batch is. Start outside,
     `init(key, batch)` on the whole batch: a start may depend on the data. E-steps that draw locals draw others on each
     device, so that their noise depends on the number of devices.
 
     Args:
       alg: the algorithm; those in wrappers that keep something of single groups, or of words, are refused.
-      name: of the mesh axis.
+      name: name of the mesh axis.
 
     Raises:
       ValueError: a name that is none, or a model whose data are one group.
@@ -76,7 +76,7 @@ def over_axis(alg: Algorithm, name: str) -> Algorithm:
 
 @dataclasses.dataclass(frozen=True)
 class OverAxis(Wrapper):
-    """The wrapper of `over_axis`: it puts what is said of single groups in terms of the whole batch."""
+    """The wrapper of `over_axis`: it counts the first group that is not finite in the whole batch."""
 
     name: ClassVar[str] = "over_axis"
     splits_batch: ClassVar[bool] = True

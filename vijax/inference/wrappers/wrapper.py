@@ -24,7 +24,7 @@ class Wrapper:
 
     Attributes:
       name: the place of its memory in `State.beside`; an algorithm has one wrapper of each name.
-      of_groups: its memory is of single groups of the data, so its shapes depend on N, and other data begin it anew.
+      of_groups: its memory is about single groups of the data, so its shapes depend on N, and other data begin it anew.
       of_globals: its memory has the shapes of the globals.
       whole_batch: it must see all of a batch.
       splits_batch: the step sees the part of a batch that one device has.
@@ -43,7 +43,7 @@ class Wrapper:
 
     @property
     def stores_locals(self) -> bool:
-        """See above."""
+        """False, unless overridden."""
         return False
 
     def check(self, alg: Algorithm) -> None:
@@ -51,7 +51,6 @@ class Wrapper:
 
     def loader(self, loader: Any, alg: Algorithm) -> Any:
         """A loader of the batches that its step wants; runs on the host."""
-        del alg
         return loader
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
@@ -63,8 +62,7 @@ class Wrapper:
         return alg.step(key, state, batch)
 
     def lost(self, memory: PyTree) -> str:
-        """Words for what a memory of other data holds, where the fit would have gone by it; else an empty text."""
-        del memory
+        """A name for the content of a memory of other data, where the fit would have used it; else an empty text."""
         return ""
 
     def memory(self, state: State) -> Any:
@@ -76,7 +74,7 @@ class Wrapper:
 
 
 CLASHES = ("whole_batch", "splits_batch"), ("of_globals", "stores_globals"), ("of_groups", "stores_locals")
-"""What one wrapper needs, and what takes it away, whichever of the two is inside."""
+"""Pairs: a need of one wrapper, and the property of another that takes it away, whichever of the two is inside."""
 
 
 def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
@@ -89,7 +87,8 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
     once = wrapper_of(alg, type(wrapper)) is None
     require(once, wrapper.name, "one such wrapper", "two of them", "Wrap the algorithm once.")
     for own in alg.wrappers:
-        clash = any(_takes_away(a, b) for a, b in ((own, wrapper), (wrapper, own)))
+        pairs = (own, wrapper), (wrapper, own)
+        clash = any(getattr(a, takes) and getattr(b, needs) for a, b in pairs for needs, takes in CLASHES)
         require(not clash, wrapper.name, f"an algorithm without {own.name}", repr(own), "Leave one of them out.")
     messages = alg.spec.messages
     expected = "an algorithm with no memory of messages"
@@ -97,11 +96,6 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
     wrapper.check(alg)
     init, step = (_around(kind, alg, wrapper) for kind in (_Init, _Step))
     return Algorithm(init, step, alg.spec, (*alg.wrappers, wrapper))
-
-
-def _takes_away(a: Wrapper, b: Wrapper) -> bool:
-    """True where one wrapper takes away what the other needs."""
-    return any(getattr(a, takes) and getattr(b, needs) for needs, takes in CLASHES)
 
 
 def wrapper_of(alg: Algorithm, kind: type[Wrapper]) -> Any:

@@ -69,7 +69,7 @@ def ctm(
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
       Sigma^-1), and the hyperparameter `eta`. Its data are tuples of `vijax.Documents`; `fit.score` is document
-      completion by this `estep`, whatever E-step the algorithm has (`vijax.evaluate.gaussian_completion` takes any).
+      completion by this `estep`, whatever E-step the algorithm has (`vijax.evaluate.completion` takes any).
       Full-data algorithms carry the q(z) of every document in their state.
 
     Raises:

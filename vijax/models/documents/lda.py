@@ -33,7 +33,7 @@ from vijax.families.base import as_float
 from vijax.families.discrete.by_word import TransposedDirichletStats
 from vijax.inference import estep as esteps
 from vijax.inference.estep import Locals
-from vijax.inference.estep.mean_field import cold
+from vijax.inference.estep.mixed_membership import cold
 from vijax.models.documents.document_draws import of_topics
 from vijax.topics import active_topics
 from vijax.xla.by_value import by_value

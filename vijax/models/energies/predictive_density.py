@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.contract.intake import array, check_finite, check_lengths, check_numbers
 from vijax.contract.model import Estimates, Hyper
-from vijax.evaluate.held_out import HeldOut
+from vijax.evaluate.score import HeldOut
 from vijax.inference.guides import Z
 from vijax.xla.compiler import kept, step_jit
 

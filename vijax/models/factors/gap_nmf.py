@@ -35,7 +35,7 @@ from vijax.families.base import as_float
 from vijax.families.numeric import special
 from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import estep as esteps
-from vijax.inference.estep.mean_field import MeanField
+from vijax.inference.estep.mixed_membership import MeanField
 from vijax.models.documents.corners import corner_rows
 from vijax.models.emission import checker, is_count
 from vijax.xla.by_value import by_value
@@ -241,7 +241,7 @@ def _product(a: Float[Array, "m n"], b: Float[Array, "n p"]) -> Float[Array, "m 
 
 def _score(hyper: Hyper, posterior: Estimates, data: PyTree, key: PRNGKeyArray) -> Any:
     """Lower bound on the log probability of held-out columns at the posterior means, nats per column."""
-    from vijax.evaluate.held_out import HeldOut
+    from vijax.evaluate.score import HeldOut
 
     _checker(posterior["dictionary"].mean().shape[0])(data)
     stats = {name: q.stats(q.mean()) for name, q in posterior.items()}

@@ -29,7 +29,7 @@ from vijax.contract.objective import importance_weighted
 from vijax.contract.queries import Generative, answers, is_size
 from vijax.contract.variables import Variables, free
 from vijax.families import Normal, Product
-from vijax.inference.estep.amortised import Amortised, amortised
+from vijax.inference.estep.networks import Amortised, amortised
 from vijax.inference.guides import Z, mean_field
 from vijax.models.energies.free_part import FreePart
 from vijax.models.networks.observed import Observed

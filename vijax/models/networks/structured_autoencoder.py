@@ -32,7 +32,7 @@ from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.objective import importance_weighted
 from vijax.contract.queries import Generative, answers
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
-from vijax.inference.estep.unrolled import Structured, structured
+from vijax.inference.estep.networks import Structured, structured
 from vijax.models.energies.energy import energy_model, energy_of
 from vijax.models.networks.autoencoder import Network, as_network, observations_like
 from vijax.models.networks.observed import Observed

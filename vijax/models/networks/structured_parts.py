@@ -15,7 +15,7 @@ from vijax.checks import require
 from vijax.contract.model import Hyper
 from vijax.families import Categorical, Family
 from vijax.inference.estep.conditionals import Conditionals, fixed_sweeps
-from vijax.inference.estep.unrolled import Structured
+from vijax.inference.estep.networks import Structured
 from vijax.models.energies.energy import Energy
 from vijax.models.networks.autoencoder import Network, as_network
 from vijax.models.networks.observed import Observed

@@ -21,7 +21,7 @@ from vijax.families.base import as_array, as_float
 from vijax.inference.expectation import Expectation, exact, jaakkola_jordan
 from vijax.inference.likelihood import Likelihood, as_likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
-from vijax.inference.sites.sparse_form import padded_rows
+from vijax.inference.sites.forms import padded_rows
 from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
 from vijax.xla.by_value import by_value
 

@@ -24,7 +24,7 @@ from vijax.contract.batch import DataForm, Minibatch, weighted_sum
 from vijax.contract.intake import Kind, cast, check, found_kinds
 from vijax.contract.model import ByEntry, Hyper, LocalElbo, Model
 from vijax.contract.queries import answers
-from vijax.evaluate.held_out import HeldOut
+from vijax.evaluate.score import HeldOut
 from vijax.families import Family, Product
 from vijax.families.base import as_array
 from vijax.inference import expectation as expectations

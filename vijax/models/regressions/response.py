@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from scipy import special
 
 from vijax.checks import require
-from vijax.inference.expectation.quadrature import expect
+from vijax.inference.expectation.scalar import expect
 from vijax.inference.likelihood import Likelihood
 
 NUM_LEVELS = 100

@@ -1,8 +1,8 @@
-"""Locals remembered by group: an E-step goes on from where it was when it last saw these groups (warm starts).
+"""Wrappers that keep something beside the state: the locals of all groups, the mean of the posteriors.
 
-Where an E-step climbs to a fixed point, most of its rounds in a later epoch repeat those of the epoch before: the
-globals have moved little since. So the state keeps the locals of all N groups, a batch says which of them it holds
-(`Minibatch.rows`), and its E-step begins there. Groups that were not seen yet begin where they always do.
+**Warm starts.** Where an E-step climbs to a fixed point, most of its rounds in a later epoch repeat those of the epoch
+before: the globals have moved little since. So the state keeps the locals of all N groups, a batch says which of them
+it holds (`Minibatch.rows`), and its E-step begins there. Groups that were not seen yet begin where they always do.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
-from vijax.checks import require
+from vijax import tree
+from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Hyper, Model
+from vijax.families import Product
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import Info, Result, State
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
 
 
 class Visited(NamedTuple):
-    """Locals of all groups.
-
-    Attributes:
-      local: the locals of every group as last seen, N leading.
-      seen: which groups were seen.
-    """
+    """The locals of every group as last seen, N leading; and which groups were seen."""
 
     local: PyTree
     seen: Bool[Array, " N"]
@@ -40,7 +37,7 @@ def warm(alg: Algorithm) -> Algorithm:
 
     The state then holds the locals of all N groups: of LDA N x K numbers. It is for models whose E-step climbs to a
     fixed point: topics by `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled
-    locals. What it saves is in benchmarks/README.md.
+    locals. benchmarks/README.md says how much it saves.
 
     Raises:
       ValueError: a model or an E-step that has nothing to go on from, or an algorithm that remembers messages of parts
@@ -73,7 +70,7 @@ class Warm(Wrapper):
         return state._replace(local=None).with_beside(self.name, unvisited(alg.spec.model, state.hyper, batch))
 
     def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`; what is found of a batch's groups is written row by row, if the step is taken."""
+        """See `Wrapper`; the locals found for a batch are written row by row, if the step is taken."""
         visited = self.memory(state)
         begun = state._replace(local=starts(alg.spec.model, state.hyper, visited, batch))
         new, info = alg.step(key, begun, batch)
@@ -86,17 +83,14 @@ class Warm(Wrapper):
 
 
 def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
-    """No group seen yet; memory for all.
+    """The memory for all groups before any was seen.
 
     Raises:
       ValueError: the batch says neither how many groups there are nor which of them it holds.
     """
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
-    known = (
-        isinstance(batch, Minibatch)
-        and batch.rows is not None
-        and isinstance(batch.num_groups, float | int | np.number)
-    )
+    known = isinstance(batch, Minibatch) and batch.rows is not None
+    known = known and isinstance(batch.num_groups, float | int | np.number)  # type: ignore[union-attr]
     require(known, "batch", "the first minibatch, with N and its rows, for warm starts", "none, or without", remedy)
     assert batch is not None
     assert model.locals.start is not None
@@ -126,10 +120,60 @@ def starts(model: Model, hyper: Hyper, visited: Visited, batch: Minibatch) -> Py
 
 
 def remembered(visited: Visited, batch: Minibatch, local: PyTree, ok: Bool[Array, ""]) -> Visited:
-    """With what was found of a batch's groups, if the step was taken. Padding, whose rows are N, is nowhere."""
+    """The memory with the locals found for a batch, if the step was taken. Padding, whose rows are N, is dropped."""
     many = isinstance(batch.rows, tuple)
     for rows, found in zip(batch.rows, local, strict=True) if many else [(batch.rows, local)]:
         at = jnp.where(ok, jnp.asarray(rows), visited.seen.size)
         table = jax.tree.map(lambda old, new, at=at: old.at[at].set(new, mode="drop"), visited.local, found)
         visited = Visited(table, visited.seen.at[at].set(True, mode="drop"))
     return visited
+
+
+def averaged(alg: Algorithm, after: int) -> Algorithm:
+    """An algorithm that keeps the mean of the posteriors of the steps from `after` on, for `Fit.average`.
+
+    Args:
+      alg: the algorithm.
+      after: the first step that counts.
+
+    Raises:
+      ValueError: `after` is below 0, or the state does not hold the globals as they are (`vijax.topics.by_words`).
+
+    >>> import jax, jax.numpy as jnp, vijax as vi
+    >>> model = vi.density({"x": vi.free()}, lambda v: -0.5 * (v["x"] - 3.0) ** 2)
+    >>> fit = vi.fit(averaged(vi.advi(model), after=500), num_steps=1500, key=jax.random.key(0))
+    >>> print(fit.average["free"].mean().round(0))
+    [3.]
+    """
+    return wrap(alg, Averaged(after))
+
+
+@dataclasses.dataclass(frozen=True)
+class Averaged(Wrapper):
+    """The wrapper of `averaged`."""
+
+    name: ClassVar[str] = "averaged"
+    of_globals: ClassVar[bool] = True
+
+    after: int
+
+    def check(self, alg: Algorithm) -> None:
+        """See `Wrapper`."""
+        require_integers(0, after=self.after)
+
+    def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
+        """See `Wrapper`."""
+        state = alg.init(key, batch, hyper)
+        return state.with_beside(self.name, tree.scale(0.0, _bare(state.posterior)))
+
+    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+        """See `Wrapper`."""
+        mean = self.memory(state)
+        new, info = alg.step(key, state, batch)
+        count = jnp.maximum(state.step - self.after + 1, 1).astype(state.step_size.dtype)
+        return new.with_beside(self.name, tree.mix(1.0 / count, mean, _bare(new.posterior))), info
+
+
+def _bare(q: Product) -> Product:
+    """The natural parameters without their context: a kernel is as large as all else, and the posterior has it."""
+    return q.with_context(dict.fromkeys(q))

@@ -1,0 +1,262 @@
+"""Labels y = -1 or +1, ordered classes y = 0, ..., C - 1, and counts over categories given a vector of predictors."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.checks import require
+from vijax.families.base import as_float
+from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
+from vijax.inference.likelihood.base import Likelihood, support
+from vijax.xla.by_value import by_value
+
+
+@by_value
+def bernoulli_logit() -> Likelihood:
+    """p(y | z) = 1 / (1 + exp(-y z)), y = -1 or +1.
+
+    >>> float(bernoulli_logit().log_prob(1, jnp.array(0.0)))
+    -0.6931471824645996
+    """
+    return Likelihood(
+        lambda y, z: jax.nn.log_sigmoid(y * z),
+        name="bernoulli_logit",
+        log_concave=True,
+        check=_labels("bernoulli_logit"),
+        mean=jax.nn.sigmoid,
+        sample=lambda key, z: _signs(z + jax.random.logistic(key, z.shape, z.dtype)),
+    )
+
+
+@by_value
+def bernoulli_probit() -> Likelihood:
+    """p(y | z) = Phi(y z), y = -1 or +1; accurate in both tails and in both precisions."""
+    return Likelihood(
+        lambda y, z: log_ndtr(y * z),
+        name="bernoulli_probit",
+        log_concave=True,
+        check=_labels("bernoulli_probit"),
+        mean=jax.scipy.special.ndtr,
+        sample=lambda key, z: _signs(z + jax.random.normal(key, z.shape, z.dtype)),
+    )
+
+
+def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
+    """Labels y, each wrong with an unknown probability e: p(y | z, e) = (1 - e) p(y | z) + e p(-y | z).
+
+    This serves a posterior of e beside the one of z (`others` of `vijax.models.gp` and `glm`). A local variable says
+    which labels are wrong; its q(t | z) is found exactly, so that the bound is
+
+        E_z[log sum_t exp(E log p(t | e) + log p(t y | z))]  <=  E[log p(y | z, e)],
+
+    and its gradient in (log e, log(1 - e)) the expected number of wrong and of right labels: the message of a Beta.
+
+    Args:
+      flip: statistics of a `vijax.Beta`, (E log e, E log(1 - e)).
+      clean: p(y | z) of correct labels; `bernoulli_logit()` if None.
+
+    >>> import vijax as vi
+    >>> rate = vi.Beta.from_alpha_beta(1e6, 9e6).expected_stats()  # e = 0.1
+    >>> lik = noisy_labels(rate)
+    >>> [round(float(jnp.exp(lik.log_prob(y, jnp.array(9.0)))), 2) for y in (1, -1)]
+    [0.9, 0.1]
+    """
+    clean = bernoulli_logit() if clean is None else clean
+
+    def log_prob(y: Any, z: Array) -> Array:
+        return jnp.logaddexp(flip.log1m + clean.log_prob(y, z), flip.log + clean.log_prob(-y, z))
+
+    def kinks(y: Any) -> Float[Array, " kinks"]:
+        """The bends: at 0, and where a wrong label becomes as likely as a right one."""
+        turn = jnp.abs(flip.log1m - flip.log)
+        return jnp.concatenate([clean.kinks(y), jnp.stack([-turn, turn])])
+
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        key_clean, key_flip = jax.random.split(key)
+        wrong = jax.random.uniform(key_flip, z.shape) < jnp.exp(flip.log)
+        right: Any = clean.sample
+        return jnp.where(wrong, -1.0, 1.0) * right(key_clean, z)
+
+    return Likelihood(
+        log_prob,
+        name="noisy_labels",
+        kinks=kinks,
+        width=clean.width,
+        check=_labels("noisy_labels"),
+        mean=clean.mean,
+        sample=None if clean.sample is None else sample,
+    )
+
+
+def _signs(z: Array) -> Array:
+    return jnp.where(z > 0, 1.0, -1.0).astype(z.dtype)
+
+
+def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:
+    """log Phi(z), with derivatives that do not cancel: for z < -5,
+
+    log Phi(z) = -z^2/2 - log sqrt(2 pi) + log M(-z),   M(t) = 1/(t + 1/(t + 2/(t + 3/(t + ...)))) (Mills' ratio).
+
+    >>> float(jax.grad(log_ndtr)(jnp.float32(-1e4)))
+    10000.0
+    """
+    near, far = jnp.maximum(z, -5.0), -jnp.minimum(z, -5.0)
+    fraction = far
+    for n in range(16, 0, -1):
+        fraction = far + n / fraction
+    tail = -0.5 * far**2 - 0.5 * math.log(2 * math.pi) - jnp.log(fraction)
+    return jnp.where(z > -5.0, jax.scipy.special.log_ndtr(near), tail)
+
+
+def _labels(name: str) -> Callable[[Any], None]:
+    return support(name, "labels -1 or +1 (2*y - 1 makes them of 0 and 1)", lambda y: (y == 1) | (y == -1))
+
+
+@by_value
+def ordinal_logit(cutpoints: Any) -> Likelihood:
+    """p(y | z) = sigma(c_{y+1} - z) - sigma(c_y - z), with c_0 = -inf and c_C = inf.
+
+    Computed as log sigma(b - z) + log sigma(z - a) + log(1 - e^(a-b)), in which nothing cancels.
+
+    Args:
+      cutpoints: increasing, shape (C - 1,).
+
+    Raises:
+      ValueError: cutpoints that do not increase.
+
+    >>> three = ordinal_logit([-1.0, 1.0])
+    >>> [round(float(jnp.exp(three.log_prob(y, jnp.array(0.0)))), 3) for y in range(3)]
+    [0.269, 0.462, 0.269]
+    """
+    inner = as_float(cutpoints)
+    require(inner.ndim == 1 and inner.size > 0, "cutpoints", "a vector of at least one number", inner)
+    require(jnp.diff(inner) > 0, "cutpoints", "increasing numbers", inner)
+    num_classes = inner.size + 1
+
+    def edges(y: Any) -> tuple[Array, Array]:
+        k = jnp.asarray(y).astype(jnp.int32)
+        return inner[jnp.clip(k - 1, 0, num_classes - 2)], inner[jnp.clip(k, 0, num_classes - 2)]
+
+    def log_prob(y: Any, z: Array) -> Array:
+        lower, upper = edges(y)
+        first, last = y == 0, y == num_classes - 1
+        width = jnp.where(first | last, 1.0, upper - lower)
+        above = jnp.where(first, 0.0, jax.nn.log_sigmoid(z - lower))
+        below = jnp.where(last, 0.0, jax.nn.log_sigmoid(upper - z))
+        return above + below + jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-width)))
+
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner
+        return jnp.sum(above, -1).astype(z.dtype)
+
+    return Likelihood(
+        log_prob,
+        name="ordinal_logit",
+        kinks=lambda y: jnp.stack(edges(y)),
+        log_concave=True,
+        check=support(
+            "ordinal_logit",
+            f"classes 0, ..., {num_classes - 1}",
+            lambda y: (y >= 0) & (y < num_classes) & (y == np.floor(y)),
+        ),
+        sample=sample,
+    )
+
+
+Averages = tuple[Float[Array, ""], Float[Array, " K"], Float[Array, "K K"]]
+
+
+@dataclasses.dataclass(frozen=True)
+class VectorLikelihood:
+    """p(y | z) of one observation given a *vector* z: see `vijax.expectation.vector_monte_carlo` and `bohning`.
+
+    Attributes:
+      log_prob: (y, z) -> log p(y | z), z of shape (K,).
+      name: its name in messages.
+      check: raises ValueError for observations outside the support, naming the first such site.
+      total: y -> W, where log_prob is convex in z apart from -W log sum_k e^{z_k}; else None.
+      averages: (y, draws of z) -> means over the draws of log_prob, its gradient and its Hessian, where there is a
+        faster way than automatic differentiation at each; else None.
+    """
+
+    log_prob: Callable[[Any, Float[Array, " K"]], Float[Array, ""]]
+    name: str
+    check: Callable[[Any], None]
+    total: Callable[[Any], Float[Array, ""]] | None = None
+    averages: Callable[[Any, Float[Array, "draws K"]], Averages] | None = None
+
+
+def softmax(num_categories: int) -> VectorLikelihood:
+    """p(y | z) = Multinomial(y; softmax(z)), y a vector of K counts: one 1 among zeros for a single label.
+
+    log p(y | z) = <y, z> - W log sum_k e^{z_k} + log W! - sum_k log y_k!,   W = sum_k y_k.
+
+    >>> round(float(jnp.exp(softmax(3).log_prob(jnp.array([1.0, 0.0, 0.0]), jnp.zeros(3)))), 4)
+    0.3333
+    """
+
+    def log_prob(y: Any, z: Array) -> Array:
+        """Without a difference of terms of the size of W log W."""
+        counts = jnp.asarray(y, z.dtype)
+        total = jnp.sum(counts)
+        log_mean = jax.nn.log_softmax(z) + jnp.log(jnp.maximum(total, jnp.finfo(z.dtype).tiny))
+        return log_factorial_gap(total) - jnp.sum(deviance(counts, log_mean) + log_factorial_gap(counts))
+
+    inside = lambda y: (y >= 0) & (y == np.floor(y)) & (y.shape[-1] == num_categories)
+    check = support("softmax", f"{num_categories} counts 0, 1, 2, ...", inside)
+    return VectorLikelihood(log_prob, "softmax", check, total=jnp.sum)
+
+
+def softmax_mixture() -> VectorLikelihood:
+    """Words of a document whose topics have shares softmax(z) (Khan et al. 2016, appendix A.3, eq. 34); y = (rows,
+    counts):
+
+    log p(y | z) = sum_n c_n log sum_k rows_nk softmax(z)_k,
+
+    rows_nk being the probability, up to a factor per word, of word n in topic k, positive; c_n = 0 in padding.
+
+    >>> rows, counts = jnp.array([[1.0, 0.5]]), jnp.array([2.0])
+    >>> round(float(softmax_mixture().log_prob((rows, counts), jnp.zeros(2))), 4)  # 2 log 0.75
+    -0.5754
+    """
+
+    def log_prob(y: Any, z: Array) -> Array:
+        rows, counts = y
+        mixed = jnp.einsum("nk,k->n", rows, jax.nn.softmax(z), precision="highest")
+        return jnp.einsum("n,n->", counts, jnp.log(jnp.where(counts > 0, mixed, 1.0)), precision="highest")
+
+    def check(y: Any) -> None:
+        rows, counts = y
+        support("softmax_mixture", "counts >= 0", lambda x: (x >= 0) & np.isfinite(x))(counts)
+        support("softmax_mixture", "positive word probabilities", lambda x: (x > 0) & np.isfinite(x))(rows)
+
+    return VectorLikelihood(log_prob, "softmax_mixture", check, total=lambda y: jnp.sum(y[1]), averages=_averages)
+
+
+def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
+    """Averages of the derivatives of `softmax_mixture`, with responsibilities phi_n ~ rows_n softmax(z):
+
+    gradient  sum_n c_n phi_n - W softmax(z)
+    Hessian   sum_n c_n (diag phi_n - phi_n phi_n') - W (diag pi - pi pi'),  pi = softmax(z)
+    """
+    rows, counts = y
+    share = jax.nn.softmax(z)
+    mixed = jnp.einsum("nk,sk->sn", rows, share, precision="highest")
+    mixed = jnp.where(counts > 0, mixed, 1.0)
+    value = jnp.mean(jnp.einsum("sn,n->s", jnp.log(mixed), counts, precision="highest"))
+    topics = rows * share[:, None, :] / mixed[:, :, None]
+    slope = jnp.einsum("snk,n->k", topics, counts, precision="highest") / len(z)
+    weighted = (jnp.sqrt(counts)[:, None] * topics).reshape(-1, z.shape[1])
+    second = jnp.einsum("ik,il->kl", weighted, weighted, precision="highest") / len(z)
+    total, mean_share = jnp.sum(counts), jnp.mean(share, 0)
+    second_share = jnp.einsum("sk,sl->kl", share, share, precision="highest") / len(z)
+    gradient = slope - total * mean_share
+    return value, gradient, jnp.diag(gradient) - second + total * second_share

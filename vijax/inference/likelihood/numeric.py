@@ -1,0 +1,216 @@
+"""Counts y = 0, 1, 2, ... with mean e^z, and real observations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc, gammainc, gammaincc, gammaln, ndtr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vijax.arguments import Positives, checked
+from vijax.families.base import as_float
+from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
+from vijax.families.numeric.special import stirling_gap
+from vijax.families.scalar.poisson import poisson_values
+from vijax.inference.likelihood.base import Likelihood, Moments, support
+from vijax.xla.by_value import by_value
+
+
+@by_value
+def poisson_log() -> Likelihood:
+    """p(y | z) = Poisson(y; e^z). Its expectations are closed, E e^z = e^(m + v/2); its f has no Lipschitz gradient
+    (Khan et al. 2016, appendix A.1), so give it `vijax.step_size.backtracking()`.
+
+    >>> round(float(poisson_log().closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
+    2.0
+    """
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        rate = jnp.exp(m + 0.5 * v)
+        return Moments(log_prob(y, m) - jnp.exp(m) * jnp.expm1(0.5 * v), y - rate, -rate)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        """log p(y | z), without a difference of terms of the size of y log y."""
+        count = jnp.asarray(y, z.dtype)
+        return -deviance(count, z) - log_factorial_gap(count)
+
+    return Likelihood(
+        log_prob,
+        name="poisson_log",
+        log_concave=True,
+        closed_form=closed_form,
+        check=_counts("poisson_log"),
+        mean=jnp.exp,
+        cdf=lambda y, z: jnp.where(y < 0, 0.0, gammaincc(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(z))),
+        sample=lambda key, z: poisson_values(key, jnp.exp(z)).astype(z.dtype),
+    )
+
+
+@by_value
+@checked
+def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
+    """p(y | z) = NegativeBinomial(y; mean e^z, variance e^z + e^2z / r).
+
+    Args:
+      dispersion: dispersion r; a large one is near Poisson.
+
+    Raises:
+      ValueError: r not positive.
+    """
+    r = jnp.asarray(dispersion)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        """Without a difference of terms of the size of y log y."""
+        count, size = jnp.asarray(y, z.dtype), r.astype(z.dtype)
+        gap = stirling_gap(count + size) - stirling_gap(size) - log_factorial_gap(count)
+        return gap - _deviance(count, z, size)
+
+    def cdf(y: Any, z: Array) -> Array:
+        success = jax.nn.sigmoid(jnp.log(r) - z)
+        return jnp.where(y < 0, 0.0, betainc(r, jnp.floor(jnp.maximum(y, 0.0)) + 1.0, success))
+
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        key_rate, key_count = jax.random.split(key)
+        rate = jax.random.gamma(key_rate, r.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / r
+        return poisson_values(key_count, rate).astype(z.dtype)
+
+    return Likelihood(
+        log_prob,
+        name="negative_binomial",
+        kinks=lambda y: jnp.log(r)[None],
+        log_concave=True,
+        check=_counts("negative_binomial"),
+        mean=jnp.exp,
+        cdf=cdf,
+        sample=sample,
+    )
+
+
+def _deviance(count: Float[Array, "*shape"], z: Array, r: Array) -> Float[Array, "*shape"]:
+    """By how much the log density of a negative binomial is below its value at a mean of y: with n = y + r,
+    v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n (log(1 + v (e^d - 1)) - v d),
+    of terms of the size of n v d."""
+    y = jnp.maximum(count, 1.0)
+    n, least = y + r, jnp.minimum(y, r)
+    d = jnp.where(y < r, 1.0, -1.0) * (z - jnp.log(y))
+    v = least / n
+    near = jnp.log1p(v * jnp.expm1(jnp.minimum(d, 1.0)))
+    far = jnp.logaddexp(jnp.log1p(-v), jnp.log(v) + jnp.maximum(d, 1.0))
+    known = n * (jnp.where(d < 1.0, near, far) - v * d)
+    return jnp.where(count > 0, known, r * jax.nn.softplus(z - jnp.log(r)))
+
+
+def _counts(name: str) -> Callable[[Any], None]:
+    return support(name, "counts 0, 1, 2, ...", lambda y: (y >= 0) & (y == np.floor(y)))
+
+
+@by_value
+@checked
+def gaussian(variance: Positives = 1.0) -> Likelihood:
+    """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
+
+    Args:
+      variance: variance s^2 of the noise.
+
+    Raises:
+      ValueError: the variance is not positive.
+    """
+    s2 = jnp.asarray(variance)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        return -0.5 * (y - z) ** 2 / s2 - 0.5 * jnp.log(2 * math.pi * s2)
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        return Moments(log_prob(y, m) - 0.5 * v / s2, (y - m) / s2, jnp.broadcast_to(-1.0 / s2, jnp.shape(m)))
+
+    return Likelihood(
+        log_prob,
+        name="gaussian",
+        log_concave=True,
+        closed_form=closed_form,
+        check=support("gaussian", "finite numbers", np.isfinite),
+        mean=lambda z: z,
+        cdf=lambda y, z: ndtr((y - z) / jnp.sqrt(s2)),
+        sample=lambda key, z: z + jnp.sqrt(s2).astype(z.dtype) * jax.random.normal(key, z.shape, z.dtype),
+    )
+
+
+@by_value
+@checked
+def gamma_log(shape: Positives = 1.0) -> Likelihood:
+    """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma regression with
+    logarithmic link (McCullagh and Nelder 1989, section 8).
+
+    Its expectations are closed, E e^-z = e^(v/2 - m); like Poisson's its f has no Lipschitz gradient (Khan et al. 2016,
+    appendix A.1), so give it `vijax.step_size.backtracking()`.
+
+    Args:
+      shape: shape k of the gamma distribution; 1 for exponential times.
+
+    Raises:
+      ValueError: the shape is not positive.
+
+    >>> round(float(gamma_log(2.0).closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
+    4.0
+    """
+    k = jnp.asarray(shape)
+
+    def known(y: Any) -> Array:
+        return k * jnp.log(k) - gammaln(k) + (k - 1.0) * jnp.log(y)
+
+    def closed_form(y: Any, m: Array, v: Array) -> Moments:
+        ratio = k * y * jnp.exp(0.5 * v - m)
+        return Moments(known(y) - k * m - ratio, ratio - k, -ratio)
+
+    return Likelihood(
+        lambda y, z: known(y) - k * z - k * y * jnp.exp(-z),
+        name="gamma_log",
+        kinks=lambda y: jnp.log(y)[None],
+        log_concave=True,
+        closed_form=closed_form,
+        check=support("gamma_log", "positive finite numbers", lambda y: (y > 0) & np.isfinite(y)),
+        mean=jnp.exp,
+        cdf=lambda y, z: gammainc(k, k * jnp.maximum(y, 0.0) * jnp.exp(-z)),
+        sample=lambda key, z: jax.random.gamma(key, k.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / k,
+    )
+
+
+@by_value
+@checked
+def student_t(degrees: Positives = 4.0, scale: Positives = 1.0) -> Likelihood:
+    """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites of outliers may have
+    negative precision.
+
+    Args:
+      degrees: degrees of freedom.
+      scale: scale s of the noise.
+
+    Raises:
+      ValueError: either is not positive.
+    """
+    nu, s = as_float(degrees), as_float(scale)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * jnp.log(nu * math.pi) - jnp.log(s)
+        return constant - 0.5 * (nu + 1) * jnp.log1p(((y - z) / s) ** 2 / nu)
+
+    def cdf(y: Any, z: Array) -> Array:
+        t = (y - z) / s
+        tail = 0.5 * betainc(0.5 * nu, jnp.full_like(nu, 0.5), nu / (nu + t**2))
+        return jnp.where(t > 0, 1.0 - tail, tail)
+
+    return Likelihood(
+        log_prob,
+        name="student_t",
+        kinks=lambda y: jnp.atleast_1d(y),
+        width=s * jnp.sqrt(nu),
+        check=support("student_t", "finite numbers", np.isfinite),
+        mean=lambda z: z,
+        cdf=cdf,
+        sample=lambda key, z: z + s * jax.random.t(key, nu.astype(z.dtype), z.shape, z.dtype),
+    )

@@ -1,0 +1,333 @@
+"""Sites, and priors z ~ N(0, K) of Gaussian predictors in three forms (Khan et al. 2016, appendices D and E).
+
+    q(z) ∝ p(z) prod_n exp(a_n z_n - g_n z_n^2 / 2):    V^-1 = K^-1 + diag(g),   m = V a
+
+(a, g) are natural parameters of q relative to the prior, whose own are zero; g is the paper's gamma tilde.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Bool, Float, Int
+
+from vijax.tree import register
+
+
+class Sites(NamedTuple):
+    """One Gaussian factor per predictor, exp(linear z - precision z^2 / 2)."""
+
+    linear: Float[Array, " sites"]
+    precision: Float[Array, " sites"]
+
+    @classmethod
+    def zeros(cls, num_sites: int, dtype: Any = None) -> Sites:
+        """Sites without any observation: q is the prior."""
+        return cls(jnp.zeros(num_sites, dtype), jnp.zeros(num_sites, dtype))
+
+    def at_add(self, rows: Int[Array, " rows"], values: Sites) -> Sites:
+        """All sites, with values added to these."""
+        return Sites(self.linear.at[rows].add(values.linear), self.precision.at[rows].add(values.precision))
+
+    def at(self, rows: Int[Array, " rows"]) -> Sites:
+        """These sites alone."""
+        return Sites(self.linear[rows], self.precision[rows])
+
+    def finite(self) -> Bool[Array, ""]:
+        """True where every number of every site is finite."""
+        return jnp.all(jnp.isfinite(self.linear) & jnp.isfinite(self.precision))
+
+
+class Factor(NamedTuple):
+    """A prior conditioned on sites, factorised once for every question about it.
+
+    Attributes:
+      cholesky: lower factor of a matrix with the determinant of I + K diag(g).
+      weights: a vector in which the mean is linear.
+      log_det: log |I + K diag(g)|.
+      quadratic: m' K^-1 m.
+    """
+
+    cholesky: Float[Array, "dim dim"]
+    weights: Float[Array, " dim"]
+    log_det: Float[Array, ""]
+    quadratic: Float[Array, ""]
+
+
+class Prior(abc.ABC):
+    """z ~ N(0, K), in one of several forms: a pytree of arrays."""
+
+    @property
+    @abc.abstractmethod
+    def num_sites(self) -> int:
+        """N."""
+
+    @abc.abstractmethod
+    def rows(self, rows: Int[Array, " rows"]) -> Any:
+        """The predictors of these sites, in the prior's own terms."""
+
+    @abc.abstractmethod
+    def condition(self, sites: Sites) -> Factor:
+        """Factorises the posterior; its arrays are NaN outside the domain."""
+
+    @abc.abstractmethod
+    def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
+        """Mean and variance of new predictors, in the prior's own terms."""
+
+    @abc.abstractmethod
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """Mean of new predictors, and a root R of their covariance R R'; `own` is their prior covariance, None where
+        features explain all of it."""
+
+    @abc.abstractmethod
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """The block of V that belongs to these sites."""
+
+    @abc.abstractmethod
+    def in_domain(self, sites: Sites) -> Bool[Array, ""]:
+        """True where every site is finite and K^-1 + diag(g) is positive definite (or, stricter, g >= 0)."""
+
+    def marginals(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Array]:
+        """Mean and variance of the predictors of these sites."""
+        return self.predict(factor, self.rows(rows))
+
+    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+        """Mean, and a root of the covariance, of the predictors of these sites."""
+        return self.predict_jointly(factor, self.rows(rows), None)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class KernelForm(Prior):
+    """z ~ N(0, kernel): kernel space, for sites of nonnegative precision (Khan et al. 2016, eq. 19 and appendix E).
+
+        B = I + S K S,  S = diag(g)^(1/2);   alpha = a - S B^-1 S K a,   m = K alpha,   V = K - K S B^-1 S K
+
+    which is the paper's A = K + diag(g)^-1 without the division by g. K itself is never factorised or inverted, so it
+    may be singular. Where a site outweighs the prior, alpha is a small difference of large numbers: there it is
+    S B^-1 S^-1 a.
+
+    Its variances are differences, K_nn - ..., which float32 cannot resolve where data leave little of the prior
+    variance: see `FeatureForm`.
+    """
+
+    kernel: Float[Array, "sites sites"]
+
+    @property
+    def num_sites(self) -> int:
+        """N."""
+        return self.kernel.shape[0]
+
+    def rows(self, rows: Int[Array, " rows"]) -> Any:
+        """Covariances with all sites, and variances."""
+        return self.kernel[:, rows], jnp.diagonal(self.kernel)[rows]
+
+    def condition(self, sites: Sites) -> Factor:
+        """One Cholesky factorisation of B."""
+        root = jnp.sqrt(sites.precision)
+        b = jnp.eye(self.num_sites, dtype=self.kernel.dtype) + root[:, None] * self.kernel * root
+        cholesky = jnp.linalg.cholesky(b)
+        strong = sites.precision * jnp.diagonal(self.kernel) > 1.0
+        weak = jnp.where(strong, 0.0, sites.linear)
+        divided = jnp.where(strong, sites.linear / jnp.where(strong, root, 1.0), 0.0)
+        alpha = weak + root * cho_solve((cholesky, True), divided - root * (self.kernel @ weak))
+        quadratic = alpha @ (self.kernel @ alpha)
+        # The root is kept too: every variance needs rows of C^-1 S.
+        return Factor(cholesky, jnp.stack([alpha, root]), _log_det(cholesky), quadratic)
+
+    def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
+        """Mean and variance of predictors with covariances `new = (K(X, X*), diag K(X*, X*))`."""
+        cross, variance = new
+        return cross.T @ factor.weights[0], variance - jnp.sum(self._whitened(factor, cross) ** 2, 0)
+
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """See `Prior`."""
+        cross, _ = new
+        whitened = self._whitened(factor, cross)
+        assert own is not None  # a kernel has no features
+        return cross.T @ factor.weights[0], _root_of(own - whitened.T @ whitened)
+
+    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+        """See `Prior`."""
+        new = self.rows(rows)
+        return self.predict_jointly(factor, new, new[0][rows])
+
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """See `Prior`."""
+        cross = self.kernel[:, rows]
+        whitened = self._whitened(factor, cross)
+        return cross[rows] - whitened.T @ whitened
+
+    def in_domain(self, sites: Sites) -> Bool[Array, ""]:
+        """g >= 0."""
+        return sites.finite() & jnp.all(sites.precision >= 0)
+
+    def _whitened(self, factor: Factor, cross: Array) -> Float[Array, "sites T"]:
+        return solve_triangular(factor.cholesky, factor.weights[1][:, None] * cross, lower=True)
+
+
+class _OfWeights(Prior):
+    """z = X w, w ~ N(0, I), with P = I + X' diag(g) X."""
+
+    @abc.abstractmethod
+    def _precision(self, g: Array) -> Float[Array, "dim dim"]:
+        """P."""
+
+    @abc.abstractmethod
+    def _linear(self, a: Array) -> Float[Array, " dim"]:
+        """X' a."""
+
+    def condition(self, sites: Sites) -> Factor:
+        """One Cholesky factorisation of P: the posterior of w is N(P^-1 X' a, P^-1)."""
+        linear = self._linear(sites.linear)
+        cholesky = jnp.linalg.cholesky(self._precision(sites.precision))
+        w = cho_solve((cholesky, True), linear)
+        return Factor(cholesky, w, _log_det(cholesky), w @ w)
+
+    def in_domain(self, sites: Sites) -> Bool[Array, ""]:
+        """True where P has a Cholesky factor, which need not be tried while g >= 0."""
+        tried = jax.lax.cond(
+            jnp.all(sites.precision >= 0),
+            lambda: jnp.array(True),
+            lambda: jnp.all(jnp.isfinite(jnp.linalg.cholesky(self._precision(sites.precision)))),
+        )
+        return sites.finite() & tried
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class FeatureForm(_OfWeights):
+    """z = features @ w, w ~ N(0, I): feature space (Khan et al. 2016, appendix E). A GP whitened by K = L L' is the
+    case X = L.
+
+        P = I + X' diag(g) X,   w = P^-1 X' a,   m = X w,   v_n = |C^-1 x_n|^2   with P = C C'
+
+    Every variance is a sum of squares, and sites may have negative precision as long as P is positive definite.
+    """
+
+    features: Float[Array, "sites dim"]
+
+    @property
+    def num_sites(self) -> int:
+        """N."""
+        return self.features.shape[0]
+
+    def rows(self, rows: Int[Array, " rows"]) -> Any:
+        """Features of these sites."""
+        return self.features[rows]
+
+    def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
+        """Mean and variance of predictors with features `new`, (T, D)."""
+        whitened = solve_triangular(factor.cholesky, new.T, lower=True)
+        return new @ factor.weights, jnp.sum(whitened**2, 0)
+
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """See `Prior`."""
+        whitened = solve_triangular(factor.cholesky, new.T, lower=True)
+        mean = new @ factor.weights
+        return mean, whitened.T if own is None else _root_of(whitened.T @ whitened + own - new @ new.T)
+
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """X P^-1 X', of these rows."""
+        whitened = solve_triangular(factor.cholesky, self.features[rows].T, lower=True)
+        return whitened.T @ whitened
+
+    def _linear(self, a: Array) -> Float[Array, " dim"]:
+        return self.features.T @ a
+
+    def _precision(self, g: Array) -> Float[Array, "dim dim"]:
+        unit = jnp.eye(self.features.shape[1], dtype=self.features.dtype)
+        return unit + self.features.T @ (g[:, None] * self.features)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class SparseFeatureForm(_OfWeights):
+    """`FeatureForm` in O(nnz per row squared) a site, X never made dense: each row of X is its nonzero columns, padded
+    with zeros.
+
+    Attributes:
+      columns: columns of the entries; 0 in padding.
+      values: values of the entries; 0 in padding.
+      unit: a one for each column; only its length D matters.
+    """
+
+    columns: Int[Array, "sites nnz"]
+    values: Float[Array, "sites nnz"]
+    unit: Float[Array, " dim"]
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, dtype: Any = None) -> SparseFeatureForm:
+        """Features from any SciPy sparse matrix, rows padded to the longest."""
+        columns, values = padded_rows(matrix)
+        dtype = jnp.result_type(float) if dtype is None else dtype
+        return cls(jnp.asarray(columns), jnp.asarray(values, dtype), jnp.ones(matrix.shape[1], dtype))
+
+    @property
+    def num_sites(self) -> int:
+        """N."""
+        return self.columns.shape[0]
+
+    def rows(self, rows: Int[Array, " rows"]) -> Any:
+        """Columns and values of these sites."""
+        return self.columns[rows], self.values[rows]
+
+    def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
+        """Mean and variance of predictors with features `new = (columns, values)`, padded rows."""
+        columns, values = new
+        inverse = cho_solve((factor.cholesky, True), jnp.diag(self.unit))
+        block = inverse[columns[:, :, None], columns[:, None, :]]
+        return jnp.sum(values * factor.weights[columns], 1), jnp.einsum("ni,nij,nj->n", values, block, values)
+
+    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+        """See `Prior`; there is no prior covariance that features do not explain."""
+        dense = self._dense(*new)
+        return dense @ factor.weights, solve_triangular(factor.cholesky, dense.T, lower=True).T
+
+    def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
+        """X P^-1 X', of these rows."""
+        dense = self._dense(*self.rows(rows))
+        return dense @ cho_solve((factor.cholesky, True), dense.T)
+
+    def _linear(self, a: Array) -> Float[Array, " dim"]:
+        return jnp.zeros_like(self.unit).at[self.columns].add(self.values * a[:, None])
+
+    def _dense(self, columns: Array, values: Array) -> Float[Array, "T dim"]:
+        zeros = jnp.zeros((len(columns), len(self.unit)), self.values.dtype)
+        return zeros.at[jnp.arange(len(columns))[:, None], columns].add(values)
+
+    def _precision(self, g: Array) -> Float[Array, "dim dim"]:
+        outer = g[:, None, None] * self.values[:, :, None] * self.values[:, None, :]
+        return jnp.diag(self.unit).at[self.columns[:, :, None], self.columns[:, None, :]].add(outer)
+
+
+def padded_rows(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and values of each row of a SciPy sparse matrix, padded with (0, 0) to the longest row.
+
+    >>> import scipy.sparse
+    >>> padded_rows(scipy.sparse.csr_array(np.array([[0.0, 2.0], [0.0, 0.0]])))[0].tolist()
+    [[1], [0]]
+    """
+    csr = matrix.tocsr()
+    csr.sum_duplicates()
+    lengths = np.diff(csr.indptr)
+    slots = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
+    columns, values = np.zeros(slots.shape, np.int32), np.zeros(slots.shape, float)
+    columns[slots], values[slots] = csr.indices, csr.data
+    return columns, values
+
+
+def _log_det(cholesky: Float[Array, "dim dim"]) -> Float[Array, ""]:
+    return 2.0 * jnp.sum(jnp.log(jnp.diagonal(cholesky)))
+
+
+def _root_of(cov: Float[Array, "T T"]) -> Float[Array, "T T"]:
+    """A root of a covariance that may be singular."""
+    values, vectors = jnp.linalg.eigh(0.5 * (cov + cov.T))
+    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))
