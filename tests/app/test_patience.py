@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from vijax.app.runs.patience import announced
+from vijax.app.progress import announced
 
 
 def test_only_what_takes_long_is_announced():
