@@ -263,15 +263,12 @@ def _text_column(data: str) -> str | None:
     records = [row for *_, row in itertools.islice(rows, MOST_READ)]
     if not records:
         return None
-    lengths = {name: _length([record.get(name) for record in records]) for record in records for name in record}
-    if DEFAULT_COLUMN in lengths:
+    words: dict[str, int] = {}
+    for name, text in (item for record in records for item in record.items()):
+        words[name] = words.get(name, 0) + (len(WORD.findall(text)) if isinstance(text, str) else 0)
+    if DEFAULT_COLUMN in words:
         return DEFAULT_COLUMN
-    longest = max(lengths, key=lambda name: lengths[name])
-    if not lengths[longest]:
-        raise ConfigError(f"{data}: no column holds text, among {', '.join(map(repr, list(lengths)[:20]))}")
+    longest = max(words, key=lambda name: words[name])
+    if not words[longest]:
+        raise ConfigError(f"{data}: no column holds text, among {', '.join(map(repr, list(words)[:20]))}")
     return longest
-
-
-def _length(values: list[Any]) -> float:
-    """The mean number of words of three letters or more in a text."""
-    return float(np.mean([len(WORD.findall(value)) if isinstance(value, str) else 0 for value in values]))

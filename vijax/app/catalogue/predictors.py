@@ -109,9 +109,7 @@ def confusion(seen: Seen) -> list[Block]:
         return []
     found, _ = settled(seen)
     blocks: list[Block] = []
-    for part, name in ((seen.data.train, "training"), (seen.data.test, "held-out")):
-        if part is None:
-            continue
+    for part, name in zip(seen.data.parts, ("training", "held-out"), strict=False):
         up = np.asarray(seen.model.predictive(found, design(part, seen.settings), jnp.ones(()))) > 0.5
         true = target(part) > 0
         rows = [[f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))] for c in (0, 1)]

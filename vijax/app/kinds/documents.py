@@ -146,7 +146,7 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
 
 def _digest(data: Data) -> Iterator[Any]:
     yield "\n".join(data.names).encode()
-    for corpus in (part for part in data if part is not None):
+    for corpus in data.parts:
         for _, indices, counts in corpus.blocks():
             yield np.ascontiguousarray(indices, np.int32).data
             yield np.ascontiguousarray(counts, np.int64).data

@@ -119,7 +119,9 @@ def picture(
     if x.shape[1] == 1 and found:
 
         def density(grid: np.ndarray) -> np.ndarray:
-            parts = [_normal(grid, mean[0], cov[0, 0]) for mean, cov in found]
+            parts = [
+                np.exp(-0.5 * (grid - mean[0]) ** 2 / cov[0, 0]) / np.sqrt(2 * np.pi * cov[0, 0]) for mean, cov in found
+            ]
             return np.asarray(weights)[: len(parts)] @ np.array(parts)
 
         note = "The fitted density, and the histogram of the data."
@@ -129,7 +131,3 @@ def picture(
         x, columns = np.concatenate([x, np.arange(len(x))[:, None]], axis=1), (*columns, "row")
     note = "Each row in the colour of its class" + ("; outlines at two standard deviations." if outlines else ".")
     return views.scatter(title, x, columns, labels, outlines, note)
-
-
-def _normal(x: np.ndarray, mean: float, variance: float) -> np.ndarray:
-    return np.exp(-0.5 * (x - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)

@@ -80,7 +80,7 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
 
 
 def _digest(data: Data) -> Iterator[Any]:
-    for graph in (part for part in data if part is not None):
+    for graph in data.parts:
         yield "\n".join(graph.columns).encode()
         yield np.ascontiguousarray(graph.x, np.float64).data
 

@@ -21,6 +21,11 @@ class Data(NamedTuple):
     test: Any
 
     @property
+    def parts(self) -> tuple[Any, ...]:
+        """The training data, and the held-out data where there are any."""
+        return (self.train,) if self.test is None else (self.train, self.test)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The words of a corpus; the columns of a table; the nodes of a graph."""
         return tuple(self.train.vocabulary or ()) if hasattr(self.train, "vocabulary") else self.train.columns

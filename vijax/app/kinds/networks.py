@@ -151,8 +151,7 @@ def check_rows(settings: Any, data: Data) -> None:
         )
     if settings.observed.name != "bernoulli":
         return
-    for part in (data.train, data.test):
-        x = np.zeros((0, 0)) if part is None else arrange(part, settings)
+    for x in (arrange(part, settings) for part in data.parts):
         bad = np.argwhere((x != 0) & (x != 1))
         if len(bad):
             row, column = bad[0]

@@ -164,7 +164,7 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
 
 
 def _digest(data: Data) -> Iterator[Any]:
-    for table in (part for part in data if part is not None):
+    for table in data.parts:
         yield "\n".join([*table.columns, str(table.target), str(table.group), *table.group_names]).encode()
         for array in (table.x, table.y, table.groups):
             if array is not None:

@@ -34,7 +34,7 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
     if listing.transform is None:
         return
     path, excerpts = results_path(folder, config), listing.source.excerpts
-    number = sum(len(part) for part in seen.data if part is not None)
+    number = sum(map(len, seen.data.parts))
     many = number > MOST_ROWS
     if many:
         command = f"vijax transform {folder} --out {path.stem}.parquet"

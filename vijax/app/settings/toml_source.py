@@ -106,12 +106,9 @@ def _is_shallow(value: Any) -> bool:
     level."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        level = [item for found in level for item in _items(found)]
+        items = (x.values() if isinstance(x, dict) else x if isinstance(x, list) else () for x in level)
+        level = [item for found in items for item in found]
     return not level
-
-
-def _items(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -179,12 +176,9 @@ def find(given: str | Path) -> Path:
             return known[name]
     if path.suffix not in ("", ".toml") or path.is_dir():
         return path  # its reader says what is wrong with it
+    close = difflib.get_close_matches(path.stem, [*known, *USUAL], n=1, cutoff=0.6)
+    hint = f"; did you mean {close[0]}?" if close else ""
     raise ConfigError(
-        f"{given}: there is no such file, and no configuration of that name comes with vijax{_nearest(path.stem)}. "
+        f"{given}: there is no such file, and no configuration of that name comes with vijax{hint}. "
         "`vijax configs` lists those that do"
     )
-
-
-def _nearest(name: str) -> str:
-    close = difflib.get_close_matches(name, [*shipped(), *USUAL], n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
