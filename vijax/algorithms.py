@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vijax.arguments import Size
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.per_variable import PerVariable, per_variable
@@ -210,7 +211,7 @@ def pg_svi(
     update: Update | Mapping[str, Update] | None = None,
     step_size: StepSize | None = None,
     memory: bool = False,
-    inner_steps: int = 1,
+    inner_steps: Size = 1,
     mean: str = "current",
     **choices: Any,
 ) -> Algorithm:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import optax
 
+from vijax.arguments import Positive, Size
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.objective import check_objective, renyi
@@ -38,8 +39,8 @@ def ngvi(
     model: Model,
     *,
     guide: Guide | None = None,
-    num_samples: int = 32,
-    nats: float = 1.0,
+    num_samples: Size = 32,
+    nats: Positive = 1.0,
     step_size: Schedule | None = None,
     **choices: Any,
 ) -> Algorithm:
@@ -123,7 +124,7 @@ def advi(
     model: Model,
     *,
     guide: Guide | None = None,
-    num_samples: int = 1,
+    num_samples: Size = 1,
     objective: renyi | None = None,
     optimizer: optax.GradientTransformation | None = None,
     **choices: Any,
@@ -166,7 +167,7 @@ def bbvi(
     model: Model,
     *,
     guide: Guide | None = None,
-    num_samples: int = 64,
+    num_samples: Size = 64,
     optimizer: optax.GradientTransformation | None = None,
     **choices: Any,
 ) -> Algorithm:
@@ -199,7 +200,7 @@ def bbvi(
 def aevb(
     model: Model,
     *,
-    learning_rate: float = 1e-3,
+    learning_rate: Positive = 1e-3,
     optimizer: optax.GradientTransformation | None = None,
     estep: Any = None,
     **choices: Any,

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import vijax as vi
-from vijax.app.catalogue.svae import mixture, potentials
+from vijax.app.catalogue.autoencoders import mixture, potentials
 from vijax.app.kinds.networks import Halves, Perceptron, layers_of
 from vijax.families import NormalGamma
 

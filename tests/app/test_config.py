@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 import tomllib
 import typing
 from pathlib import Path
@@ -10,6 +11,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+import vijax as vi
 from vijax.app.catalogue import LISTINGS
 from vijax.app.kinds.density_algorithm import DensityAlgorithm
 from vijax.app.settings.config import differing_keys, load_config, read_config, schema, settings_text
@@ -17,6 +19,8 @@ from vijax.app.settings.options import Chooser, chosen
 from vijax.app.settings.toml_source import _leaves
 from vijax.app.settings.typed_toml import ConfigError, Entry, flatten, settings, write_toml
 from vijax.arguments import arguments_of
+from vijax.data.texts.text import TextSettings
+from vijax.fitting.fit import fit
 
 DOTTED = ".".join("a" * 3000)
 DEEP = ("[" * 400 + "]" * 400, "[" * 5000 + "]" * 5000, "{" + DOTTED + " = 1}", "[{" + DOTTED + " = 1}]")
@@ -285,6 +289,51 @@ def test_settings_of_a_model_are_those_of_its_constructor(model):
             assert section[name].check is argument.limit
             same = argument.default in (section[name].default, inspect.Parameter.empty)
             assert same != ((model, name) in OTHER_DEFAULTS)
+
+
+SAID_ONCE = {
+    **{f"data.{name}": (TextSettings, name) for name in arguments_of(TextSettings) if name != "stop_words"},
+    **{f"fit.{name}": (fit, name) for name in ("num_epochs", "batch_size", "restarts")},
+    "fit.convergence": (fit, "tol"),
+}
+
+
+@pytest.mark.parametrize("key", SAID_ONCE)
+def test_settings_of_text_and_of_the_fit_are_those_of_the_library(key):
+    make, name = SAID_ONCE[key]
+    known, argument = settings(schema("lda"))[key], arguments_of(make)[name]
+    assert argument.meaning
+    assert known.help.startswith(argument.meaning)
+    assert known.check is argument.limit
+    assert known.default == argument.default or key == "fit.num_epochs"  # which `vijax.fit` leaves open
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("data.min_df=0", "min_df: expected a whole number of 1 or more, or a fraction such as 0.5, got 0"),
+        ("data.max_df=1.5", "max_df: expected a whole number of 1 or more, or a fraction such as 0.5, got 1.5"),
+        ("data.ngrams=6", "ngrams: expected a whole number from 1 to 5, got 6"),
+        ("data.max_vocabulary=0", "max_vocabulary: expected a whole number of 1 or more, got 0"),
+        ("fit.restarts=0", "restarts: expected an integer >= 1, got 0"),
+    ],
+)
+def test_limits_of_the_library_are_named_with_the_place(tmp_path, override, expected):
+    key, _, value = override.partition("=")
+    table, _, name = key.partition(".")
+    path = write(tmp_path, f"[{table}]\n{name} = {value}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"{path}, line 2: {table}.{expected}")):
+        load_config(path)
+
+
+@pytest.mark.parametrize(("method", "setting"), [("auto", "max_draws=4"), ("dadvi", "num_draws=1"), ("ngvi", "nats=0")])
+def test_limits_of_densities_are_those_of_the_signature(tmp_path, method, setting):
+    name, _, value = setting.partition("=")
+    make = {"auto": vi.auto, "dadvi": vi.dadvi, "ngvi": vi.ngvi}[method]
+    expected = arguments_of(make)[name].limit.expected
+    text = f'[model]\nname = "density"\nfile = "x.py"\n[algorithm]\nname = "{method}"\n{name} = {value}\n'
+    with pytest.raises(ConfigError, match=f"line 6: algorithm.{name}: expected {expected}, got {value}"):
+        load_config(write(tmp_path, text))
 
 
 def test_a_choice_that_cannot_do_without_a_setting_says_so(tmp_path):

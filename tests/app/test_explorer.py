@@ -10,12 +10,11 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
 from vijax.app.cli import main
-from vijax.app.explorer.documents import documents_of
-from vijax.app.explorer.embedded import Explored, embedded
-from vijax.app.explorer.groups import grouped
-from vijax.app.explorer.places import parted
+from vijax.app.explorer.bubbles import parted
+from vijax.app.explorer.embedded import Explored, documents_of, embedded
 from vijax.app.explorer.words import GRID, words_of
 from vijax.app.rows.doc_topics import read_doc_topics, read_excerpts, write_excerpts
+from vijax.app.rows.shares import grouped
 from vijax.app.settings.config import ConfigError
 from vijax.topics.summary import summarise, topic_distances
 

@@ -23,8 +23,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed; 
 from playwright import sync_api
 
 from vijax.app.cli import main
-from vijax.app.explorer.documents import documents_of
-from vijax.app.explorer.embedded import Explored
+from vijax.app.explorer.embedded import Explored, documents_of
 from vijax.app.explorer.words import words_of
 from vijax.app.page import blocks
 from vijax.app.page.report import Report, render

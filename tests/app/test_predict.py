@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
-from vijax.app.rows.predict_run import Asked, check
+from vijax.app.runs.results import Asked, check_asked
 from vijax.app.settings.typed_toml import ConfigError
 
 RNG = np.random.default_rng(0)
@@ -97,9 +97,9 @@ def test_what_cannot_be_drawn_is_said(run, capsys, arguments, fragments):
 
 def test_models_of_no_tables_and_of_targets_say_what_to_do():
     with pytest.raises(ConfigError, match=r"lda is not; in Python: vijax\.load\(RUN\)\.predictive"):
-        check(LISTINGS["lda"], Asked())
+        check_asked(LISTINGS["lda"], Asked())
     with pytest.raises(ConfigError, match=r"--rows: glm draws its target given the other columns: .* --data"):
-        check(LISTINGS["glm"], Asked(rows=3))
+        check_asked(LISTINGS["glm"], Asked(rows=3))
     for listing in LISTINGS.values():
         is_table = listing.source.results == "transformed" and listing.name != "density"
         assert (listing.drawing is not None) == is_table, listing.name

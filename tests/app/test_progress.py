@@ -1,13 +1,14 @@
 """Progress: what it says, when it says it, and what it costs."""
 
 import io
+import threading
 import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from vijax.app.progress import Printer, elbo_per_datum
+from vijax.app.progress import Printer, announced, elbo_per_datum
 
 TRACE = {
     "num_groups": np.full(2, 50.0),
@@ -98,3 +99,20 @@ def test_what_is_still_to_gain_is_shown_once_it_is_known(gain, words):
     Printer(stream=stream)(seen(2, gain=gain))
     assert ("ELBO/word -8.100" + words) in stream.getvalue()
     assert ("to gain" in stream.getvalue()) == bool(words)
+
+
+def test_only_what_takes_long_is_announced():
+    said, told = [], threading.Event()
+
+    def say(text):
+        said.append(text)
+        told.set()
+
+    with announced(say, "slow ...", after_s=0.01):
+        assert told.wait(10)
+    with announced(say, "quick ...", after_s=60):
+        pass
+    with pytest.raises(KeyError), announced(say, "failing ...", after_s=60):
+        raise KeyError
+    assert said == ["slow ..."]
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer) and thread.is_alive()]

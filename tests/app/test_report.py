@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from vijax.app.explorer.documents import documents_of
-from vijax.app.explorer.embedded import Explored
+from vijax.app.explorer.embedded import Explored, documents_of
 from vijax.app.explorer.words import words_of
 from vijax.app.page import blocks, charts
 from vijax.app.page.blocks import Topics

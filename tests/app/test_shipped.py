@@ -13,11 +13,11 @@ pytest.importorskip("tyro")
 
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
+from vijax.app.initial import initial_text
 from vijax.app.kinds.assemble import load_data
 from vijax.app.kinds.guide import GUIDE
-from vijax.app.kinds.initial import initial_text
 from vijax.app.settings.config import load_config
-from vijax.app.settings.shipped import USUAL, find, shipped
+from vijax.app.settings.toml_source import USUAL, find, shipped
 from vijax.app.settings.typed_toml import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -17,11 +17,9 @@ import vijax
 from vijax.app.comparing import comparison_files
 from vijax.app.comparing.comparison import Compared, Comparison
 from vijax.app.page import blocks
-from vijax.app.page.exports import PARTS, tables
-from vijax.app.page.spreadsheet import FORMULA, NUMBER, quoted, unquoted
-from vijax.app.page.topic_formats import formatted
-from vijax.app.rows.column_files import as_csv, write_columns
+from vijax.app.page.exports import FORMULA, NUMBER, PARTS, formatted, quoted, tables, unquoted
 from vijax.app.rows.predicted import Draws
+from vijax.app.rows.transformed import as_csv, write_columns
 from vijax.evaluate import Difference, Score
 from vijax.topics.summary import Document, Topic
 

@@ -14,8 +14,8 @@ pytest.importorskip("matplotlib")
 import vijax as vi
 from vijax.app.cli import main
 from vijax.app.comparing.comparison import Compared, Comparison, compare
-from vijax.app.comparing.comparison_table import note
-from vijax.app.rows.scores import RowScore
+from vijax.app.comparing.comparison_files import note
+from vijax.app.rows.by_row import RowScore
 from vijax.app.runs import sweep as sweeps
 from vijax.app.runs.run import Outcome
 from vijax.app.settings.typed_toml import ConfigError

@@ -15,9 +15,8 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app.catalogue import LISTINGS, ard_regression, factor_analysis, gap_nmf, hmm
+from vijax.app.catalogue import LISTINGS, ard_regression, factor_analysis, gap_nmf, hmm, predictors
 from vijax.app.cli import main
-from vijax.app.kinds import predictors
 from vijax.app.kinds.listing import Data, Seen
 from vijax.app.rows import by_row
 from vijax.app.settings.typed_toml import ConfigError

@@ -35,8 +35,8 @@ ROOMS = [
 TOP = ("tree", "checks", "arguments", "extras", "files", "terminal", "result")
 MOST = 17
 """Files in a folder, the `__init__` among them."""
-MORE = {"catalogue": 19, "automatic": 21}
-"""Folders that have more: a model a file; and one that is still to be put in order."""
+MORE = {"automatic": 21}
+"""Folders that have more, and are still to be put in order."""
 ASKED_LATE = {
     ("vijax.fitting.result", "vijax.adapters.to_arviz"): "`Fit.to_arviz` is a short way to it",
     ("vijax.fitting.judge", "vijax.automatic.judged"): "`Fit.judged` is a short way to it",

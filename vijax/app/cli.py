@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from vijax.app.progress import say_to_stderr
 from vijax.fitting.interrupt import ignore_from_now_on
 from vijax.terminal import printable
 
@@ -34,7 +35,10 @@ def fit(
       sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and compares them.
     """
     if sweep is not None:
-        return _sweep(config, set, data, out, sweep)
+        from vijax.app.runs.sweep import sweep as sweep_over
+
+        return _end_of_sweep(*sweep_over(config, set, data, out, sweep, say_to_stderr))
+
     from vijax.app.runs.run import start
     from vijax.app.settings.config import load_config
 
@@ -42,13 +46,13 @@ def fit(
 
 
 def resume(run: Path, /) -> int:
-    """Goes on with a run that was stopped in whatever way, to the result it would have had unbroken; with a sweep, to
-    what is missing of it.
+    """Goes on with a run that was stopped in whatever way, to the result of an unbroken run; with a sweep, to the end
+    of all its runs.
 
     Args:
       run: its folder.
     """
-    from vijax.app.runs.run import resume, say_to_stderr
+    from vijax.app.runs.run import resume
     from vijax.app.runs.sweep import is_sweep, resume_sweep
 
     if is_sweep(run):
@@ -65,10 +69,8 @@ def compare(runs: tuple[Path, ...], /, *, out: Path | None = None, training: boo
       out: folder for comparison.txt, comparison.csv and comparison.png.
       training: compare bounds on the training data, where nothing is or can be held out.
     """
-    from vijax.app.comparing.comparison import compare
+    from vijax.app.comparing.comparison import compare, compare_by_training
     from vijax.app.comparing.comparison_files import comparison_text, write_comparison
-    from vijax.app.rows.training_bound import compare_by_training
-    from vijax.app.runs.run import say_to_stderr
 
     found = compare_by_training(runs) if training else compare(runs, say_to_stderr)
     if out is not None:
@@ -78,7 +80,7 @@ def compare(runs: tuple[Path, ...], /, *, out: Path | None = None, training: boo
 
 
 def summary(run: Path, /) -> int:
-    """Prints what a run found: clusters, states, factors, coefficients or topics.
+    """Prints the results of a run: clusters, states, factors, coefficients or topics.
 
     Args:
       run: folder of a run, finished or not.
@@ -102,13 +104,12 @@ def topics(
     Args:
       run: folder of a run of a topic model, finished or not.
       num_words: words of each.
-      num_topics: how many of them; all if not given.
-      format: text to read; or with the probabilities of words csv, json, or md, a table of Markdown.
+      num_topics: number of topics; all if not given.
+      format: text to read; or csv, json or md (a table of Markdown), with the probabilities of words.
     """
-    from vijax.app.page.topic_formats import formatted
+    from vijax.app.page.exports import formatted
     from vijax.app.runs.loaded import read
-    from vijax.app.runs.remarks import say_remarks
-    from vijax.app.runs.run import say_to_stderr
+    from vijax.app.runs.run_end import say_remarks
 
     found = read(run).topics(num_words)[:num_topics]
     say_remarks(run, say_to_stderr)
@@ -131,15 +132,14 @@ def shares(
     Args:
       run: folder of a run of a topic model, ended.
       by: column of the documents whose values are the groups; it must stand beside the text in the data.
-      every: of a column of dates: a group for each year, month or day.
+      every: for a column of dates: a group for each year, month or day.
       data: other documents; those of the run if not given.
-      column: where a table has its text; that of the run if not given.
+      column: the column of the text in a table; that of the run if not given.
       out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an interval.
     """
     from vijax.app.page.blocks import text
-    from vijax.app.rows.column_files import write_columns
     from vijax.app.rows.shares import shares_of_run, table
-    from vijax.app.runs.run import say_to_stderr
+    from vijax.app.rows.transformed import write_columns
 
     found = shares_of_run(run, by, every, data, column, say_to_stderr)
     if out is None:
@@ -166,11 +166,10 @@ def transform(
       run: folder of a run, finished or not.
       data: the data; all of the run's own, held-out ones too, if not given.
       out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
-      column: where a table of documents has its text; that of the run if not given.
-      training: where the training data are now, of models that need them, if they are not where they were.
+      column: the column of the text in a table of documents; that of the run if not given.
+      training: the place of the training data now, for models that need them, if they have been moved.
     """
     from vijax.app.runs.results import transform_run
-    from vijax.app.runs.run import say_to_stderr
 
     print(transform_run(run, data, out, column, training, say_to_stderr))
     return 0
@@ -198,17 +197,16 @@ def predict(
     Args:
       run: folder of a run on a table, finished or not.
       data: the rows or sequences; all of the run's own if not given.
-      rows: so many new rows instead; of models of sequences, one new sequence of so many steps.
+      rows: so many new rows instead; for models of sequences, one new sequence of so many steps.
       steps: so many steps after the end of each sequence.
-      draws: how many.
+      draws: number of draws.
       each: give the draws one by one, not means and intervals.
       level: probability of the intervals.
       out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
-      seed: of the draws.
-      training: as of `vijax transform`.
+      seed: seed of the draws.
+      training: see `vijax transform`.
     """
-    from vijax.app.rows.predict_run import Asked, predict_run
-    from vijax.app.runs.run import say_to_stderr
+    from vijax.app.runs.results import Asked, predict_run
 
     asked = Asked(data, rows, steps, draws, each, level, seed)
     print(predict_run(run, asked, out, training, say_to_stderr))
@@ -216,23 +214,21 @@ def predict(
 
 
 def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
-    """Scores a run on other data: how well the first half of each document predicts the other half (document
-    completion); of other models the log predictive density.
+    """Scores a run on other data: document completion (the first half of each document predicts the other half); for
+    other models the log predictive density.
 
     Args:
       run: folder of a run.
       data: the data. Words the run has not seen are left out; a table must have the columns that the run's had.
-      column: where a table has its text; that of the run if not given.
-      seed: of the split in halves and of the draws.
-      training: as of `vijax transform`.
+      column: the column of the text in a table; that of the run if not given.
+      seed: seed of the split in halves and of the draws.
+      training: see `vijax transform`.
     """
     from vijax.app.runs.loaded import read
-    from vijax.app.runs.remarks import say_remarks
-    from vijax.app.runs.run import say_to_stderr
-    from vijax.app.settings.typed_toml import LARGEST, ConfigError
+    from vijax.app.runs.run_end import say_remarks
+    from vijax.app.settings.typed_toml import check_seed
 
-    if not 0 <= seed <= LARGEST:
-        raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
+    check_seed(seed)
     told = lambda note: say_to_stderr(f"Note: {note}")
     loaded = read(run, training, allow_code=True)
     say_remarks(run, say_to_stderr)
@@ -256,7 +252,7 @@ def settings(*, model: str | None = None) -> int:
     """Prints every setting of a model with its default and its meaning, as a TOML file to begin from.
 
     Args:
-      model: which; without it, those of lda, under a list of the models there are.
+      model: name of the model; without it, lda, under a list of the models.
     """
     from vijax.app.settings.config import settings_text
 
@@ -280,7 +276,7 @@ def init(model: str, /, *, data: str, out: Path | None = None) -> int:
       data: file, folder or URL of the data.
       out: the file to write; named after data and model if not given.
     """
-    from vijax.app.kinds.initial import write_initial
+    from vijax.app.initial import write_initial
 
     written = write_initial(model, data, out)
     print(f"Wrote {written}: look at it, then: vijax fit {written}")
@@ -295,29 +291,8 @@ def version() -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[..., int]] = {
-    "fit": fit,
-    "resume": resume,
-    "compare": compare,
-    "summary": summary,
-    "topics": topics,
-    "transform": transform,
-    "predict": predict,
-    "shares": shares,
-    "evaluate": evaluate,
-    "report": report,
-    "init": init,
-    "configs": configs,
-    "settings": settings,
-    "version": version,
-}
-
-
-def _sweep(config: Path, overrides: Sequence[str], data: str | None, out: Path | None, setting: str) -> int:
-    from vijax.app.runs.run import say_to_stderr
-    from vijax.app.runs.sweep import sweep
-
-    return _end_of_sweep(*sweep(config, overrides, data, out, setting, say_to_stderr))
+RUNS = (fit, resume, compare, summary, topics, transform, predict, shares, evaluate, report)
+COMMANDS: dict[str, Callable[..., int]] = {each.__name__: each for each in (*RUNS, init, configs, settings, version)}
 
 
 def _end_of_sweep(folder: Path, found: Any) -> int:
@@ -336,7 +311,7 @@ UNUSABLE = 4
 
 
 def _end(outcome: Any) -> int:
-    """The last screen: what was found, score, where the page is; and how to go on if the run did not finish."""
+    """Prints the last screen: results, score, the path of the page; and how to go on if the run did not finish."""
     from vijax.app.page.pages import summary_path
     from vijax.evaluate import Score
     from vijax.fitting.status import Status
@@ -382,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> int:
-    """The exit code, and every error in one line."""
+    """The exit code; prints an error in one line."""
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -391,8 +366,9 @@ def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> i
         at_the_end()
         print(f"\nvijax: {stopped if stopped.args else 'stopped'}", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        _drop_the_rest()
+    except BrokenPipeError:  # Python would complain once more when it writes the rest of its buffer at its end
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
         if debug:
@@ -403,18 +379,12 @@ def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> i
 
 @contextlib.contextmanager
 def _as_a_program(debug: bool) -> Iterator[None]:
-    """What is done where the process is ours."""
+    """Sets up the process of the program: keeps compiled programs, and XLA's banners off the screen."""
     from vijax.app.runs.banners import kept_off
 
     _keep_compiled_programs()
     with contextlib.nullcontext() if debug else kept_off():
         yield
-
-
-def _drop_the_rest() -> None:
-    """Python writes what is left in its buffer when it ends, and would complain once more that nobody reads it."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(given: list[str]) -> int:
@@ -427,7 +397,7 @@ def _run(given: list[str]) -> int:
 
 
 def _gathered(given: list[str]) -> list[str]:
-    """All `--set` values as one list at the end, however they were spread.
+    """The arguments with all values of `--set` as one list at the end.
 
     >>> _gathered(["fit", "--set", "a=1", "b=2", "c.toml", "--set=d=3"])
     ['fit', 'c.toml', '--set', 'a=1', 'b=2', 'd=3']
@@ -454,7 +424,7 @@ def _is_input_error(error: Exception) -> bool:
 
 
 def _one_line(error: Exception, command: str) -> str:
-    """The message, in the words of the command line; or for a fault of our own what it was and how to see more."""
+    """The message in the words of the command line; for a fault of vijax its kind, and how to see more."""
     from vijax.app.settings.wording import in_command_line_terms
 
     text = " ".join(str(error).split())

@@ -18,9 +18,9 @@ def load(run: str | Path, *, training: str | None = None, allow_code: bool = Fal
 
     Args:
       run: the folder.
-      training: where the training data are now, of such a model, if they are not where they were.
+      training: the place of the training data now, for such a model, if they have been moved.
       allow_code: whether the Python file that a run of model.name = "density" names may be executed. It has to be the
-        one that the run began with, and to be on the list of those that you have named in a `vijax fit` (or in
+        file with which the run began, and you must have named it in a `vijax fit` on this machine (or in
         VIJAX_ALLOW_CODE).
 
     Returns:

@@ -1,4 +1,5 @@
-"""What a running fit tells: documents per second, ELBO per word, what it may still gain, held-out score, time to go."""
+"""Lines on the screen while something runs: documents per second, ELBO per word, held-out score, time to go; and what
+is said before a silence."""
 
 from __future__ import annotations
 
@@ -13,12 +14,15 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from vijax.extras import require_extra
+from vijax.terminal import printable
 
 COMPILING = "compiling ... (the steps follow when that is done)"
+AFTER_S = 2.0
+"""Seconds of silence after which a reader asks why."""
 
 
 class Mark(NamedTuple):
-    """A moment of a run: steps and documents done, when, and the seconds that went into other than training."""
+    """A moment of a run: steps and documents done, the time, and the seconds that were not spent on training."""
 
     step: int
     documents: float
@@ -29,17 +33,14 @@ class Mark(NamedTuple):
 class Printer:
     """A callback for `vijax.fit` that reports progress: a bar on a terminal, plain lines in a log.
 
-    Between reports a call costs a comparison of two times; a report costs well under a millisecond. So at the default
-    cadence the cost is below 0.1 % of the time.
-
     Args:
       every_s: seconds between lines (a bar is redrawn up to five times as often).
       score: gives the latest held-out score (anything with `mean` and `standard_error`), or None.
       outside: seconds spent so far on scores and checkpoints, which do not count against documents per second.
-      stream: where to print; standard error by default.
-      clock: seconds.
-      unit: what is read, in short: docs, rows, sequences.
-      per: what the bound is per: word, or else whatever a datum is called.
+      stream: the stream to print to; standard error by default.
+      clock: gives the time in seconds.
+      unit: the data that are read, in short: docs, rows, sequences.
+      per: the unit of the bound: word, or the name of a datum.
     """
 
     def __init__(
@@ -63,15 +64,13 @@ class Printer:
         self._announcement: threading.Timer | None = None
 
     @contextlib.contextmanager
-    def announcing(self, after_s: float = 2.0) -> Iterator[None]:
-        """Says that XLA compiles if there is nothing else to say for so long: around a fit, before its first report."""
-        self._announcement = threading.Timer(after_s, lambda: print(COMPILING, file=self._stream, flush=True))
-        self._announcement.daemon = True
-        self._announcement.start()
-        try:
+    def announcing(self, after_s: float = AFTER_S) -> Iterator[None]:
+        """Says that XLA compiles, if the fit within makes no report for so long."""
+        with announced(self._print, COMPILING, after_s) as self._announcement:
             yield
-        finally:
-            self._announcement.cancel()
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
 
     def __call__(self, seen: Any) -> None:
         """Reports, if it is time to."""
@@ -84,24 +83,26 @@ class Printer:
         mark = Mark(seen.step, seen.num_groups_seen, now, self._outside())
         text = self._text(seen, mark)
         if first:
-            self._first = mark  # what came before it includes compilation, which says nothing about time to go
+            self._first = mark  # the time before it includes compilation, which says nothing about time to go
         self._last = mark
         if self._terminal:
             self._draw(seen, text)
         else:
-            print(f"step {seen.step:>6,}/{seen.num_steps:,}   {text}", file=self._stream, flush=True)
+            self._print(f"step {seen.step:>6,}/{seen.num_steps:,}   {text}")
 
     def _text(self, seen: Any, mark: Mark) -> str:
-        parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{_rate(self._last, mark):,.0f} {self._unit}/s"]
-        elbo = elbo_per_datum(seen)
-        parts.append(f"ELBO/{self._per} {np.mean(elbo):.3f}")
+        seconds = (mark.seconds - self._last.seconds) - (mark.outside - self._last.outside)
+        rate = (mark.documents - self._last.documents) / max(seconds, 1e-9)
+        parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{rate:,.0f} {self._unit}/s"]
+        parts.append(f"ELBO/{self._per} {np.mean(elbo_per_datum(seen)):.3f}")
         if seen.gain is not None and np.isfinite(seen.gain):
             parts.append(f"still to gain {seen.gain:.1e}")
         score = self._score()
         if score is not None:
             parts.append(f"held-out {score.mean:.3f} ± {score.standard_error:.3f}")
         if not seen.stopping and self._first is not None and mark.step > self._first.step:
-            parts.append(f"to go {_to_go(self._first, mark, seen.num_steps)}")
+            each = (mark.seconds - self._first.seconds) / (mark.step - self._first.step)
+            parts.append(f"to go {clock_time((seen.num_steps - mark.step) * each)}")
         return "   ".join(parts)
 
     def _draw(self, seen: Any, text: str) -> None:
@@ -123,22 +124,13 @@ class Printer:
 def elbo_per_datum(seen: Any) -> np.ndarray:
     """The bound of each step since the last call, per word of documents, else per group of the data.
 
-    The documents' part is over the words of the very batch it is of, the penalty over those of the whole data set. So
-    a batch of longer documents is not a better one, and a ramp (N_t < N) leaves the curve of one objective.
+    The documents' part is divided by the words of its own batch, the penalty by those of the whole data set. So a batch
+    of longer documents is not a better one, and a ramp (N_t < N) leaves the curve of one objective.
     """
     if not seen.num_words or "num_words" not in seen.trace:
         return seen.trace["elbo"] / seen.num_groups
     words = np.maximum(seen.trace["num_words"], 1.0)
     return seen.trace["local_elbo"] / words - seen.trace["penalty"] / seen.num_words
-
-
-def _rate(before: Mark, now: Mark) -> float:
-    seconds = (now.seconds - before.seconds) - (now.outside - before.outside)
-    return (now.documents - before.documents) / max(seconds, 1e-9)
-
-
-def _to_go(first: Mark, now: Mark, num_steps: int) -> str:
-    return clock_time((num_steps - now.step) * (now.seconds - first.seconds) / (now.step - first.step))
 
 
 def clock_time(seconds: float) -> str:
@@ -149,3 +141,46 @@ def clock_time(seconds: float) -> str:
     """
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+
+
+def say_to_stderr(message: str) -> None:
+    """Prints a line that is not a result."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+# --- before a silence ------------------------------------------------------------------------------------------------
+class Counter:
+    """Says how many are done, once in some seconds.
+
+    >>> told = Counter(print, "rows read", 1000, every_s=0.0)
+    >>> told(250)
+    250 of 1,000 rows read
+    """
+
+    def __init__(self, say: Callable[[str], None], what: str, total: int, every_s: float = 5.0):
+        self.say, self.what, self.total, self.every_s = say, what, total, every_s
+        self.said = time.perf_counter()
+
+    def __call__(self, done: int) -> None:
+        """So many are done."""
+        now = time.perf_counter()
+        if now - self.said >= self.every_s:
+            self.said = now
+            self.say(f"{done:,} of {self.total:,} {self.what}")
+
+
+@contextlib.contextmanager
+def announced(say: Callable[[str], None], text: str, after_s: float = AFTER_S) -> Iterator[threading.Timer]:
+    """Says `text` once, if the body takes longer than so many seconds.
+
+    >>> with announced(print, "making the model ..."):
+    ...     pass
+    """
+    timer = threading.Timer(after_s, say, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer
+    finally:
+        timer.cancel()
+        timer.join()  # so that no line comes late

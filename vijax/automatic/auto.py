@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.arguments import Size, whole
 from vijax.automatic import low_rank, minibatches, mixture, trust_region
 from vijax.automatic.assessment import as_fit, as_mixture, assessed, compared, rivals
 from vijax.automatic.conjugate import of_conjugate, of_mixed
@@ -52,9 +53,9 @@ def auto(
     data: Any = None,
     *,
     key: PRNGKeyArray,
-    num_starts: int | None = None,
-    max_draws: int | None = None,
-    max_gradients: int | None = None,
+    num_starts: Size | None = None,
+    max_draws: Annotated[int, whole(8)] | None = None,
+    max_gradients: Size | None = None,
     batch_size: int | None = None,
     richer: bool | None = None,
     stage: Stage | None = None,

@@ -13,12 +13,13 @@ coordinates, beyond that by conjugate gradients on Hessian-vector products (Noce
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy import linalg
 
+from vijax.arguments import whole
 from vijax.automatic import lbfgs
 from vijax.automatic.assessment import as_fit, assessed, in_words
 from vijax.automatic.gaussian import Gaussian, noise_of
@@ -52,7 +53,14 @@ TOL = 1e-6
 """Residual at which conjugate gradients end, relative to the right-hand side."""
 
 
-def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int = 30, stage: Stage | None = None) -> Fit:
+def dadvi(
+    model: Model,
+    data: Any = None,
+    *,
+    key: PRNGKeyArray,
+    num_draws: Annotated[int, whole(2)] = 30,
+    stage: Stage | None = None,
+) -> Fit:
     """Fits independent normals in free coordinates to a log density, on draws whose noise is fixed: a deterministic
     problem, solved from the best of several modes on by L-BFGS and then by Newton's steps (Giordano, Ingram and
     Broderick 2024, "Black box variational inference with a deterministic objective"). There is no learning rate, and

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.arguments import Positive, Size
 from vijax.fitting.fit_arguments import (
     check_batches,
     check_hyper,
@@ -90,15 +91,15 @@ def fit(
     data: Any = None,
     *,
     key: PRNGKeyArray,
-    num_epochs: float | None = None,
-    num_steps: int | None = None,
-    batch_size: int | None = None,
+    num_epochs: Positive | None = None,
+    num_steps: Size | None = None,
+    batch_size: Size | None = None,
     state: State | None = None,
     hyper: Mapping[str, Any] | None = None,
-    restarts: int = 1,
+    restarts: Size = 1,
     callbacks: Sequence[Callback] = (),
     steps_per_chunk: int | None = None,
-    tol: float | None = None,
+    tol: Positive | None = None,
     max_bad_steps: int = 10,
     throw: bool = True,
 ) -> Fit:
@@ -109,9 +110,9 @@ def fit(
       data: a corpus, or anything `vijax.data.read` reads, for models of documents; else a pytree of arrays with one
         leading axis of groups; or a `Loader` of your own. None for a density that reads none.
       key: random key of the run: of the start, the order of the batches, every draw.
-      num_epochs: passes over the data (give this or `num_steps`).
+      num_epochs: passes over the data. Give this or `num_steps`.
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
-      batch_size: groups a step at most; None takes the whole data set at every step, but of documents 256 under rows
+      batch_size: groups a step at most. None takes the whole data set at every step, but of documents 256 under rows
         of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short ones under `svi`: 65,536 words, or half of the
         documents (`vijax.fitting.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that
         differ by one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
@@ -126,7 +127,7 @@ def fit(
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
       steps_per_chunk: steps in one compiled call; progress is shown between calls. It cannot change the posterior. (The
         reported objective may change in its last digit, because another number is another program.)
-      tol: stop when the remaining gain of the objective is below this, relative to the objective; a run that has
+      tol: stop when the remaining gain of the objective is below this, relative to the objective. A run that has
         converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
         objective's last change over 50 steps, and the rest if later changes shrink as it did, at steps 50, 100, 150,
         .... A change of the last digit counts as none, so in float32 any `tol` below 1.2e-7 means this; one below 1e-6

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from vijax import models
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, pairs
 from vijax.app.page.blocks import Block, Intervals, Scatter, Table
-from vijax.app.rows.drawing import TARGETS
-from vijax.app.rows.scores import RowScore
+from vijax.app.rows.by_row import TARGETS, RowScore
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import setting
@@ -23,11 +22,6 @@ Settings = model_section(
     without=("dim",),
     intercept=setting(True, "whether a column of ones is added"),
 )
-
-
-def build(settings: Any, data: Data) -> Any:
-    """The model."""
-    return built(settings, data, dim=len(data.names) + settings.intercept)
 
 
 def predictive(seen: Seen, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -91,5 +85,5 @@ LISTING = Listing(
     transform=transform,
     predicts="prediction",
     drawing=TARGETS,
-    build=build,
+    build=lambda settings, data: built(settings, data, dim=len(data.names) + settings.intercept),
 )

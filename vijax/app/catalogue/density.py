@@ -1,6 +1,5 @@
 # ruff: noqa: RUF009
-"""Log densities on the command line: a Python file of the user's says what they are
-(`vijax.app.settings.user_code`)."""
+"""Log densities on the command line: a Python file of the user defines them (`vijax.app.settings.user_code`)."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ MOST_DRAWN = 40
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """[model]: the Python file that says what the density is."""
+    """[model]: the Python file that defines the density."""
 
     name: Literal["density"] = setting("density", "log density of your own, in a Python file")
     file: str | None = setting(
@@ -49,8 +48,7 @@ class Settings:
 
 # --- data ------------------------------------------------------------------------------------------------------------
 def arrange(table: Rows, settings: Settings) -> dict[str, np.ndarray]:
-    """What the file's `model` is called with, and its `log_lik` group by group: x, and y and group where there are."""
-    del settings
+    """The data that the file's `model` is called with, and its `log_lik` group by group: x, and y and group if any."""
     found = {"x": values(table)}
     if table.y is not None:
         found["y"] = target(table)
@@ -60,14 +58,14 @@ def arrange(table: Rows, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def load(config: Any) -> Data:
-    """The table in two parts; for a density that reads none a row without columns."""
+    """The table in two parts; a row without columns for a density that reads no data."""
     if config.data.path != NOTHING:
         return load_table(config)
     return Data(Rows((), np.zeros((1, 0))), None)
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """What goes with a density, and what does not."""
+    """Raises a `ConfigError` on settings that a density has no use for, and where no file is named."""
     origin = entries["model.name"].origin if "model.name" in entries else "settings"
     given = config.data
     if config.model.file is None:
@@ -82,7 +80,7 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def tiles(facts: dict[str, Any]) -> dict[str, str]:
-    """As of other tables, or that there is none."""
+    """The tiles of a table, or one that says there is none."""
     return TABLES.tiles(facts) if facts["columns"] else {"Data": "none | the density reads none"}
 
 
@@ -91,12 +89,7 @@ SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)
 
 # --- the model -------------------------------------------------------------------------------------------------------
 def build(settings: Settings, data: Data) -> Model:
-    """What the file's `model` makes of the training data.
-
-    Raises:
-      ConfigError: see `vijax.app.settings.user_code.executed`; a file without `model`, or whose model is none or reads
-        what there is not.
-    """
+    """The model that the file's function `model` makes of the training data."""
     path = str(settings.file)
     make = getattr(executed(path, settings.sha256, "model.file"), "model", None)
     if not callable(make):
@@ -113,7 +106,7 @@ def build(settings: Settings, data: Data) -> Model:
 
 
 def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
-    """Looks at the density without computing it, so that what is wrong with the file is found, and said to be its."""
+    """Traces the density without computing it, so that errors of the file are found, and said to be its own."""
     x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
     groups = jax.tree.map(lambda a: a[None], dict(rows)) if density.is_whole else dict(rows)
     try:
@@ -125,7 +118,7 @@ def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
 
 # --- the page --------------------------------------------------------------------------------------------------------
 def describe(seen: Seen) -> list[Block]:
-    """Whether to trust the fit; means, deviations and quantiles of every number of the variables."""
+    """The verdict; means, deviations and quantiles of every number of the variables."""
     draws = seen.fit.sample(seen.key, seen.settings.num_draws)
     names, x = _entries(draws)
     shown = x[:, :MOST_ENTRIES]
@@ -152,39 +145,31 @@ def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
 
 
 def _trust(seen: Seen) -> Table:
-    """The verdict, with its numbers."""
-    report = seen.fit.report
-    if report is None:
-        return _of_steps(seen)
-    modes = [f"{mode.log_density:.2f} ({mode.num_starts} starts)" for mode in report.modes]
-    rows = [
-        ["verdict", report.verdict],
-        ["bound (ELBO)", str(report.elbo)],
-        ["nats from the posterior, at least", f"{max(report.gap, 0.0):.3f}"],
-        ["k-hat", f"{report.khat:.2f}"],
-        ["modes: log density", ", ".join(modes) or "none"],
-        ["gradients", f"{report.num_gradients:,}"],
-    ]
-    return Table("Verdict", ["", ""], rows)
-
-
-def _of_steps(seen: Seen) -> Table:
-    """Of a fit by steps, or that a checkpoint holds."""
+    """The verdict with its numbers: from the report of `auto` or `dadvi`, or judged for a fit by steps, or one that a
+    checkpoint holds."""
     fit = seen.fit
-    rows = read_by(fit.alg.spec.model, arrange(seen.data.train, seen.settings))
-    own = fit.judge is not None
-    said = None if fit.status in FAILED else fit.judge.of(fit) if own else of_data(fit, rows, seen.key)
-    if said is None:
-        return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
-    drift = "too few steps" if said.drift is None else str(said.drift)
+    said: Any = fit.report
+    if said is not None:
+        modes = [f"{mode.log_density:.2f} ({mode.num_starts} starts)" for mode in said.modes]
+        more = [["modes: log density", ", ".join(modes) or "none"], ["gradients", f"{said.num_gradients:,}"]]
+    else:
+        rows = read_by(seen.model, arrange(seen.data.train, seen.settings))
+        own = fit.judge is not None
+        said = None if fit.status in FAILED else fit.judge.of(fit) if own else of_data(fit, rows, seen.key)
+        if said is None:
+            return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
+        drift = "too few steps" if said.drift is None else str(said.drift)
+        more = [["bound of the last quarter of the steps, less that before", drift]]
     shown = [
         ["verdict", said.verdict],
         ["bound (ELBO)", str(said.elbo)],
         ["nats from the posterior, at least", f"{max(said.gap, 0.0):.3f}"],
         ["k-hat", f"{said.khat:.2f}"],
-        ["bound of the last quarter of the steps, less that before", drift],
+        *more,
     ]
-    return Table("Verdict", ["", ""], shown, f"Judged on {said.num_draws} draws of q.")
+    return Table(
+        "Verdict", ["", ""], shown, "" if fit.report is not None else f"Judged on {said.num_draws} draws of q."
+    )
 
 
 LISTING = Listing(

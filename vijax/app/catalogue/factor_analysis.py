@@ -14,9 +14,7 @@ from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, held_out_entries, values
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Heat, Table
-from vijax.app.rows.by_row import checked, in_blocks
-from vijax.app.rows.drawing import ROWS
-from vijax.app.rows.scores import RowScore
+from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, units_of
@@ -33,7 +31,7 @@ Settings = model_section(
 
 # --- scores ----------------------------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
-    """Of held-out rows the marginal density at the fitted loadings and noise; of held-out entries their predictive
+    """For held-out rows the marginal density at the fitted loadings and noise; for held-out entries the predictive
     density given the rest of their rows; in the units of the data."""
     if held_out_entries(seen.data):
         return _score_entries(seen)
@@ -55,7 +53,7 @@ def _parameters(seen: Seen) -> tuple[Array, Array, Array]:
 def _log_marginal(
     y: Float[Array, " D"], loadings: Float[Array, "D K"], means: Float[Array, " D"], variance: Float[Array, " D"]
 ) -> Float[Array, ""]:
-    """log N(y; m, W W' + Psi) over what is there of y: a missing entry gets variance 1 and no residual."""
+    """log N(y; m, W W' + Psi) over the known entries of y: a missing entry gets variance 1 and no residual."""
     there = ~jnp.isnan(y)
     residual = jnp.where(there, y - means, 0.0)
     kept = jnp.where(there[:, None], loadings, 0.0)
@@ -84,7 +82,7 @@ def predicted(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
 
 # --- the page --------------------------------------------------------------------------------------------------------
 def describe(seen: Seen) -> list[Block]:
-    """Loadings, how much each factor explains, noise, and rows by their factors."""
+    """Loadings, the share that each factor explains, noise, and rows by their factors."""
     loadings, means, variance = (np.asarray(part, float) for part in _parameters(seen))
     columns, names = seen.data.names, [f"factor {k + 1}" for k in range(loadings.shape[1])]
     strength = (loadings**2).sum(axis=0)
@@ -107,7 +105,7 @@ def describe(seen: Seen) -> list[Block]:
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The factors of each row given what is there of it, with their standard deviations."""
+    """The factors of each row given its known entries, with their standard deviations."""
 
     def read(y: np.ndarray) -> Found:
         x = seen.fit.locals(y, key=seen.key)["x"]
@@ -117,13 +115,5 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 
 LISTING = Listing(
-    Settings,
-    TABLES,
-    EnergyAlgorithm,
-    describe,
-    values,
-    score,
-    missing=True,
-    transform=transform,
-    drawing=ROWS,
+    Settings, TABLES, EnergyAlgorithm, describe, values, score, missing=True, transform=transform, drawing=ROWS
 )

@@ -10,15 +10,12 @@ from vijax import models
 from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, values
 from vijax.app.page.blocks import Block, Heat, Table
-from vijax.app.rows.by_row import checked, in_blocks
-from vijax.app.rows.drawing import ROWS
-from vijax.app.rows.scores import RowScore
+from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 
 ACTIVE_SHARE = 1e-3
-"""Of all that is explained: components below it count as switched off."""
-
+"""The share of the whole below which a component counts as switched off."""
 
 Settings = model_section(
     models.gap_nmf,
@@ -34,7 +31,7 @@ def score(seen: Seen) -> RowScore:
 
 
 def describe(seen: Seen) -> list[Block]:
-    """How much each component explains, and what it consists of."""
+    """The share that each component explains, and its parts."""
     dictionary, gains = (np.asarray(seen.point(name), float) for name in ("dictionary", "gains"))
     explained = gains * dictionary.sum(axis=0)
     share = explained / max(float(explained.sum()), 1e-300)
@@ -49,7 +46,7 @@ def describe(seen: Seen) -> list[Block]:
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """How active each component is in each row, with standard deviations."""
+    """The activation of each component in each row, with standard deviations."""
 
     def read(y: np.ndarray) -> Found:
         q = seen.fit.locals(y, key=seen.key)["activations"]

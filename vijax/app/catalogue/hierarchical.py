@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax import models
-from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
-from vijax.app.kinds.predictors import PREDICTED, predictions
+from vijax.app.catalogue.predictors import PREDICTED, predictions
+from vijax.app.kinds.listing import Drawing, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, design, grouped
 from vijax.app.page.blocks import Block, Intervals, Table
-from vijax.app.rows.by_row import in_blocks
-from vijax.app.rows.hierarchical_draws import DRAWING, LAWS, group_numbers
-from vijax.app.rows.scores import RowScore, bounds
+from vijax.app.rows.by_row import RowScore, bounds, in_blocks
 from vijax.app.settings.options import chooser, chosen, given, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import covariance_of, units_of
 from vijax.inference import likelihood
+from vijax.models.emission.gaussian import normal_draw
 
 MOST_SHOWN = 40
 """Groups whose coefficients are drawn."""
 MOST_TOLD = 8
 """Groups whose coefficients are on the screen."""
 BARS = "Bars reach two standard deviations."
+LAWS = {"probit": likelihood.bernoulli_probit, "logistic": likelihood.bernoulli_logit}
+"""The likelihoods of two classes given the predictor, by the name of the response."""
 
 
 ResponseConfig = chooser(
@@ -45,11 +49,6 @@ Settings = model_section(
     intercept=setting(True, "whether a column of ones is added: intercepts that vary"),
     response=section(ResponseConfig),
 )
-
-
-def build(settings: Any, data: Data) -> Any:
-    """The model."""
-    return chosen(settings.response, len(data.names) + settings.intercept, **given(settings))
 
 
 def score(seen: Seen) -> RowScore:
@@ -79,7 +78,7 @@ def describe(seen: Seen) -> list[Block]:
 
 
 def _deviations(turn: np.ndarray, cov: np.ndarray) -> np.ndarray:
-    """Standard deviations of the coefficients `turn` makes of those of covariance `cov`."""
+    """Standard deviations of the coefficients `turn @ b`, where b has covariance `cov`."""
     return np.sqrt(np.maximum(np.einsum("pd,...de,pe->...p", turn, cov, turn), 0.0))
 
 
@@ -92,30 +91,63 @@ def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The prediction of each row by the coefficients of its group, of a group that training has not seen by those of
-    the population, and an interval; see `vijax.app.kinds.predictors.predictions`."""
+    """Predictions of rows by the coefficients of their group (for a group that training has not seen, by those of the
+    population), with intervals; see `vijax.app.catalogue.predictors.predictions`."""
     train = seen.data.train
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
     mean, cov = _law_of_groups(seen)
     means = np.concatenate([np.asarray(q.mean(), float), mean[None]])
     covs = np.concatenate([np.asarray(q.cov, float), cov[None]])
-    law, classes = _response(seen), train.classes
+    linear, classes = seen.settings.response.name == "linear", train.classes
+    law = likelihood.gaussian(1 / float(seen.point("noise"))) if linear else LAWS[seen.settings.response.name]()
 
     def read(data: Any) -> Found:
         x, group = data
         m = np.einsum("nd,nd->n", x, means[group])
         return predictions(law, m, np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True), classes)
 
-    return in_blocks(
-        read, (design(table, seen.settings), np.minimum(group_numbers(train, table), len(means) - 1)), tell, PREDICTED
-    )
+    groups = np.minimum(group_numbers(train, table), len(means) - 1)
+    return in_blocks(read, (design(table, seen.settings), groups), tell, PREDICTED)
 
 
-def _response(seen: Seen) -> Any:
-    """p(y | x' b)."""
+# --- draws -----------------------------------------------------------------------------------------------------------
+def group_numbers(train: Any, table: Any) -> Int[np.ndarray, " N"]:
+    """The place of each row's group among the groups of training; new groups come after these."""
+    if train.groups is None:
+        return np.zeros(table.num_rows, int)
+    known = {name: place for place, name in enumerate(train.group_names)}
+    places = np.array([known.setdefault(name, len(known)) for name in table.group_names])
+    return places[table.groups]
+
+
+def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
+    """Targets: rows of groups seen in training by their own coefficients, others by coefficients of the population."""
+    del groups  # each row says which
+    keys = jax.random.split(key, 4)
+    group, train = group_numbers(seen.data.train, table), seen.data.train
+    sampled = seen.fit.sample(keys[0], num_draws)
+    q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
+    known = q.sample(keys[1], (num_draws,))
+    number = max(int(group.max()) + 1 - known.shape[1], 0)
+    others = _of_population(sampled["population"], num_draws, number, keys[2])
+    coefficients = jnp.concatenate([known, others], axis=1)[:, group]
+    mean = jnp.einsum("nd,snd->sn", jnp.asarray(design(table, seen.settings)), coefficients, precision="highest")
     if seen.settings.response.name == "linear":
-        return likelihood.gaussian(1 / float(seen.point("noise")))
-    return LAWS[seen.settings.response.name]()
+        noise = jax.random.normal(keys[3], mean.shape, mean.dtype)
+        drawn = mean + noise / jnp.sqrt(sampled["noise"])[:, None]
+    else:
+        law: Any = LAWS[seen.settings.response.name]()
+        drawn = law.sample(keys[3], mean)
+    return np.asarray(drawn)[..., None]
+
+
+def _of_population(people: Any, num_draws: int, number: int, key: PRNGKeyArray) -> Float[Array, "draws J D"]:
+    """Coefficients of so many groups of which nothing is known."""
+    full = people.precision.ndim == 3
+    factor = jnp.linalg.cholesky(people.precision) if full else jax.vmap(jnp.diag)(jnp.sqrt(people.precision))
+    keys = jax.random.split(key, (num_draws, number))
+    of_draw = lambda mean, factor, keys: jax.vmap(lambda key: normal_draw(key, mean, factor))(keys)
+    return jax.vmap(of_draw)(people.mean, factor, keys)
 
 
 LISTING = Listing(
@@ -131,7 +163,7 @@ LISTING = Listing(
     wants_group=True,
     transform=transform,
     predicts="prediction",
-    drawing=DRAWING,
+    drawing=Drawing(draw, of_target=True),
     needs_rows=True,
-    build=build,
+    build=lambda settings, data: chosen(settings.response, len(data.names) + settings.intercept, **given(settings)),
 )

@@ -1,4 +1,4 @@
-"""Hidden Markov models on the command line."""
+"""Hidden Markov models on the command line, of one chain and of several (factorial)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from vijax.app.kinds import emissions
 from vijax.app.kinds.emissions import EmissionConfig
 from vijax.app.kinds.listing import Data, Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, padded_sequences, sequence_model
-from vijax.app.page.blocks import Block, Course, Heat, Strips
-from vijax.app.rows.by_row import checked, in_blocks_of_sequences
-from vijax.app.rows.drawing import SEQUENCES
-from vijax.app.rows.scores import RowScore, sequences
+from vijax.app.page.blocks import Block, Course, Heat, Strips, Table
+from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.arguments import whole
 
-MOST_SHOWN = 12
-"""Sequences whose states are drawn."""
+MOST_SHOWN, MOST_PATHS = 12, 6
+"""Sequences whose states are drawn: of one chain, of each of several."""
 MOST_STEPS, MOST_COLUMNS = 400, 4
-"""Of the one that is drawn with its columns."""
+"""Steps and columns of the one sequence that is drawn with its columns."""
 STAYING = "From the state of the row to that of the column; staying, on the diagonal, has no colour."
 
 Settings = model_section(
@@ -51,7 +49,7 @@ def score(seen: Seen) -> RowScore:
 
 
 likeliest_paths = jax.jit(jax.vmap(lambda z: z.mode()))
-"""Viterbi's, of a chain a sequence."""
+"""The likeliest path of each sequence (Viterbi)."""
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -97,16 +95,73 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         z = seen.fit.locals(data, key=seen.key)["z"]
         return {"state": np.asarray(likeliest_paths(z)), "probability": np.asarray(z.probs)}
 
-    data = checked(seen, padded_sequences(table))
-    return in_blocks_of_sequences(read, table, data, tell)
+    return in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
 
 
 LISTING = sequence_model(
-    Settings,
-    describe,
-    score,
-    build=build,
-    transform=transform,
-    predicts="state",
+    Settings, describe, score, build=build, transform=transform, predicts="state", drawing=SEQUENCES
+)
+
+
+# --- several chains --------------------------------------------------------------------------------------------------
+FactorialSettings = model_section(
+    models.factorial_hmm, "hidden Markov model of several chains", width="dim", num_chains=2, num_states=2
+)
+
+
+def factorial_score(seen: Seen) -> RowScore:
+    """Bound on the log density of held-out sequences, per step, in the units of the data."""
+    y, mask = padded_sequences(seen.data.test)
+    found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(seen.data.test, log_scales(seen.data.test))
+    return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
+
+
+def factorial_describe(seen: Seen) -> list[Block]:
+    """The contribution and the duration of each state of each chain, and the likeliest paths."""
+    settings, columns = seen.settings, list(seen.data.names)
+    point = seen.point("contributions")
+    added = np.asarray(point.coefficients, float).T.reshape(settings.num_chains, settings.num_states, len(columns))
+    transition = np.asarray(seen.point("transition"), float)
+    units = units_of(seen.data.train)
+    noise = units.spread(1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30)))
+    y, mask = padded_sequences(seen.data.train)
+    paths = seen.fit.locals((y, mask), key=seen.key)
+    blocks: list[Block] = []
+    for m in range(settings.num_chains):
+        rows = [f"chain {m + 1}, state {k}" for k in range(settings.num_states)]
+        stay = 1 / np.maximum(1 - np.diag(transition[m]), 1e-6)
+        centred = units.spread(added[m] - added[m].mean(axis=0))  # a constant may move from chain to chain
+        table = [[row, float(n), *map(float, values)] for row, n, values in zip(rows, stay, centred, strict=True)]
+        blocks.append(Table(f"Chain {m + 1}: what a state adds", ["", "steps at a time", *columns], table))
+    blocks.append(Table("Noise", ["", "deviation"], list(zip(columns, noise, strict=True))))
+    for m in range(settings.num_chains):
+        states = np.asarray(likeliest_paths(paths[f"z{m + 1}"]))
+        shown = np.where(mask, states, -1)[:MOST_PATHS]
+        names = (seen.data.train.group_names or ("all",))[:MOST_PATHS]
+        blocks.append(Strips(f"Chain {m + 1}: likeliest paths", names, shown, "A colour a state."))
+        states_of = [str(k) for k in range(settings.num_states)]
+        blocks.append(Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True))
+    return blocks
+
+
+def factorial_transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """For each chain the state of each step on its likeliest path, and the probabilities of all its states."""
+    names = [f"z{m + 1}" for m in range(seen.settings.num_chains)]
+
+    def read(data: Any) -> Found:
+        local = seen.fit.locals(data, key=seen.key)
+        states = np.stack([np.asarray(likeliest_paths(local[name])) for name in names], axis=-1)
+        probs = {f"probability_of_chain_{m}": np.asarray(local[name].probs) for m, name in enumerate(names)}
+        return {"state_of_chain": states, **probs}
+
+    return in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
+
+
+FACTORIAL = sequence_model(
+    FactorialSettings,
+    factorial_describe,
+    factorial_score,
+    transform=factorial_transform,
+    predicts="state_of_chain",
     drawing=SEQUENCES,
 )

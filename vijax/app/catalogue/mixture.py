@@ -1,4 +1,4 @@
-"""Finite mixtures on the command line."""
+"""Mixtures on the command line: finite ones, and those of a Dirichlet process."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from vijax.app.kinds import emissions
 from vijax.app.kinds.emissions import EmissionConfig, InitConfig
 from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
 from vijax.app.kinds.tables import TABLES, values
-from vijax.app.page.blocks import Block
-from vijax.app.rows.by_row import checked, in_blocks
-from vijax.app.rows.drawing import ROWS
-from vijax.app.rows.scores import RowScore
+from vijax.app.page.blocks import Block, Table
+from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
 from vijax.app.settings.options import built, chosen, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
 from vijax.arguments import whole
+from vijax.families.discrete import stick_breaking
 
 Settings = model_section(
     models.mixture,
@@ -62,15 +61,46 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks(read, checked(seen, values(table)), tell)
 
 
-LISTING = Listing(
-    Settings,
-    TABLES,
-    EnergyAlgorithm,
-    describe,
-    values,
-    score,
-    transform=transform,
-    predicts="component",
-    drawing=ROWS,
-    build=build,
+BY_ROW: dict[str, Any] = {"build": build, "transform": transform, "predicts": "component", "drawing": ROWS}
+LISTING = Listing(Settings, TABLES, EnergyAlgorithm, describe, values, score, **BY_ROW)
+
+
+# --- of a Dirichlet process ------------------------------------------------------------------------------------------
+DpSettings = model_section(
+    models.dp_mixture,
+    "Dirichlet-process mixture by stick breaking",
+    learn=("concentration",),
+    without=("prior_as_point",),
+    num_components=setting(20, "T, where sticks are truncated", whole()),
+    emission=section(EmissionConfig),
+    init=section(InitConfig),
 )
+
+
+def dp_score(seen: Seen) -> RowScore:
+    """The score of a mixture, with the number of components in use."""
+    return score(seen)._replace(remarks=f"{used(seen)} components in use")
+
+
+def used(seen: Seen) -> int:
+    """Components that account for at least half a row."""
+    weights = np.asarray(stick_breaking.mean_weights(seen.fit.estimates["sticks"]))
+    return int(np.sum(weights[: seen.settings.num_components] * seen.data.train.num_rows >= 0.5))
+
+
+def dp_describe(seen: Seen) -> list[Block]:
+    """Components in use, largest first, and the rows by component."""
+    name, columns, x = seen.settings.emission.name, seen.data.names, values(seen.data.train)
+    weights = np.asarray(stick_breaking.mean_weights(seen.fit.estimates["sticks"]), float)
+    probs = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs)
+    size = seen.settings.num_components
+    labels = np.minimum(probs.argmax(axis=1), size - 1)
+    sizes = {"weight": weights[:size], "rows": probs.sum(axis=0)[:size]}
+    table = emissions.table_of_components("Components", name, seen, columns, sizes)
+    concentration = float(np.asarray(seen.fit.state.hyper["concentration"]))
+    rows = [["components in use", used(seen)], ["truncation", size], ["concentration", concentration]]
+    picture = emissions.picture("Clusters", name, seen, x, columns, labels, weights[:size])
+    return [Table("Truncation", ["", "value"], rows), *table, picture]
+
+
+DP_MIXTURE = Listing(DpSettings, TABLES, EnergyAlgorithm, dp_describe, values, dp_score, **BY_ROW)

@@ -11,15 +11,12 @@ from vijax import models
 from vijax.app.kinds.listing import Found, Seen, Tell
 from vijax.app.kinds.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 from vijax.app.page.blocks import Block, Heat, Lines, Table
-from vijax.app.rows.by_row import checked, in_blocks_of_sequences
-from vijax.app.rows.drawing import SEQUENCES
-from vijax.app.rows.scores import RowScore, sequences
+from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_sequences, sequences
 from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
 
 MOST_COLUMNS = 4
 """Columns whose smoothed course is drawn."""
-
 
 Settings = model_section(
     models.linear_gaussian_state_space,
@@ -31,8 +28,8 @@ Settings = model_section(
 
 
 def score(seen: Seen) -> RowScore:
-    """Log density at the posterior means, by the Kalman filter, in the units of the data: of held-out sequences, per
-    step; of held-out entries given the others of their sequences, per entry."""
+    """Log density at the posterior means, by the Kalman filter, in the units of the data: for held-out sequences, per
+    step; for held-out entries given the others of their sequences, per entry."""
     if held_out_entries(seen.data):
         return _score_entries(seen)
     found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
@@ -41,7 +38,7 @@ def score(seen: Seen) -> RowScore:
 
 
 def _score_entries(seen: Seen) -> RowScore:
-    """log p(all entries) - log p(training entries), by the sequence."""
+    """log p(all entries) - log p(training entries), for each sequence."""
     train, test = seen.data.train, seen.data.test
     whole = dataclasses.replace(train, x=np.where(np.isfinite(train.x), train.x, test.x))
     both, known = (seen.fit.score(padded_sequences(table), key=seen.key).log_probs for table in (whole, train))
@@ -60,10 +57,9 @@ def describe(seen: Seen) -> list[Block]:
     units = units_of(seen.data.train)
     rows = list(zip(columns, units.points(loadings[:, -1]), units.spread(noise), strict=True))
     note = units.note("Of each column on each state: up to a linear map.")
+    modes = _modes(np.asarray(dynamics.coefficients, float))
     return [
-        Table(
-            "Modes of the dynamics", ["", "modulus", "steps a turn"], _modes(np.asarray(dynamics.coefficients, float))
-        ),
+        Table("Modes of the dynamics", ["", "modulus", "steps a turn"], modes),
         Heat("Loadings", columns, states, loadings[:, :size], note),
         Table("Columns", ["", "mean", "noise deviation"], rows),
         *_courses(seen, loadings, noise),
@@ -71,7 +67,7 @@ def describe(seen: Seen) -> list[Block]:
 
 
 def _modes(dynamics: np.ndarray) -> list[list[Any]]:
-    """Eigenvalues, of complex pairs the one: how long they last, how fast they turn."""
+    """Eigenvalues, one of each complex pair: modulus, and steps that a turn takes."""
     values = np.linalg.eigvals(dynamics)
     kept = sorted(values[values.imag >= 0], key=lambda v: -abs(v))
     turns = [2 * np.pi / abs(np.angle(v)) if abs(np.angle(v)) > 1e-9 else None for v in kept]
@@ -79,7 +75,7 @@ def _modes(dynamics: np.ndarray) -> list[list[Any]]:
 
 
 def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
-    """What the smoothed state says of each column of the first sequence, with two deviations of an observation."""
+    """Each column of the first sequence as the smoothed state predicts it, with two deviations of an observation."""
     y, mask = (part[:1] for part in padded_sequences(seen.data.train))
     stats = seen.fit.locals((y, mask), key=seen.key)["x"].expected_stats()
     steps = int(mask.sum())
@@ -94,16 +90,15 @@ def _courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]
         there = np.isfinite(y[0, :steps, d])
         shown = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][there]
         mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in shown)
-        blocks.append(
-            Lines(f"{column}, first sequence", "step", column, time, mean, low, high, time[there], points, note)
-        )
+        title = f"{column}, first sequence"
+        blocks.append(Lines(title, "step", column, time, mean, low, high, time[there], points, note))
     return blocks
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """What the columns are expected to be at each step given the whole sequence, with the standard deviation of an
-    observation, where they are missing too (rows of missing values at the end are forecasts); and the smoothed states,
-    with their standard deviations."""
+    """The expected columns of each step given the whole sequence, with the standard deviation of an observation, also
+    where they are missing (rows of missing values at the end are forecasts); and the smoothed states, with their
+    standard deviations."""
     observation = seen.point("observation")
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
@@ -115,12 +110,8 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         c = loadings[:, :-1]
         spread = np.einsum("dk,ntkj,dj->ntd", c, cov, c, optimize=True)
         sd = np.sqrt(np.maximum(np.diagonal(cov, axis1=2, axis2=3), 0.0))
-        return {
-            "expected": value @ c.T + loadings[:, -1],
-            "sd": np.sqrt(spread + noise),
-            "state": value,
-            "state_sd": sd,
-        }
+        expected = value @ c.T + loadings[:, -1]
+        return {"expected": expected, "sd": np.sqrt(spread + noise), "state": value, "state_sd": sd}
 
     found = in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
     units = units_of(table)

@@ -13,7 +13,7 @@ from vijax.app.kinds.graphs import GRAPHS, adjacency
 from vijax.app.kinds.listing import Found, Listing, Seen, Tell
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Heat, Table
-from vijax.app.rows.scores import RowScore
+from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.models.factors.stochastic_block_model import rates_matrix
@@ -22,7 +22,6 @@ MOST_DRAWN = 60
 """Nodes of the picture of the graph."""
 MOST_NAMED = 6
 """Nodes that stand for a block."""
-
 
 Settings = model_section(models.stochastic_block_model, "blocks of the nodes of a graph", num_blocks=3)
 
@@ -48,7 +47,7 @@ def memberships(seen: Seen, graph: Any) -> Float[np.ndarray, "N K"]:
 
 
 def _chances(seen: Seen, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n K K"]:
-    """E[p(y | B)] for each observation and pair of blocks: of counts a negative binomial, at a point a Poisson."""
+    """E[p(y | B)] for each observation and pair of blocks: for counts a negative binomial, at a point a Poisson."""
     counts = y[:, None, None]
     if seen.settings.edges == "bernoulli":
         mean = _rates(seen.point("rates"))
@@ -65,7 +64,7 @@ def _rates(values: Array) -> Float[np.ndarray, "K K"]:
 
 
 def _area(chance: Float[np.ndarray, " n"], linked: np.ndarray) -> float:
-    """How often a linked pair has a larger chance than one that is not (Mann and Whitney's statistic)."""
+    """The share of cases in which a linked pair has a larger chance than one that is not (Mann and Whitney)."""
     ranks, number = stats.rankdata(chance), int(linked.sum())
     return float((ranks[linked].sum() - number * (number + 1) / 2) / (number * (len(linked) - number)))
 
@@ -82,40 +81,20 @@ def describe(seen: Seen) -> list[Block]:
     labels = [f"block {k + 1}" for k in range(size)]
     shown = order[views.thinned(len(order), MOST_DRAWN)]
     drawn = [names[i] for i in shown]
-    what = "edge" if seen.settings.edges == "bernoulli" else "count"
+    what = "probability of an edge" if seen.settings.edges == "bernoulli" else "mean count"
+    listed = [", ".join([names[i] for i in own[:MOST_NAMED]] + ["..."] * (len(own) > MOST_NAMED)) for own in of_block]
+    blocks = [[labels[k], float(weights[k]), len(of_block[k]), listed[k]] for k in range(size)]
+    links = _rates(seen.point("rates"))
+    about = f"The {what} from the block of the row to that of the column."
+    graph = np.nan_to_num(seen.data.train.x[np.ix_(shown, shown)])
+    order_of = "Nodes in the order of their blocks" + ("." if len(shown) == len(order) else ", some of them.")
+    nodes = [[names[i], int(block[i]) + 1, float(sure[i])] for i in order]
     return [
-        Table(
-            "Blocks",
-            ["", "weight", "nodes", "members"],
-            [[labels[k], float(weights[k]), len(of_block[k]), _listed(names, of_block[k])] for k in range(size)],
-            "The surest members of each.",
-        ),
-        Heat(
-            "Links between blocks",
-            labels,
-            labels,
-            _rates(seen.point("rates")),
-            "The probability of an edge from the block of the row to that of the column."
-            if what == "edge"
-            else "The mean count from the block of the row to that of the column.",
-        ),
-        Heat(
-            "The graph",
-            drawn,
-            drawn,
-            np.nan_to_num(seen.data.train.x[np.ix_(shown, shown)]),
-            "Nodes in the order of their blocks" + ("." if len(shown) == len(order) else ", some of them."),
-        ),
-        Table(
-            "Nodes",
-            ["", "block", "probability"],
-            [[names[i], int(block[i]) + 1, float(sure[i])] for i in order],
-        ),
+        Table("Blocks", ["", "weight", "nodes", "members"], blocks, "The surest members of each."),
+        Heat("Links between blocks", labels, labels, links, about),
+        Heat("The graph", drawn, drawn, graph, order_of),
+        Table("Nodes", ["", "block", "probability"], nodes),
     ]
-
-
-def _listed(names: tuple[str, ...], members: np.ndarray) -> str:
-    return ", ".join(names[i] for i in members[:MOST_NAMED]) + (", ..." if len(members) > MOST_NAMED else "")
 
 
 def transform(seen: Seen, graph: Any, tell: Tell) -> Found:

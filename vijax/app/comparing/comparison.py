@@ -1,4 +1,5 @@
-"""Comparison of runs on the same held-out data: scores, paired differences, coherence of topics."""
+"""Comparison of runs on the same held-out data (scores, paired differences, coherence of topics), or by their bounds on
+the training data."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from vijax.app.runs.run_end import end_of
 from vijax.app.runs.run_folder import Say, read_facts, read_run_config
 from vijax.app.settings.config import Config, ConfigError
 from vijax.app.settings.typed_toml import flatten
-from vijax.evaluate import Coherence, npmi, paired_difference
+from vijax.evaluate import Coherence, metrics, npmi, paired_difference
 from vijax.evaluate.score import Difference
 from vijax.families import Dirichlet
 
@@ -75,28 +76,17 @@ class Comparison(NamedTuple):
     @property
     def as_good(self) -> list[int]:
         """The places of runs that are within two standard errors of the best, the best included."""
-        return [i for i, run in enumerate(self.runs) if i == self.best or (run.behind and _is_close(run.behind))]
-
-
-def _is_close(behind: Difference) -> bool:
-    return behind.mean <= 2 * behind.standard_error
+        close = [run.behind and run.behind.mean <= 2 * run.behind.standard_error for run in self.runs]
+        return [i for i, is_close in enumerate(close) if i == self.best or is_close]
 
 
 def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comparison:
-    """Scores runs on the held-out data that they share: all of them with one key, so that documents are cut into the
-    same halves.
-
-    Args:
-      folders: folders of two runs or more.
-      say: called with the run that is scored.
-      data: data of the runs, where they have been read already.
-
-    Raises:
-      ConfigError: fewer than two; runs of other data, or without held-out data; models whose scores measure other
-        things; nothing that could be scored.
-    """
+    """Scores two runs or more on the held-out data that they share, all with one key, so that documents are cut into
+    the same halves. `data` may have been read already."""
     configs = [read_run_config(folder) for folder in folders]
-    check_same_data(folders, configs if differ_in_scale(configs) else None)
+    # Where only some runs have standardised their columns, scores in the units of the data can still be compared.
+    scales = {getattr(config.data, SCALED, None) for config in configs} - {None}
+    check_same_data(folders, configs if len(scales) > 1 else None)
     read = [data] * len(folders) if data is not None else _read(folders, configs)
     if read[0].test is None:
         raise ConfigError(
@@ -110,26 +100,20 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None) -> Comp
     scores = [score for score, _, _ in found]
     best = _best(folders, scores)
     keys = keys_that_differ(configs)
-    runs = [
-        Compared(folder, values_of(config, keys), score, _behind(scores, i, best), coherence, remark)
-        for i, (folder, config, (score, coherence, remark)) in enumerate(zip(folders, configs, found, strict=True))
-    ]
+    runs = []
+    for i, (folder, config, (score, coherence, remark)) in enumerate(zip(folders, configs, found, strict=True)):
+        behind = None if i == best or score is None else paired_difference(scores[best], score)
+        runs.append(Compared(folder, values_of(config, keys), score, behind, coherence, remark))
     return Comparison(keys, tuple(runs), best)
 
 
 def ending(folder: Path) -> str:
-    """The end of a run that did not finish as it should."""
+    """The end of a run in a word or two, where it did not finish as it should; else empty."""
     ended = end_of(folder)
     status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
     if ended is not None and not ended["usable"]:
         return UNUSABLE
     return "" if status in ("finished", "converged") else status
-
-
-def differ_in_scale(configs: Sequence[Config]) -> bool:
-    """True where only some of the runs have standardised the columns of their tables. Their scores, in the units of the
-    data, can be compared; each run is then scored on its own reading of the table."""
-    return len({getattr(config.data, SCALED, None) for config in configs} - {None}) > 1
 
 
 def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
@@ -176,7 +160,7 @@ def _scored(folder: Path, config: Config, data: Data) -> tuple[Any, Coherence | 
         return None, None, remark
     with config.in_precision():
         seen = restore(folder, config, data)._replace(key=jax.random.key(0))
-        if not config.listing.has_score(seen.fit.alg.spec.model):
+        if not config.listing.has_score(seen.model):
             raise ConfigError(
                 f"{folder}: {config.listing.name} has no held-out score to compare; by its bound on the training data: "
                 "vijax compare --training"
@@ -214,10 +198,6 @@ def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
     return max(known, key=lambda i: scores[i].mean)
 
 
-def _behind(scores: Sequence[Any], i: int, best: int) -> Difference | None:
-    return None if i == best or scores[i] is None else paired_difference(scores[best], scores[i])
-
-
 def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
     """The settings that differ; for different models only their names."""
     flat = [flatten(config) for config in configs]
@@ -231,3 +211,61 @@ def values_of(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
     """The values of settings."""
     flat = flatten(config)
     return tuple(flat[key] for key in keys)
+
+
+# --- by bounds on the training data ----------------------------------------------------------------------------------
+POINTS = ("em", "map")
+"""Algorithms that find points."""
+
+
+class TrainingBound(NamedTuple):
+    """The bound on the log evidence of the training data, nats, averaged over the last pass.
+
+    Attributes:
+      mean: mean per word (row, step).
+      per: name of this unit.
+
+    >>> print(TrainingBound(-2.5, "row"))
+    -2.500 nats per row (bound on the training data)
+    """
+
+    mean: float
+    per: str
+
+    @property
+    def standard_error(self) -> float:
+        """NaN: it is not known, because the bound is on the training data."""
+        return float("nan")
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} nats per {self.per} (bound on the training data)"
+
+
+def training_bound(folder: Path, config: Config) -> TrainingBound:
+    """The training bound of a run, from the records of its steps."""
+    curves = metrics.read_curves(folder / "metrics.jsonl")
+    finite = np.flatnonzero(np.isfinite(curves.elbo))
+    if not len(finite):
+        raise ConfigError(f"{folder}: no step of it has a bound, so that there is nothing to compare")
+    return TrainingBound(float(metrics.over_a_pass(curves)[finite[-1]]), config.listing.per)
+
+
+def compare_by_training(folders: Sequence[Path]) -> Comparison:
+    """Compares two runs or more of the same data by their bounds on the training data, where none can be held out."""
+    configs = [read_run_config(folder) for folder in folders]
+    check_same_data(folders)
+    found = [training_bound(folder, config) for folder, config in zip(folders, configs, strict=True)]
+    if len({bound.per for bound in found}) > 1:
+        raise ConfigError(f"their bounds are per {' and per '.join(sorted({b.per for b in found}))}: not comparable")
+    usable = [i for i, folder in enumerate(folders) if ending(folder) != UNUSABLE]
+    if not usable:
+        raise ConfigError(f"{folders[0]} and the others are not to be used: their verdicts say why")
+    best = max(usable, key=lambda i: found[i].mean)
+    keys = keys_that_differ(configs)
+    runs = []
+    for i, (folder, config, bound) in enumerate(zip(folders, configs, found, strict=True)):
+        behind = None if i == best else Difference(found[best].mean - bound.mean, float("nan"))
+        # A likelihood at a point is no bound on the evidence.
+        remarks = [ending(folder), "point estimates" if config.algorithm.name in POINTS else ""]
+        runs.append(Compared(folder, values_of(config, keys), bound, behind, None, ", ".join(filter(None, remarks))))
+    return Comparison(keys, tuple(runs), best, training=True)

@@ -1,4 +1,4 @@
-"""A comparison of runs as files: comparison.txt, comparison.csv, comparison.png."""
+"""A comparison of runs as a table with conclusions, and as files: comparison.txt, comparison.csv, comparison.png."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.comparing.comparison import Comparison
-from vijax.app.comparing.comparison_table import table
+from vijax.app.comparing.comparison import Compared, Comparison
 from vijax.app.page import blocks
 from vijax.app.page.exports import csv_text
 from vijax.evaluate.plots import BLUE, INK, SOFT, Figure, bare, new_figure, plain
@@ -20,13 +19,9 @@ MOST_NAMED = 24
 
 
 def write_comparison(folder: Path, found: Comparison) -> None:
-    """Writes the three files.
-
-    Raises:
-      OSError: the folder cannot be written to.
-    """
+    """Writes the three files."""
     shown = table(found)
-    rows = [[_six(cell) for cell in row] for row in shown.rows]
+    rows = [[float(f"{cell:.6g}") if isinstance(cell, float) else cell for cell in row] for row in shown.rows]
     write_text(own_folder(folder) / "comparison.csv", csv_text(shown.header, rows))
     write_text(folder / "comparison.txt", comparison_text(found) + "\n")
     write_atomically(folder / "comparison.png", functools.partial(figure(found).savefig, format="png"))
@@ -35,10 +30,6 @@ def write_comparison(folder: Path, found: Comparison) -> None:
 def comparison_text(found: Comparison) -> str:
     """The table for the screen."""
     return blocks.text([table(found)], most=len(found.runs))
-
-
-def _six(cell: Any) -> Any:
-    return float(f"{cell:.6g}") if isinstance(cell, float) else cell
 
 
 def figure(found: Comparison) -> Figure:
@@ -55,23 +46,21 @@ def figure(found: Comparison) -> Figure:
     _bars(axes[0], places, scores, 1, title)
     errors = "" if found.training else ", with two standard errors"
     _bars(axes[1], places, [(-mean, error) for mean, error in behind], 2, f"behind the best{errors}")
+    unit = "nats" + str(found.runs[found.best].score).partition(" nats")[2].partition(" (")[0]
     for ax in axes[:2]:
-        ax.set_ylabel(_unit(found), fontsize=9)
+        ax.set_ylabel(unit, fontsize=9)
     axes[1].axhline(0, color=SOFT, linewidth=0.8)
     if panels == 3:
         coherence = [(np.nan, 0.0) if r.coherence is None else r.coherence[:2] for r in found.runs]
         _bars(axes[2], places, coherence, 1, "NPMI of topics, with one standard error")
-    labels = [_label(found, i) for i in range(len(found.runs))]
+    by_values = 0 < len(found.keys) <= 2 and len({run.values for run in found.runs}) == len(found.runs)
+    named = [", ".join(map(str, run.values)) if by_values else run.folder.name for run in found.runs]
+    labels = [plain(name, MOST_NAMED) for name in named]
     for ax in axes:
         slanted = max(map(len, labels)) > 6
         ax.set_xticks(places, labels, rotation=30 if slanted else 0, ha="right" if slanted else "center", fontsize=8)
-        ax.set_xlabel(plain(", ".join(found.keys)) if _by_values(found) else "run", fontsize=9)
+        ax.set_xlabel(plain(", ".join(found.keys)) if by_values else "run", fontsize=9)
     return drawn
-
-
-def _unit(found: Comparison) -> str:
-    """The unit of scores, as the best score gives it."""
-    return "nats" + str(found.runs[found.best].score).partition(" nats")[2].partition(" (")[0]
 
 
 def _bars(ax: Any, places: np.ndarray, points: Any, errors: int, title: str) -> None:
@@ -85,11 +74,43 @@ def _bars(ax: Any, places: np.ndarray, points: Any, errors: int, title: str) -> 
     bare(ax, keep=("left", "bottom"))
 
 
-def _by_values(found: Comparison) -> bool:
-    """True where the settings that differ distinguish all runs."""
-    return 0 < len(found.keys) <= 2 and len({run.values for run in found.runs}) == len(found.runs)
+def table(found: Comparison) -> blocks.Table:
+    """A row for each run."""
+    has_topics = any(run.coherence for run in found.runs)
+    has_remarks = any(run.remark for run in found.runs)
+    header = ["run", *(key.rpartition(".")[2] for key in found.keys), "score", "error", "behind", "its error"]
+    if found.training:
+        header = [name for name in header if "error" not in name]
+    header += ["NPMI"] * has_topics + ["remark"] * has_remarks
+
+    def row(run: Compared) -> list[Any]:
+        score = [None, None] if run.score is None else [float(run.score.mean), float(run.score.standard_error)]
+        behind = [None, None] if run.behind is None else [float(x) for x in run.behind]
+        topics = [None if run.coherence is None else float(run.coherence.mean)] * has_topics
+        values = [v if isinstance(v, int | float | str) else str(v) for v in run.values]
+        if found.training:
+            score, behind = score[:1], behind[:1]
+        return [run.folder.name, *values, *score, *behind, *topics, *[run.remark] * has_remarks]
+
+    title = (
+        "Runs on the data they were fitted to (NOT held out)" if found.training else "Runs on the same held-out data"
+    )
+    return blocks.Table(title, header, [row(run) for run in found.runs], note(found))
 
 
-def _label(found: Comparison, i: int) -> str:
-    run = found.runs[i]
-    return plain(", ".join(map(str, run.values)) if _by_values(found) else run.folder.name, MOST_NAMED)
+def note(found: Comparison) -> str:
+    """The meaning of the columns, and the conclusions."""
+    best = found.runs[found.best]
+    if found.training:
+        return (
+            f"The best is {best.folder.name}, {best.score}; higher is better. Nothing was held out: this is the bound "
+            "on the log evidence of the training data, the mean of the last pass. It counts what a model could explain "
+            "but need not, so that more parts do not always win; for point estimates (em, map) they do. No standard "
+            "errors are known."
+        )
+    close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
+    said = f"The best is {best.folder.name}, {best.score}; higher is better. "
+    said += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
+    if close:
+        return said + f"Not clearly worse (by no more than two such errors): {', '.join(close)}."
+    return said + "All others are clearly worse (by more than two such errors)."

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
-from vijax.app.explorer.places import parted
 from vijax.app.page.svg import escape
 
 
@@ -61,7 +61,7 @@ def _name(label: str, x: float, y: float, radius: float, side: float, taken: lis
     for text in dict.fromkeys([label, label.partition(" ")[0]]):
         for place in (y + radius + 8, y - radius - 8):
             box = _label_box(text, x, place, side)
-            if not any(_overlap(box, other) for other in taken):
+            if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
                 taken.append(box)
                 middle = 0.5 * (box[0] + box[2])
                 return [f'<text class="words" x="{middle:.1f}" y="{box[1] + 12:.1f}">{escape(text)}</text>']
@@ -76,5 +76,49 @@ def _label_box(label: str, cx: float, cy: float, side: float) -> tuple[float, fl
     return cx - half, cy - 8, cx + half, cy + 8
 
 
-def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+ROUNDS = 250
+
+
+def parted(
+    points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, "n 2"], low: float, high: float
+) -> Float[np.ndarray, "n 2"]:
+    """Points moved until the boxes about them (of half sides `half`) do not overlap, as far as there is room in the
+    square from `low` to `high`; nothing in it is random. Where they are too many for small moves, all go to places of a
+    grid, as near as possible.
+
+    >>> moved = parted(np.array([[5.0, 5.0], [5.5, 5.0]]), np.full((2, 2), 1.0), 0.0, 10.0)
+    >>> moved.round(2).tolist()
+    [[4.25, 5.0], [6.25, 5.0]]
+    """
+    points = np.array(points, float)
+    spiral = np.arange(len(points))[:, None] * np.array([[2.4, 2.4 + np.pi / 2]])
+    again = np.setdiff1d(np.arange(len(points)), np.unique(points.round(9), axis=0, return_index=True)[1])
+    points[again] += 1e-3 * np.cos(spiral[again])  # points that coincide with an earlier one
+    reach = half[:, None] + half[None]
+    for _ in range(ROUNDS):
+        away = points[:, None] - points[None]
+        over = reach - np.abs(away)
+        hit = (over > 1e-9).all(axis=-1)
+        np.fill_diagonal(hit, False)
+        if not hit.any():
+            return points
+        along = over.argmin(axis=-1)[..., None] == np.arange(2)  # the shorter way out
+        push = np.where(along & hit[..., None], np.sign(away) * over, 0.0)
+        step = 0.5 * push.sum(axis=1) / np.maximum(1.0, 0.5 * hit.sum(axis=1))[:, None]
+        points = np.clip(points + step, low + half, high - half)
+    return _on_a_grid(points, half.max(axis=0), low, high)
+
+
+def _on_a_grid(
+    points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, " 2"], low: float, high: float
+) -> Float[np.ndarray, "n 2"]:
+    """Each point on its own place of a grid, by the smallest sum of squared moves; unmoved where places are too few."""
+    from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
+
+    numbers = ((high - low) // (2 * half)).astype(int)
+    if numbers.min() < 1 or numbers.prod() < len(points):
+        return points
+    sides = [np.linspace(low + reach, high - reach, number) for reach, number in zip(half, numbers, strict=True)]
+    places = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+    moves = ((points[:, None] - places[None]) ** 2).sum(axis=-1)
+    return places[linear_sum_assignment(moves)[1]]

@@ -11,8 +11,7 @@ from importlib import resources
 import numpy as np
 
 from vijax.app.explorer.bubbles import Bubble, bubble_map
-from vijax.app.explorer.documents import Documents
-from vijax.app.explorer.embedded import Explored, embedded
+from vijax.app.explorer.embedded import Documents, Explored, embedded
 from vijax.app.explorer.words import Words
 from vijax.app.page.svg import escape
 from vijax.topics.summary import Topic
@@ -40,23 +39,20 @@ def _file(name: str) -> str:
 
 def sections(explored: Explored) -> str:
     """The whole part, without its script; text is escaped where it is made."""
+    left_out = explored.words.left_out
+    rare = f" {left_out:,} rarer words are left out of this page." if left_out else ""
     choices = (f'<option value="{i}">{escape(group.by)}</option>' for i, group in enumerate(explored.groups))
     return string.Template(_file("explorer.html")).substitute(
         title="The topic" if len(explored.topics) == 1 else f"The {len(explored.topics)} topics",
         weight=RELEVANCE,
         map=bubble_map([_bubble(topic, explored.words) for topic in explored.topics]),
-        about_words=_about_words(explored.words),
+        about_words=f"Which topics use a word, and for how many of its uses.{rare}",
         about_documents=_about_documents(explored.documents, explored.sampled),
-        about_groups=_about_groups(explored.sampled),
+        about_groups=f" Made of {explored.sampled:,} documents, evenly spread. {ALL}" if explored.sampled else "",
         columns="".join(choices),
         rows="".join(_row(topic, explored.words) for topic in explored.topics),
         data=embedded(explored),
     )
-
-
-def _about_words(words: Words) -> str:
-    rare = f" {words.left_out:,} rarer words are left out of this page." if words.left_out else ""
-    return f"Which topics use a word, and for how many of its uses.{rare}"
 
 
 def _about_documents(documents: Documents | None, sampled: int | None) -> str:
@@ -65,10 +61,6 @@ def _about_documents(documents: Documents | None, sampled: int | None) -> str:
     chosen = f" They were chosen from {sampled or 0:,}, evenly spread, in doc_topics_sample.csv. {ALL}"
     where = chosen if sampled else " All are in doc_topics.csv."
     return f"By title or beginning.{some + where if kept < total else ''}"
-
-
-def _about_groups(sampled: int | None) -> str:
-    return f" Made of {sampled:,} documents, evenly spread. {ALL}" if sampled else ""
 
 
 def _bubble(topic: Topic, words: Words) -> Bubble:

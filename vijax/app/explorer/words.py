@@ -53,13 +53,8 @@ class Words(NamedTuple):
 def words_of(
     concentration: Float[np.ndarray, "K V"], vocabulary: Sequence[str], most: int = MOST_WORDS, shown: int = MOST_SHOWN
 ) -> Words:
-    """The words for a page: the `most` frequent ones, and every word that leads a topic at some weight.
-
-    Args:
-      concentration: concentration of the topics' words, prior plus expected counts.
-      vocabulary: the words.
-      most: number of words to keep.
-      shown: number of leading words of a topic.
+    """The words for a page: the `most` frequent ones, and every word that is among the first `shown` of a topic at some
+    weight.
 
     >>> found = words_of(np.array([[6.0, 1.0, 1.0], [6.0, 0.5, 5.5]]), ["the", "sun", "sea"], shown=1)
     >>> found.names, [[found.names[i] for i in leading.places] for leading in found.leading]

@@ -1,1 +1,1 @@
-"""Kinds of data and of models on the command line, and what is known of each."""
+"""Kinds of data and of models on the command line: sections, loading, building, shared parts of pages."""

@@ -1,4 +1,4 @@
-"""From a configuration to the things it names: data in two parts, an algorithm."""
+"""Makes the data and the algorithm that a configuration describes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load_data(config: Config) -> Data:
 
 
 def fingerprint(config: Config, data: Data) -> str:
-    """A checksum of all that a run learns from and is scored on, to tell whether its data are still the same."""
+    """A checksum of the data that a run learns from and is scored on, so that changed data are noticed."""
     digest = hashlib.sha256()
     for piece in config.listing.source.digest(data):
         digest.update(piece)
@@ -48,24 +48,21 @@ def fingerprint(config: Config, data: Data) -> str:
 
 
 def settled(config: Config, data: Data) -> Config:
-    """The configuration, with what was left to the data decided: steps are lazy where that gains, as
-    `algorithm.lazy`."""
+    """The configuration with `algorithm.lazy` decided where the user has left it open: steps are lazy where that
+    gains."""
     algorithm: Any = config.algorithm
     if not config.listing.reads_documents or getattr(algorithm, "lazy", True) is not None:
         return config
     size = batch_size(config, data)
-    lazy = algorithm.name in LAZY and size is not None and _by_word(config, data)
+    lazy = algorithm.name in LAZY and size is not None
+    if lazy:  # for models of topics by word whose concentrations are given
+        documents = config.listing.build(config.model, data).form.documents
+        by_word = set() if documents is None else set(documents.by_word.values())
+        lazy = bool(by_word) and not by_word & set(getattr(config.model, "learn", ()))
     if lazy and size is not None and getattr(algorithm, "active_topics", None) is None:
         loader = OwnWordsLoader(CorpusLoader(data.train, size, 0), data.train.vocab_size)
         lazy = max(loader.words_of_batches()) < data.train.vocab_size / 2
     return dataclasses.replace(config, algorithm=dataclasses.replace(algorithm, lazy=lazy))
-
-
-def _by_word(config: Config, data: Data) -> bool:
-    """Whether it is a model of topics by word whose concentrations are given."""
-    documents = config.listing.build(config.model, data).form.documents
-    learnt = getattr(config.model, "learn", ())
-    return documents is not None and bool(documents.by_word) and not set(documents.by_word.values()) & set(learnt)
 
 
 def make_algorithm(config: Config, data: Data) -> Algorithm:
@@ -75,31 +72,22 @@ def make_algorithm(config: Config, data: Data) -> Algorithm:
 
 
 def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
-    arguments: dict[str, Any] = {"estep": chosen(config.estep), "learn": learn}
-    schedule = chosen(config.step_size)
-    if schedule is not None:
-        arguments["step_size"] = schedule
-    if getattr(config, "points", ()):
-        arguments["points"] = config.points
-    if config.warm_starts:
-        arguments["warm_starts"] = True
-    if getattr(config, "lazy", None):
-        arguments["lazy"] = True
-    if getattr(config, "active_topics", None) is not None:
-        arguments |= {"lazy": config.lazy is not False, "active_topics": config.active_topics}
-    if getattr(config, "left_out", None) is not None:
-        arguments["left_out"] = config.left_out
-    return getattr(algorithms, config.name)(model, **arguments, **_own(config))
-
-
-def _own(config: Any) -> dict[str, Any]:
-    """Ramp and damping, where they were set."""
-    own: dict[str, Any] = {} if config.damping is None else {"damping": config.damping}
-    if config.ramp is None:
-        return own
-    if config.name == "ssvi":
-        return own | {"sweeps_of_ramp": config.ramp}
-    return own | {"ramp": step_size.ramp(config.ramp) if config.ramp else None}
+    lazy, active = getattr(config, "lazy", None), getattr(config, "active_topics", None)
+    said: dict[str, Any] = {
+        "step_size": chosen(config.step_size),
+        "points": getattr(config, "points", ()) or None,
+        "warm_starts": config.warm_starts or None,
+        "lazy": (lazy or None) if active is None else lazy is not False,
+        "active_topics": active,
+        "left_out": getattr(config, "left_out", None),
+        "damping": config.damping,
+    }
+    arguments = {name: value for name, value in said.items() if value is not None}
+    arguments |= {"estep": chosen(config.estep), "learn": learn}
+    if config.ramp is not None:
+        own = {"ramp": step_size.ramp(config.ramp) if config.ramp else None}
+        arguments |= {"sweeps_of_ramp": config.ramp} if config.name == "ssvi" else own
+    return getattr(algorithms, config.name)(model, **arguments)
 
 
 def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
@@ -114,23 +102,17 @@ def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     )
 
 
-def _chosen(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
-    """Of a section that says itself how each of its algorithms is made."""
-    del learn
-    return chosen(config, model)
-
-
 MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
     ProximalAlgorithm: _proximal,
-    DensityAlgorithm: _chosen,
+    DensityAlgorithm: lambda model, config, learn: chosen(config, model),
     AmortisedAlgorithm: networks.algorithm,
     StructuredAlgorithm: networks.algorithm,
 }
-"""How the sections [algorithm] are read; others as a row of `vijax.algorithms`."""
+"""The makers of algorithms, by the section [algorithm]; those of other sections are rows of `vijax.algorithms`."""
 
 
 def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
-    """The shapes of the state of a run: what a checkpoint of it holds."""
+    """The shapes of the state of a run, which its checkpoints hold."""
     runs = algorithm if config.fit.restarts == 1 else many(algorithm, config.fit.restarts)
     batch = None
     if state_needs_data(config, algorithm):
@@ -141,7 +123,7 @@ def state_like(config: Config, algorithm: Algorithm, data: Data) -> Any:
 
 
 def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
-    """Whether those shapes depend on the data: not of models of documents, unless the state holds their locals."""
+    """True where these shapes depend on the data: always, but for models of documents whose state holds no locals."""
     if not config.listing.reads_documents:
         return True
     carries = takes_all(algorithm) and algorithm.spec.model.locals.carried
@@ -149,7 +131,7 @@ def state_needs_data(config: Config, algorithm: Algorithm) -> bool:
 
 
 def num_groups(config: Config, data: Data) -> int:
-    """How many documents, rows or sequences training reads."""
+    """The number of documents, rows or sequences that training reads."""
     if config.listing.reads_documents:
         return int(data.train.num_documents)
     return int(jax.tree.leaves(config.listing.arrange(data.train, config.model))[0].shape[0])
@@ -170,7 +152,7 @@ def _check_decreasing(config: Config, size: int, total: int) -> None:
 
 
 def note_of_batch_size(config: Config, total: int) -> str:
-    """That there are fewer documents (rows, sequences) than a step was to read; empty where there are not."""
+    """A note where there are fewer documents (rows, sequences) than `fit.batch_size`; else empty."""
     size, unit = config.fit.batch_size, config.listing.unit
     if size is None or size <= total:
         return ""
@@ -178,8 +160,8 @@ def note_of_batch_size(config: Config, total: int) -> str:
 
 
 def batch_size(config: Config, data: Data) -> int | None:
-    """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of them where there are fewer,
-    as `note_of_batch_size` says."""
+    """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of them where there are
+    fewer."""
     total = num_groups(config, data)
     size = None if config.fit.batch_size is None else min(config.fit.batch_size, total)
     if size is not None:

@@ -1,26 +1,29 @@
-"""[algorithm] of log densities: the rows of free variables, and the two methods that run to their own end."""
+"""The section [algorithm] of log densities: the rows of free variables, and two methods that run to their own end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import optax
 
 from vijax import free_algorithms
-from vijax.app.runs.at_once import METHODS
 from vijax.app.settings.options import chooser, settings_in, unset
-from vijax.app.settings.typed_toml import ConfigError
-from vijax.arguments import POSITIVE, Argument, arguments_of, whole
-from vijax.automatic.auto import MOST_FULL
+from vijax.app.settings.typed_toml import ConfigError, Entry
+from vijax.arguments import POSITIVE, Argument, arguments_of
+from vijax.automatic.auto import MOST_FULL, auto
+from vijax.automatic.dadvi import dadvi
 from vijax.automatic.low_rank import rank_of
 from vijax.contract.model import Model
 from vijax.contract.objective import renyi
+from vijax.fitting.result import Fit
 from vijax.inference import guides
 from vijax.inference.compose import Algorithm
 from vijax.inference.guides import Guide
 from vijax.models.energies.density import with_guide
 
+METHODS: dict[str, Callable[..., Fit]] = {"auto": auto, "dadvi": dadvi}
+"""Methods that run to their own end, in the words of `algorithm.name`."""
 BLOCKS = Argument(
     tuple[tuple[str, ...], ...],
     None,
@@ -35,7 +38,7 @@ GUIDES: dict[str, tuple[Callable[..., Guide], dict[str, Argument]]] = {
     "mixture": (guides.mixture, settings_in(guides.mixture)),
     "flow": (guides.flow, settings_in(guides.flow)),
 }
-"""Families of q: what makes each, and the settings that say more of it."""
+"""Families of q: the constructor and the settings of each."""
 SHAPES = {
     key: argument._replace(default=None, meaning=f"guide {name}: {argument.meaning}{unset({name: argument})}")
     for name, (_, settings) in GUIDES.items()
@@ -45,12 +48,12 @@ SHAPES = {
 
 
 def read_by(model: Model, rows: Any) -> Any:
-    """Rows as a model reads them: none of a density without data, whatever its file made of them."""
+    """Rows as a model reads them: None for a density without data."""
     return rows if model.free is None or model.free.reads_data else None
 
 
 def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
-    """The guide, with the settings that are its own taken from those given."""
+    """The guide; takes its own settings out of those given."""
     more = {key: given.pop(key) for key in SHAPES if key in given}
     for key in more:
         if name is None or key not in GUIDES[name][1]:
@@ -76,17 +79,14 @@ def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
 
 
 def _ends_full(model: Model, **choices: Any) -> Algorithm:
-    """The algorithm of the normals that `vijax.auto` returns: its state is what a checkpoint holds. Where a mixture was
-    kept, `vijax.app.runs.kept_mixture` says so."""
-    del choices
-    if model.log_density.variables.dim <= MOST_FULL:
-        return _framed(model, guides.full_rank())
-    return _framed(model, guides.mean_field(), rank_of(model.log_density.variables.dim))
+    """The algorithm of the normals that `vijax.auto` returns: checkpoints hold its state (or that of a mixture, see
+    `vijax.app.runs.at_once`)."""
+    dim = model.log_density.variables.dim
+    return _framed(model, guides.full_rank()) if dim <= MOST_FULL else _framed(model, guides.mean_field(), rank_of(dim))
 
 
 def _ends_diagonal(model: Model, **choices: Any) -> Algorithm:
-    """Likewise of `vijax.dadvi`."""
-    del choices
+    """The algorithm of the normals that `vijax.dadvi` returns."""
     return _framed(model, guides.mean_field())
 
 
@@ -99,33 +99,40 @@ RATE = Argument(float, 0.01, "rate of Adam", POSITIVE)
 ORDER = arguments_of(renyi)["alpha"]._replace(default=None)
 
 
-LIMITS = {
-    "num_samples": whole(),
-    "nats": POSITIVE,
-    "num_starts": whole(),
-    "max_draws": whole(8),
-    "max_gradients": whole(),
-    "num_draws": whole(2),
-}
-"""Of arguments whose functions check them by themselves."""
-
-
-def _own(make: Callable[..., Any], without: tuple[str, ...] = ()) -> dict[str, Argument]:
-    return {name: one._replace(limit=LIMITS.get(name)) for name, one in settings_in(make, without).items()}
-
-
 def _row(row: Callable[..., Any], **more: Argument) -> dict[str, Argument]:
     """The settings of a row of free variables: its guide's, its own, and `more`."""
-    return {"guide": GUIDE, **SHAPES, **_own(row), **more}
+    return {"guide": GUIDE, **SHAPES, **settings_in(row), **more}
 
 
 DensityAlgorithm = chooser(
     "[algorithm]: one row of the table of algorithms of free variables.",
     "auto",
     "auto chooses all and stops by itself, as dadvi does; the others take fit.num_epochs passes",
-    auto=(_ends_full, _own(METHODS["auto"], ("batch_size",))),
-    dadvi=(_ends_diagonal, _own(METHODS["dadvi"])),
+    auto=(_ends_full, settings_in(auto, ("batch_size",))),
+    dadvi=(_ends_diagonal, settings_in(dadvi)),
     ngvi=(_ngvi, _row(free_algorithms.ngvi)),
     advi=(_by_adam(_advi), _row(free_algorithms.advi, alpha=ORDER, learning_rate=RATE)),
     bbvi=(_by_adam(free_algorithms.bbvi), _row(free_algorithms.bbvi, learning_rate=RATE)),
 )
+
+
+# --- methods that run to their own end -------------------------------------------------------------------------------
+def is_at_once(config: Any) -> bool:
+    """True where the algorithm stops by itself, after no number of steps that was asked for."""
+    return config.algorithm.name in METHODS
+
+
+def check_at_once(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` on settings [fit] that mean nothing to such an algorithm (it may ignore the number of
+    passes)."""
+    name = config.algorithm.name
+    if not is_at_once(config):
+        return
+    starts = "auto has starts of its own: algorithm.num_starts" if name == "auto" else "dadvi has sixteen starts"
+    for key, is_set, why in (
+        ("restarts", config.fit.restarts > 1, starts),
+        ("convergence", config.fit.convergence is not None, f"{name} judges by itself when it has converged"),
+        ("batch_size", name == "dadvi" and config.fit.batch_size is not None, "dadvi reads all the data at every step"),
+    ):
+        if is_set:
+            raise ConfigError(f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {why}")

@@ -1,4 +1,4 @@
-"""Models of documents: their data are corpora."""
+"""Documents as data of a run: corpora, how they are read, split and kept."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
 from vijax.app.rows.doc_topics import excerpts_of
-from vijax.app.settings.page_section import DocumentPage
-from vijax.app.settings.sections import DocumentData
+from vijax.app.settings.sections import DocumentData, DocumentPage
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.data import Corpus
 from vijax.data.corpora.corpus import joined
@@ -25,11 +24,7 @@ WORDS = "vocabulary.txt"
 
 
 def load_documents(config: DocumentData) -> Data:
-    """The corpus, split; words that training documents lack are dropped, since no score of them could mean anything.
-
-    Raises:
-      ValueError: see `vijax.data.read`; or the corpus is too small to hold documents out.
-    """
+    """The corpus, split; words that training documents lack are dropped, since their scores would mean nothing."""
     corpus = with_words(read_corpus(config))
     if config.held_out == 0.0:
         return Data(corpus, None)
@@ -37,7 +32,7 @@ def load_documents(config: DocumentData) -> Data:
 
 
 def _load(config: Any) -> Data:
-    """The corpus of a run, whose page must be able to show what it is to show."""
+    """The corpus of a run, checked to have the columns that its page is to show."""
     found = load_documents(config.data)
     if config.page.by:
         names = columns_of(config.data, found.train)
@@ -49,7 +44,7 @@ def _load(config: Any) -> Data:
 
 
 def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Mapping[str, Sequence[Any]]:
-    """The columns beside the text of documents, by name; of docstrings their packages."""
+    """The columns beside the text of documents, by name; for docstrings their packages."""
     path = section.path if source is None else source
     if isinstance(path, str) and path == "docstrings":
         return {"package": [title.partition(".")[0] for title in corpus.titles or ()]}
@@ -75,7 +70,7 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
 
 
 def with_own_stop_words(config: DocumentData) -> DocumentData:
-    """With the words of a file of stop words in the place of its name: a run holds them, and needs the file no more."""
+    """The section with the words of a file of stop words in place of its name: the run does not need the file again."""
     from vijax.data.texts.stop_words import stop_words_of
 
     named = config.stop_words
@@ -85,7 +80,7 @@ def with_own_stop_words(config: DocumentData) -> DocumentData:
 
 
 def read_for(vocabulary: Sequence[str], config: DocumentData, source: Any = None) -> Corpus:
-    """The documents of `read_corpus`, over the vocabulary of a run: all of its words, and no others."""
+    """The documents of `read_corpus` over the vocabulary of a run: all of its words, and no others."""
     every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)
     corpus = read_corpus(every_word, source)
     if corpus.vocabulary is None and corpus.vocab_size == len(vocabulary):  # counts, a column a word of the run
@@ -100,25 +95,16 @@ def with_words(corpus: Corpus) -> Corpus:
     return dataclasses.replace(corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0)))
 
 
-def _other(config: Any, data: Data, path: Any, column: str | None) -> Corpus:
-    """Other documents, whose format is found out again."""
-    return read_for(data.names, _section_for(config, path, column), path)
-
-
 def _section_for(config: Any, path: Any, column: str | None) -> DocumentData:
-    """How another source is read: as the run's own, but for what is of that one alone."""
+    """The section [data] for another source: that of the run, without the settings of its own file."""
     changed = dataclasses.replace(config.data, column=column or config.data.column)
     same = isinstance(path, str) and path == config.data.path
     return changed if same else dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")
 
 
-# --- what is kept, and what is transformed -----------------------------------------------------------------------
-def _keep(folder: Path, data: Data) -> None:
-    write_text(folder / WORDS, "\n".join(data.names) + "\n")
-
-
+# --- the vocabulary that a run keeps, and new documents --------------------------------------------------------------
 def _kept(folder: Path) -> Data | None:
-    """A corpus that stands for the run's, of whose words alone the model is made: one document of each word once."""
+    """A corpus that stands in for the run's, one document with each word once: the model is made of the words alone."""
     path = folder / WORDS
     try:
         words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -128,7 +114,7 @@ def _kept(folder: Path) -> Data | None:
 
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Documents, with their titles, the columns beside their text, and how many of their words are known."""
+    """Documents, with their titles, the columns beside their text, and the number of their known words."""
     section = config.data if source is None else _section_for(config, source, column)
     if source is None:
         corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
@@ -160,16 +146,11 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
 
 def _digest(data: Data) -> Iterator[Any]:
     yield "\n".join(data.names).encode()
-    for corpus in (data.train, data.test):
-        if corpus is not None:
-            yield from _bytes_of(corpus)
-
-
-def _bytes_of(corpus: Corpus) -> Iterator[Any]:
-    for _, indices, counts in corpus.blocks():
-        yield np.ascontiguousarray(indices, np.int32).data
-        yield np.ascontiguousarray(counts, np.int64).data
-    yield np.ascontiguousarray(corpus.indptr, np.int64).data
+    for corpus in data.parts:
+        for _, indices, counts in corpus.blocks():
+            yield np.ascontiguousarray(indices, np.int32).data
+            yield np.ascontiguousarray(counts, np.int64).data
+        yield np.ascontiguousarray(corpus.indptr, np.int64).data
 
 
 def _describe(data: Data) -> str:
@@ -179,7 +160,7 @@ def _describe(data: Data) -> str:
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """The docstrings come with words of their own choice: settings of text do not apply, and must not seem to."""
+    """Raises a `ConfigError` on settings of text for the docstrings, which are read in their own way."""
     given = config.data
     free = DocumentData(path="docstrings", held_out=given.held_out, split_seed=given.split_seed)
     if given.path != "docstrings" or given == free:
@@ -194,13 +175,13 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 DOCUMENTS = Source(
     section=DocumentData,
     load=_load,
-    other=_other,
+    other=lambda config, data, path, column: read_for(data.names, _section_for(config, path, column), path),
     facts=_facts,
     tiles=_tiles,
     digest=_digest,
     describe=_describe,
     check=_check,
-    keep=_keep,
+    keep=lambda folder, data: write_text(folder / WORDS, "\n".join(data.names) + "\n"),
     kept=_kept,
     new=_new,
     results="doc_topics",

@@ -1,4 +1,4 @@
-"""Emissions on the command line: the section that chooses one, and what is shown of fitted components."""
+"""Emissions on the command line: the section that chooses one, and the tables and pictures of fitted components."""
 
 from __future__ import annotations
 
@@ -54,34 +54,30 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
 # --- fitted components -----------------------------------------------------------------------------------------------
 def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
     """Mean and covariance of each component in the units of the data, for the Gaussian emissions; else none."""
-    units = units_of(seen.data.train)
-    return [(units.points(mean), units.cov(cov)) for mean, cov in _gaussians(name, seen)]
-
-
-def _gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
-    """As they were fitted."""
     if not name.endswith("gaussian"):
         return []
-    point = seen.point("components")
+    point, means, units = seen.point("components"), _means(name, seen), units_of(seen.data.train)
+    size, means = means.shape[1], means if name == "unit_gaussian" else means.astype(float)
     if name == "unit_gaussian":
-        return [(mean, np.eye(len(mean))) for mean in np.asarray(point)]
-    means, precisions = _means(name, seen).astype(float), np.asarray(point.precision, float)
-    if name == "spherical_gaussian":
-        return [(mean, np.eye(len(mean)) / max(p[0, 0], 1e-30)) for mean, p in zip(means, precisions, strict=True)]
-    if name == "tied_gaussian":
-        return [(mean, covariance_of(precisions)) for mean in means]
-    if name == "diagonal_gaussian":
-        return [(mean, np.diag(1 / np.maximum(p, 1e-30))) for mean, p in zip(means, precisions, strict=True)]
-    return [(mean, covariance_of(p)) for mean, p in zip(means, precisions, strict=True)]
+        covs = [np.eye(size)] * len(means)
+    elif name == "tied_gaussian":
+        covs = [covariance_of(np.asarray(point.precision, float))] * len(means)
+    else:
+        of_one = {
+            "spherical_gaussian": lambda p: np.eye(size) / max(p[0, 0], 1e-30),
+            "diagonal_gaussian": lambda p: np.diag(1 / np.maximum(p, 1e-30)),
+        }.get(name, covariance_of)
+        covs = [*map(of_one, np.asarray(point.precision, float))]
+    return [(units.points(mean), units.cov(cov)) for mean, cov in zip(means, covs, strict=True)]
 
 
 def component_means(name: str, seen: Seen) -> np.ndarray:
-    """What each component emits on average, (K, D), in the units of the data."""
+    """The mean of each component, (K, D), in the units of the data."""
     return units_of(seen.data.train).points(_means(name, seen))
 
 
 def _means(name: str, seen: Seen) -> np.ndarray:
-    """As they were fitted."""
+    """The means as they were fitted."""
     point = seen.point("components")
     if not name.endswith("gaussian") or name == "unit_gaussian":
         return np.asarray(point)
@@ -91,8 +87,8 @@ def _means(name: str, seen: Seen) -> np.ndarray:
 def table_of_components(
     title: str, name: str, seen: Seen, columns: Sequence[str], leading: Mapping[str, Any], most: int = 8
 ) -> list[Block]:
-    """Components, largest first, those of hardly any weight left out: the columns `leading` (the first of them sizes),
-    then means; and of many columns a map of all."""
+    """A table of components, largest first, without those of hardly any weight: the columns `leading` (the first of
+    them sizes), then means; and a map of all means where there are many columns."""
     means, sizes = component_means(name, seen), np.asarray(next(iter(leading.values())), float)
     order = np.array([k for k in np.argsort(-sizes, kind="stable") if sizes[k] >= 1e-3 * sizes.sum()])
     spreads = [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, seen)] if name != "unit_gaussian" else []
@@ -110,33 +106,28 @@ def table_of_components(
     blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(notes))]
     if len(columns) > most:
         note = units_of(seen.data.train).note()  # columns of one scale make colours that can be compared
-        blocks.append(
-            Heat("What components emit", [str(k) for k in order], list(columns), _means(name, seen)[order], note)
-        )
+        named, fitted = [str(k) for k in order], _means(name, seen)[order]
+        blocks.append(Heat("What components emit", named, list(columns), fitted, note))
     return blocks
 
 
 def picture(
     title: str, name: str, seen: Seen, x: np.ndarray, columns: Sequence[str], labels: np.ndarray, weights: np.ndarray
 ) -> Block:
-    """Rows by component in the plane, with outlines of Gaussians; or of a single column the density."""
-    x = units_of(seen.data.train).points(x)
-    if x.shape[1] == 1 and name.endswith("gaussian"):
-        found = gaussians(name, seen)
+    """Rows by component in the plane, with outlines of Gaussians; for a single column the density."""
+    x, found = units_of(seen.data.train).points(x), gaussians(name, seen)
+    if x.shape[1] == 1 and found:
 
         def density(grid: np.ndarray) -> np.ndarray:
-            parts = [_normal(grid, mean[0], cov[0, 0]) for mean, cov in found]
+            parts = [
+                np.exp(-0.5 * (grid - mean[0]) ** 2 / cov[0, 0]) / np.sqrt(2 * np.pi * cov[0, 0]) for mean, cov in found
+            ]
             return np.asarray(weights)[: len(parts)] @ np.array(parts)
 
-        return views.histogram(
-            title, x[:, 0], columns[0], density, "The fitted density, and the histogram of the data."
-        )
-    outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(gaussians(name, seen)) if weights[k] > 1e-3]
+        note = "The fitted density, and the histogram of the data."
+        return views.histogram(title, x[:, 0], columns[0], density, note)
+    outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(found) if weights[k] > 1e-3]
     if x.shape[1] == 1:
         x, columns = np.concatenate([x, np.arange(len(x))[:, None]], axis=1), (*columns, "row")
     note = "Each row in the colour of its class" + ("; outlines at two standard deviations." if outlines else ".")
     return views.scatter(title, x, columns, labels, outlines, note)
-
-
-def _normal(x: np.ndarray, mean: float, variance: float) -> np.ndarray:
-    return np.exp(-0.5 * (x - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)

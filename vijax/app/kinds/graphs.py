@@ -1,4 +1,4 @@
-"""Models of graphs: their data are an edge list or an adjacency matrix."""
+"""Graphs as data of a run: an edge list or an adjacency matrix."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.kinds.listing import Data, New, Source
+from vijax.app.kinds.tables import check_no_column
 from vijax.app.settings.sections import GraphData
 from vijax.app.settings.typed_toml import ConfigError, Entry
 from vijax.data.reading.notes import Notes
@@ -23,12 +24,7 @@ def adjacency(graph: Graph, settings: Any = None) -> np.ndarray:
 
 
 def load_graph(config: Any) -> Data:
-    """The graph; its held-out part knows other pairs of the same nodes.
-
-    Raises:
-      ValueError: see `vijax.data.tables.table_files.read_columns`, `vijax.data.tables.graph.graph_of` and
-        `split_graph`.
-    """
+    """The graph; its held-out part knows other pairs of the same nodes."""
     given: GraphData = config.data
     graph = _read(config, given.path, None)
     if given.held_out == 0.0:
@@ -54,13 +50,12 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
 
 def _other(config: Any, data: Data, path: str, column: str | None) -> Graph:
     """Another graph of the same nodes: the same one later on, say."""
-    if column is not None:
-        raise ConfigError("--column: for models of documents; a graph must have the nodes that the run's had")
+    check_no_column(column, "a graph must have the nodes")
     return _read(config, path, data.train.columns)
 
 
 def _facts(data: Data) -> dict[str, Any]:
-    """In JSON's own types."""
+    """The sizes of a graph, in JSON's own types."""
     train: Graph = data.train
     pairs, size = train.pairs, len(train.columns)
     held_out = 0 if data.test is None else int(data.test.pairs.sum())
@@ -85,10 +80,9 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
 
 
 def _digest(data: Data) -> Iterator[Any]:
-    for graph in (data.train, data.test):
-        if graph is not None:
-            yield "\n".join(graph.columns).encode()
-            yield np.ascontiguousarray(graph.x, np.float64).data
+    for graph in data.parts:
+        yield "\n".join(graph.columns).encode()
+        yield np.ascontiguousarray(graph.x, np.float64).data
 
 
 def _describe(data: Data) -> str:
@@ -101,7 +95,7 @@ def _describe(data: Data) -> str:
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Columns of an edge list are three."""
+    """Raises a `ConfigError` unless the three columns of an edge list have three names."""
     given = config.data
     names = [given.source, given.target, given.weight]
     if len(set(names)) < len(names):
@@ -110,14 +104,9 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
         raise ConfigError(f"{origin}: data.{key}: expected three columns of an edge list, got {', '.join(names)}")
 
 
-def _keep(folder: Path, data: Data) -> None:
-    """Nothing: what is said of nodes is said of those of the training graph, given its pairs."""
-
-
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """A graph of the same nodes; the run's own with the pairs that training has seen."""
-    if column is not None:
-        raise ConfigError("--column: for models of documents; a graph must have the nodes that the run's had")
+    check_no_column(column, "a graph must have the nodes")
     if source is not None and not isinstance(source, str | Path):
         raise ConfigError(f"data: expected the path of a graph, got {type(source).__name__}; save it as a file")
     graph = data.train if source is None else _read(config, str(source), data.train.columns)
@@ -133,7 +122,7 @@ GRAPHS = Source(
     digest=_digest,
     describe=_describe,
     check=_check,
-    keep=_keep,
+    keep=lambda folder, data: None,  # results for nodes need the training graph itself
     kept=lambda folder: None,
     new=_new,
     results="nodes",

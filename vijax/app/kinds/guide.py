@@ -1,4 +1,4 @@
-"""What `vijax --help` teaches."""
+"""The text of `vijax --help`."""
 
 GUIDE = """Models fitted by variational inference in JAX: a configuration each, a page of results each.
 

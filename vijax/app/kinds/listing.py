@@ -1,4 +1,4 @@
-"""What the command line knows of a model and of its data: a `Listing` a model, a `Source` a kind of data."""
+"""The entries of the command line's catalogue: a `Listing` for each model, a `Source` for each kind of data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from vijax.fitting.result import Fit
 
 
 class Data(NamedTuple):
-    """What a run learns from and is scored on (None if nothing was held out): both corpora, tables or graphs."""
+    """The training and the held-out data of a run (None if nothing was held out): corpora, tables or graphs."""
 
     train: Any
     test: Any
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The training data, and the held-out data where there are any."""
+        return (self.train,) if self.test is None else (self.train, self.test)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -31,8 +36,8 @@ class New(NamedTuple):
 
     Attributes:
       data: a corpus, a table without a target, or a graph.
-      beside: what is carried through: names of documents or nodes, columns that the model does not use.
-      notes: what the reader should be told, such as how many words are not known.
+      beside: columns that are carried through: names of documents or nodes, columns that the model does not use.
+      notes: notes for the reader, such as the number of unknown words.
     """
 
     data: Any
@@ -41,14 +46,14 @@ class New(NamedTuple):
 
 
 Tell = Callable[[int], None]
-"""Is called with the number of rows (documents, sequences) that are done."""
+"""Called with the number of rows (documents, sequences) that are done."""
 Found = dict[str, np.ndarray]
-"""What a model says of rows: vectors (N,) and matrices (N, K), by name."""
+"""The results of a model for rows: vectors (N,) and matrices (N, K), by name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NoPage:
-    """[page] of data of which the page asks nothing."""
+    """[page] for data whose page has no settings."""
 
 
 class Source(NamedTuple):
@@ -59,16 +64,16 @@ class Source(NamedTuple):
       load: config -> `Data`.
       other: (config, data of the run, path, column or None) -> other data, to score the run on.
       facts: data -> sizes, for data.json.
-      tiles: facts -> what the page says of them, by name; small print after a "|".
-      digest: data -> bytes of all that a run learns from and is scored on, piece by piece, for a checksum.
+      tiles: facts -> tiles of the page by name; small print after a "|".
+      digest: data -> the bytes of both parts, piece by piece, for a checksum.
       describe: data -> a line for the screen.
       check: (config, entries) raises `ConfigError` on settings that do not go together.
-      keep: (run folder, data) writes what a run keeps of its data, which is no more than words, columns and sizes.
-      kept: run folder -> data that stand in for the run's, of which its model can be made; None where there are none.
+      keep: (run folder, data) writes what a run keeps of its data: no more than words, columns and sizes.
+      kept: run folder -> data that stand in for the run's, enough to make its model; None where there are none.
       new: (config, data of the run, path or object or None for the run's own, column or None) -> `New`.
-      results: the name of the file, without its ending, of what a model says of the run's own data.
+      results: the name, without ending, of the file of results for the run's own data.
       page: the settings of [page].
-      excerpts: data -> how each document begins, kept for the page; None of other data.
+      excerpts: data -> the beginning of each document, kept for the page; None for other data.
     """
 
     section: type
@@ -88,7 +93,7 @@ class Source(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a listing's description may read: the fit, its data, its settings [model], and a key for draws."""
+    """A fit as a listing describes it: with its data, its settings [model], and a key for draws."""
 
     fit: Fit
     data: Data
@@ -96,8 +101,13 @@ class Seen(NamedTuple):
     key: Any
 
     def point(self, name: str) -> Any:
-        """A global where a reader wants it: the mode, where the algorithm finds a point, else the mean."""
+        """A single value of a global for a reader: the mode where the algorithm finds a point, else the mean."""
         return self.fit.estimates[name].mean()
+
+    @property
+    def model(self) -> Any:
+        """The model of the fit."""
+        return self.fit.alg.spec.model
 
     @property
     def posterior(self) -> Any:
@@ -106,14 +116,14 @@ class Seen(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """How a model draws tables.
+    """The way in which a model draws tables.
 
     Attributes:
       draw: (`Seen`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows ordered as in
         the table.
-      of_target: whether it is the target alone that is drawn, given the columns.
-      of_steps: whether rows are steps of sequences, which have a future.
-      is_scaled: [model] -> whether columns that the run has standardised are drawn so.
+      of_target: True where the target alone is drawn, given the columns.
+      of_steps: True where rows are steps of sequences, which have a future.
+      is_scaled: [model] -> True where columns that the run has standardised are drawn so.
     """
 
     draw: Callable[[Seen, Any, Any, int, str], np.ndarray]
@@ -123,8 +133,7 @@ class Drawing(NamedTuple):
 
 
 def as_read(data: Any, settings: Any) -> Any:
-    """The data themselves: of models that read a corpus."""
-    del settings
+    """The data themselves, for models that read a corpus."""
     return data
 
 
@@ -142,17 +151,16 @@ class Listing:
       score: `Seen` -> score of its test data; None takes `Fit.score`.
       build: ([model], data) -> the model; by default what a section of `vijax.app.settings.options.model_section`
         describes.
-      unit: what one datum is called, in the singular.
-      per: what scores and bounds are per.
-      target: [model] -> of which kind the target column must be; None for a model that has none.
-      missing: whether entries may be missing.
-      wants_group: whether a column of groups means something to it.
-      transform: (`Seen`, data as of `New`, `Tell`) -> what the model says of each of its rows; None where it says
-        nothing of single rows.
-      predicts: which entry of that is the prediction; empty of models that predict nothing.
-      no_transform: of models without, what to use instead.
-      drawing: how it draws tables; None of models of documents and graphs, and of densities.
-      needs_rows: whether the model, or what it says of new data, is made of the training rows themselves.
+      unit: the name of one datum, in the singular.
+      per: the unit of scores and bounds.
+      target: [model] -> the kind of the target column; None for a model without a target.
+      missing: True where entries may be missing.
+      wants_group: True where the model uses a column of groups.
+      transform: (`Seen`, data as of `New`, `Tell`) -> the results for each row; None without results for single rows.
+      predicts: the entry of these results that is the prediction; empty without one.
+      no_transform: the remedy where there is no `transform`.
+      drawing: the way in which it draws tables; None for models of documents and graphs, and for densities.
+      needs_rows: True where the model, or its results for new data, are made of the training rows themselves.
     """
 
     settings: type
@@ -174,26 +182,22 @@ class Listing:
     needs_rows: bool = False
 
     @property
-    def _first(self) -> dataclasses.Field:
-        return dataclasses.fields(self.settings)[0]
-
-    @property
     def name(self) -> str:
-        """As in `model.name`."""
-        return str(self._first.default)
+        """The name, as in `model.name`."""
+        return str(dataclasses.fields(self.settings)[0].default)
 
     @property
     def title(self) -> str:
-        """A few words."""
-        return str(self._first.metadata["help"])
+        """The title, a few words."""
+        return str(dataclasses.fields(self.settings)[0].metadata["help"])
 
     @property
     def reads_documents(self) -> bool:
-        """Whether the model reads the corpus itself, of which it need know the words only."""
+        """True where the model reads the corpus itself; then the words are enough to make it."""
         return self.arrange is as_read
 
     def has_score(self, model: Any) -> bool:
-        """Whether there is a score to take: the listing's own, or the model's."""
+        """True where there is a score: the listing's own, or the model's."""
         return self.score is not None or "score" in model.queries
 
     def scored(self, seen: Seen) -> Any:

@@ -1,4 +1,4 @@
-"""What models of networks share on the command line: perceptrons, the law of a row, how they learn, images."""
+"""Shared parts of models of networks on the command line: perceptrons, the law of a row, algorithms, images."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from vijax.app.kinds.listing import Data, Listing, Seen
 from vijax.app.kinds.tables import TABLES, values
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Images, Scatter, Table
-from vijax.app.rows.drawing import of_rows
-from vijax.app.rows.scores import RowScore
-from vijax.app.settings.options import chooser, chosen, section_class, settings_in
+from vijax.app.rows.by_row import RowScore, of_rows
+from vijax.app.settings.options import chooser, chosen, section_class, setting_of, settings_in
 from vijax.app.settings.typed_toml import ConfigError, Entry, section, setting
 from vijax.app.settings.units import log_scales, units_of
-from vijax.arguments import POSITIVE, Argument, Limit, arguments_of, whole
+from vijax.arguments import Argument, Limit, arguments_of, whole
 from vijax.contract import objective
 from vijax.data.tables.table import Table as Rows
 from vijax.inference import estep
@@ -35,11 +34,7 @@ NUM_SHOWN = 12
 
 
 # --- [model.networks] ------------------------------------------------------------------------------------------------
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": jnp.tanh,
-    "relu": jax.nn.relu,
-    "softplus": jax.nn.softplus,
-}
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu, "softplus": jax.nn.softplus}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,15 +55,15 @@ class Perceptron:
     activation: str
 
     def __call__(self, layers: Sequence[Mapping[str, Array]], h: Array) -> Array:
-        """Of an input of the first layer's size, an output of the last one's."""
+        """The output, of the last layer's size, for an input of the first layer's."""
         for layer in layers[:-1]:
             h = ACTIVATIONS[self.activation](h @ layer["weights"] + layer["shifts"])
         return h @ layers[-1]["weights"] + layers[-1]["shifts"]
 
 
 def layers_of(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np.ndarray]]:
-    """First weights: normal, of variance 1 / inputs. Small ones in the last layer would say nearly the same of all
-    rows, and the mixture of a structured autoencoder begins at clusters of what is said."""
+    """First weights: normal, of variance 1 / inputs. Smaller ones in the last layer would give nearly the same output
+    for all rows, and the mixture of a structured autoencoder begins at clusters of the outputs."""
     rng, dtype = np.random.default_rng(list(seed)), jnp.result_type(float)
     found = []
     for fan_in, fan_out in itertools.pairwise(sizes):
@@ -79,35 +74,30 @@ def layers_of(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np.nd
 
 @dataclasses.dataclass(frozen=True)
 class Halves:
-    """A network whose output is two vectors of one length: those, by a function of both."""
+    """A network whose output is split in two vectors of one length, with a function that reads both."""
 
     net: Perceptron
     read: Callable[[Array, Array], Any]
 
     def __call__(self, layers: Any, x: Array) -> Any:
-        """What `read` makes of the halves."""
+        """The result of `read` for the halves."""
         return self.read(*jnp.split(self.net(layers, x), 2))
 
 
 @dataclasses.dataclass(frozen=True)
 class WithNoise:
-    """A network that says means, with one log standard deviation of all of them as a parameter beside its layers."""
+    """A network whose output are means, with one log standard deviation for all as a parameter beside its layers."""
 
     net: Perceptron
 
     def __call__(self, params: Any, z: Array) -> tuple[Array, Array]:
-        """Means, and the logarithm."""
+        """Means and the log standard deviation."""
         return self.net(params["layers"], z), params["log_sd"]
 
 
 def networks(settings: Any, num_columns: int, read: Callable[[Array, Array], Any]) -> tuple[Network, Network, Observed]:
-    """Encoder, decoder and likelihood, as the settings [model] say.
-
-    Args:
-      settings: with `latent_dim`, `networks` and `observed`.
-      num_columns: of a row.
-      read: what the encoder's two halves, each of length `latent_dim`, mean.
-    """
+    """Encoder, decoder and likelihood, as the settings [model] say. `read` interprets the encoder's two halves, each
+    of length `latent_dim`."""
     given = settings.networks
     net, law = Perceptron(given.activation), chosen(settings.observed)
     down = layers_of([num_columns, *given.hidden, 2 * settings.latent_dim], (given.seed, 0))
@@ -119,7 +109,7 @@ def networks(settings: Any, num_columns: int, read: Callable[[Array, Array], Any
 
 
 def learns_noise(settings: Any) -> bool:
-    """Whether the decoder has the standard deviation of the noise beside its layers."""
+    """True where the decoder has the standard deviation of the noise beside its layers."""
     return settings.observed.name == "gaussian" and settings.observed.sd is None
 
 
@@ -145,13 +135,13 @@ def own_settings() -> dict[str, Any]:
 
 
 def arrange(table: Rows, settings: Any) -> np.ndarray:
-    """Rows as the networks read them, (N, D); of Bernoulli entries zeros and ones."""
+    """Rows as the networks read them, (N, D); zeros and ones for Bernoulli entries."""
     x, threshold = values(table), settings.observed.threshold
     return x if threshold is None else (x > threshold).astype(x.dtype)
 
 
 def check_rows(settings: Any, data: Data) -> None:
-    """Raises a `ConfigError` on rows that are not of the image's size, or no zeros and ones where those must be."""
+    """Raises a `ConfigError` on rows that are not of the image's size, or are not of zeros and ones where they must."""
     num_columns, image = len(data.names), settings.image
     if image and int(np.prod(image)) != num_columns:
         raise ConfigError(
@@ -161,8 +151,7 @@ def check_rows(settings: Any, data: Data) -> None:
         )
     if settings.observed.name != "bernoulli":
         return
-    for part in (data.train, data.test):
-        x = np.zeros((0, 0)) if part is None else arrange(part, settings)
+    for x in (arrange(part, settings) for part in data.parts):
         bad = np.argwhere((x != 0) & (x != 1))
         if len(bad):
             row, column = bad[0]
@@ -174,7 +163,7 @@ def check_rows(settings: Any, data: Data) -> None:
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Settings [data] and [model] that do not go together; a target is allowed, and colours pictures."""
+    """Raises a `ConfigError` on settings that do not go together; a target is allowed, and colours pictures."""
     given, origin = config.data, entries["model.name"].origin
     if given.group is not None:
         raise ConfigError(f"{origin}: data.group: {config.model.name} reads rows one by one, not groups of them")
@@ -237,27 +226,19 @@ StructuredEstep = chooser(
 )
 
 
-def _rate() -> Any:
-    return setting(1e-3, "rate of Adam, for the networks", POSITIVE)
+def _aevb(doc: str, meaning: str, estep: Any) -> Any:
+    name = (Literal["aevb"], setting("aevb", meaning))
+    rate = setting_of(free_algorithms.aevb, "learning_rate", before="rate ", more=", for the networks")
+    return section_class(doc, name=name, learning_rate=rate, estep=section(estep))
 
 
-AmortisedAlgorithm = section_class(
-    "[algorithm] of `vae`.",
-    name=(Literal["aevb"], setting("aevb", "Adam on the bound")),
-    learning_rate=_rate(),
-    estep=section(AmortisedEstep),
-)
-StructuredAlgorithm = section_class(
-    "[algorithm] of `svae`.",
-    name=(Literal["aevb"], setting("aevb", "Adam on the networks, natural gradients for the conjugate globals")),
-    learning_rate=_rate(),
-    estep=section(StructuredEstep),
-)
+GLOBALS_TOO = "Adam on the networks, natural gradients for the conjugate globals"
+AmortisedAlgorithm = _aevb("[algorithm] of `vae`.", "Adam on the bound", AmortisedEstep)
+StructuredAlgorithm = _aevb("[algorithm] of `svae`.", GLOBALS_TOO, StructuredEstep)
 
 
 def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
-    """The row that [algorithm] describes."""
-    del learn  # all of it
+    """The algorithm that [algorithm] describes."""
     return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=chosen(config.estep))
 
 
@@ -266,10 +247,9 @@ DRAWING = of_rows(arrange, lambda settings: settings.observed.name == "gaussian"
 
 # --- the page --------------------------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
-    """A bound on log p of each held-out row, nearly that itself, in the units of the data."""
-    model: Any = seen.fit.alg.spec.model
+    """A tight bound on log p of each held-out row, in the units of the data."""
     draws = seen.settings.test_draws
-    bound = model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
+    bound = seen.model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
     scales = log_scales(seen.data.test) if DRAWING.is_scaled(seen.settings) else 0.0
     return RowScore.of(np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws")
 
@@ -290,14 +270,13 @@ def size_table(seen: Seen) -> Table:
 
 
 def rebuilt(seen: Seen, x: np.ndarray) -> Block:
-    """What decoders make of rows: as images where they are such; else the error of each column."""
-    model: Any = seen.fit.alg.spec.model
+    """Rows rebuilt by the decoder: as images, or else the error of each column."""
     if seen.settings.image:
         rows = x[views.thinned(len(x), NUM_SHOWN)]
-        pairs = [rows, np.asarray(model.reconstruct(seen.fit, rows))]
+        pairs = [rows, np.asarray(seen.model.reconstruct(seen.fit, rows))]
         note = "Rows of the data, and what encoder and decoder make of them."
         return images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note)
-    error = np.sqrt(np.mean((np.asarray(model.reconstruct(seen.fit, x), float) - x) ** 2, axis=0))
+    error = np.sqrt(np.mean((np.asarray(seen.model.reconstruct(seen.fit, x), float) - x) ** 2, axis=0))
     spreads = map(units_of(seen.data.train).spread, (x.std(0), error))
     columns = [[name, float(sd), float(miss)] for name, sd, miss in zip(seen.data.names, *spreads, strict=True)]
     note = "Root mean square difference of a row and what encoder and decoder make of it."
@@ -312,15 +291,13 @@ def images(seen: Seen, title: str, labels: Sequence[str], rows: Sequence[Any], n
 
 
 def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Rows to show, the held-out ones where there are any, their classes by the target column, if it has few values,
-    and what these are."""
+    """Rows to show (held-out ones where there are any), their classes by a target column of few values, and the names
+    of these."""
     part = seen.data.train if seen.data.test is None else seen.data.test
     x = arrange(part, seen.settings)
     rows = views.thinned(len(x))
-    if part.y is None:
-        return x[rows], np.zeros(len(rows), int), []
-    known, codes = np.unique(part.y, return_inverse=True)
-    if len(known) > 20:
+    known, codes = np.unique([0] if part.y is None else part.y, return_inverse=True)
+    if part.y is None or len(known) > 20:
         return x[rows], np.zeros(len(rows), int), []
     return x[rows], codes[rows], [f"{value:g}" for value in known]
 
@@ -328,7 +305,7 @@ def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[str]]:
 def plane_of_latents(
     mean: np.ndarray, classes: np.ndarray, target: str | None, of_classes: Sequence[str] = ()
 ) -> Scatter | None:
-    """Means of q(latent) in the plane; None of a line."""
+    """Means of q(latent) in the plane; None for a single latent."""
     if mean.shape[1] < 2:
         return None
     colours = f", coloured by {target}" if target else ""

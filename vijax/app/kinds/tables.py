@@ -1,22 +1,31 @@
-"""Models of tables, of a target beside them, or of sequences and groups of rows."""
+"""Tables as data of a run: how models read them (rows, a target, sequences, groups), how they are loaded and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.kinds.listing import Data, Listing, Source
-from vijax.app.rows import new_tables
+from vijax.app.kinds.listing import Data, Listing, New, Source
 from vijax.app.settings.sections import EnergyAlgorithm, TableData
-from vijax.app.settings.typed_toml import ConfigError, Entry
-from vijax.data.tables.table import Choice, Table, split_table
-from vijax.data.tables.table_files import read_table
+from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
+from vijax.data.reading.checks import fail
+from vijax.data.reading.notes import Notes
+from vijax.data.tables.table import Choice, Columns, Scaling, Table, split_table, table_of
+from vijax.data.tables.table_files import read_columns, read_table
+from vijax.data.tables.table_objects import columns_of
+from vijax.files import write_text
+
+COLUMNS = "columns.json"
+MOST_NAMED = 4
+"""Columns that the page names."""
 
 
-# --- what models read ------------------------------------------------------------------------------------------------
+# --- forms that models read ------------------------------------------------------------------------------------------
 def values(table: Table, settings: Any = None) -> np.ndarray:
     """x alone, (N, D), in the working precision."""
     return np.asarray(table.x, jnp.result_type(float))
@@ -39,7 +48,7 @@ def pairs(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sites(table: Table, settings: Any) -> dict[str, np.ndarray]:
-    """What `pg_svi` reads of a model of Gaussian predictors: the model itself holds x."""
+    """The data of `pg_svi` for a model of Gaussian predictors: the model itself holds x."""
     return {"site": np.arange(table.num_rows, dtype=np.int32), "y": target(table)}
 
 
@@ -67,11 +76,7 @@ def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.nda
 
 # --- the source ------------------------------------------------------------------------------------------------------
 def load_table(config: Any) -> Data:
-    """The table in two parts, its columns standardised by those of the training part if asked for.
-
-    Raises:
-      ValueError: see `vijax.data.tables.table_files.read_table` and `vijax.data.tables.table.split_table`.
-    """
+    """The table in two parts, its columns standardised by those of the training part if asked for."""
     given: TableData = config.data
     table = _read(config, given.path, None)
     if given.held_out == 0.0:
@@ -108,14 +113,22 @@ def _read(config: Any, path: str, like: Table | None) -> Table:
 
 def _other(config: Any, data: Data, path: str, column: str | None) -> Table:
     """The same columns of another table, on the scale of the run's."""
-    if column is not None:
-        raise ConfigError("--column: for models of documents; a table must have the columns that the run's had")
+    check_no_column(column)
     return _read(config, path, data.train)
 
 
+def check_no_column(column: str | None, needed: str = "a table must have the columns") -> None:
+    """Raises a `ConfigError` where a column of text was named for data other than documents."""
+    if column is not None:
+        raise ConfigError(f"--column: for models of documents; {needed} that the run's had")
+
+
 def _facts(data: Data) -> dict[str, Any]:
-    """In JSON's own types."""
+    """The sizes of a table, in JSON's own types."""
     train: Table = data.train
+    out = 0 if data.test is None else data.test.num_groups
+    if held_out_entries(data):
+        out = int(np.isfinite(data.test.x).sum())
     return {
         "rows": train.num_rows,
         "columns": list(train.columns),
@@ -124,16 +137,12 @@ def _facts(data: Data) -> dict[str, Any]:
         "target": train.target,
         "classes": None if train.classes is None else list(train.classes),
         "missing": int(np.isnan(train.x).sum()),
-        "held_out": 0 if data.test is None else _held_out(data),
+        "held_out": out,
     }
 
 
-def _held_out(data: Data) -> int:
-    return int(np.isfinite(data.test.x).sum()) if held_out_entries(data) else data.test.num_groups
-
-
 def held_out_entries(data: Data) -> bool:
-    """Whether single entries were held out: both parts then have the same rows."""
+    """True where single entries were held out: both parts then have the same rows."""
     if data.test is None or data.test.x.shape != data.train.x.shape:
         return False
     return not (np.isfinite(data.test.x) & np.isfinite(data.train.x)).any()
@@ -145,7 +154,8 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
     tiles = {"Rows": f"{facts['rows']:,} | {'' if facts['groups'] or entries else held_out}"}
     if facts["groups"]:
         tiles["Groups"] = f"{facts['groups']:,} | by {facts['group']}, {held_out}"
-    tiles["Columns"] = f"{len(facts['columns']):,} | {_listed(facts['columns'])}"
+    first, more = facts["columns"][:MOST_NAMED], len(facts["columns"]) > MOST_NAMED
+    tiles["Columns"] = f"{len(facts['columns']):,} | {', '.join(first)}{', ...' if more else ''}"
     if facts["target"]:
         tiles["Target"] = f"{facts['target']} | {' or '.join(facts['classes'] or ())}"
     if facts["missing"]:
@@ -153,21 +163,12 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
     return tiles
 
 
-def _listed(names: list[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-
-
 def _digest(data: Data) -> Iterator[Any]:
-    for table in (data.train, data.test):
-        if table is not None:
-            yield from _bytes_of(table)
-
-
-def _bytes_of(table: Table) -> Iterator[Any]:
-    yield "\n".join([*table.columns, str(table.target), str(table.group), *table.group_names]).encode()
-    for array in (table.x, table.y, table.groups):
-        if array is not None:
-            yield np.ascontiguousarray(array, np.float64).data
+    for table in data.parts:
+        yield "\n".join([*table.columns, str(table.target), str(table.group), *table.group_names]).encode()
+        for array in (table.x, table.y, table.groups):
+            if array is not None:
+                yield np.ascontiguousarray(array, np.float64).data
 
 
 def _describe(data: Data) -> str:
@@ -182,7 +183,7 @@ def _describe(data: Data) -> str:
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """What the model needs of the columns, and what would mean nothing to it."""
+    """Raises a `ConfigError` where the model needs other columns, or has no use for one."""
     given, listing = config.data, config.listing
     origin = entries["model.name"].origin
     if listing.target and given.target is None:
@@ -205,6 +206,109 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
         )
 
 
+# --- what a run keeps of its table -----------------------------------------------------------------------------------
+def _keep(folder: Path, data: Data) -> None:
+    """Writes columns.json: names, classes and scales, the number of rows and of rows in each group; no value."""
+    table: Table = data.train
+    sizes = None if table.groups is None else np.bincount(table.groups).tolist()
+    scaling = None if table.scaling is None else [part.tolist() for part in table.scaling]
+    outline = {
+        "columns": list(table.columns),
+        "target": table.target,
+        "classes": table.classes,
+        "group": table.group,
+        "rows": table.num_rows,
+        "group_sizes": sizes,
+        "scaling": scaling,
+    }
+    write_text(folder / COLUMNS, json.dumps(outline, ensure_ascii=False, indent=1) + "\n")
+
+
+def _kept(folder: Path) -> Data | None:
+    """A table of zeros with as many rows as the run's, for its model and the shapes of its state. None for a run of an
+    earlier version, which has kept nothing."""
+    path = folder / COLUMNS
+    if not path.is_file():
+        return None
+    try:
+        return Data(_stand_in(json.loads(path.read_text(encoding="utf-8"))), None)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        fault = f"{path}: damaged ({type(error).__name__}: {error})"
+        raise DamagedError(fault, f"write it again: vijax resume {folder}") from error
+
+
+def _stand_in(outline: dict[str, Any]) -> Table:
+    columns, rows, sizes = tuple(map(str, outline["columns"])), int(outline["rows"]), outline["group_sizes"]
+    groups = None if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
+    scaling = None if outline["scaling"] is None else Scaling(*(np.array(x, float) for x in outline["scaling"]))
+    shapes = [] if scaling is None else [len(scaling.mean), len(scaling.deviation)]
+    if rows < 1 or (groups is not None and len(groups) != rows) or any(n != len(columns) for n in shapes):
+        raise ValueError("sizes that do not go together")
+    first, second = outline["classes"] or (None, None)
+    return Table(
+        columns=columns,
+        x=np.zeros((rows, len(columns))),
+        target=outline["target"] and str(outline["target"]),
+        y=None if outline["target"] is None else np.ones(rows),
+        classes=None if first is None else (str(first), str(second)),
+        group=outline["group"] and str(outline["group"]),
+        groups=groups,
+        group_names=() if sizes is None else tuple(map(str, range(len(sizes)))),
+        scaling=scaling,
+    )
+
+
+# --- new rows --------------------------------------------------------------------------------------------------------
+class AllBut(Container):
+    """The names that are not in a given set."""
+
+    def __init__(self, names: tuple[str, ...]):
+        self.names = frozenset(names)
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.names
+
+
+def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
+    """Rows with the run's columns, on its scale; a target is not needed, and is carried through if there is one."""
+    check_no_column(column)
+    like, notes = data.train, Notes()
+    found = _new_columns(config, like, source, notes)
+    group = like.group if config.listing.wants_group else None
+    _check_columns(found, (*like.columns, *([group] if group else [])), _where(config, source))
+    choice = Choice(columns=like.columns, group=group, missing=config.listing.missing)
+    table = table_of(found, choice, _where(config, source), notes)
+    table = table if like.scaling is None else table.standardised(like.scaling)
+    beside = {name: values.tolist() for name, values in found.items() if name not in like.columns}
+    return New(table, {"row": np.arange(table.num_rows), **beside}, table.notes)
+
+
+def _where(config: Any, source: Any) -> str:
+    return config.data.path if source is None else source if isinstance(source, str) else "data"
+
+
+def _new_columns(config: Any, like: Table, source: Any, notes: Notes) -> Columns:
+    """Every column; columns that are carried through stay as they are written."""
+    if source is not None and not isinstance(source, str | Path):
+        return columns_of(source, like.columns)
+    given, own = config.data, source is None or str(source) == config.data.path
+    path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
+    return read_columns(path, given.synthetic_seed, rows, given.encoding, digest, AllBut(like.columns), notes)
+
+
+def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
+    """Raises an error that lists all missing columns of the run, and the columns that are there."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        known = ", ".join(map(repr, list(found)[:20]))
+        raise fail(
+            where,
+            f"the columns of the run, {', '.join(map(repr, wanted[:20]))}",
+            f"none called {', '.join(map(repr, missing[:20]))}, but {known}",
+            "name the columns as in the data that the run was fitted to",
+        )
+
+
 TABLES = Source(
     section=TableData,
     load=load_table,
@@ -214,14 +318,14 @@ TABLES = Source(
     digest=_digest,
     describe=_describe,
     check=_check,
-    keep=new_tables.keep,
-    kept=new_tables.kept,
-    new=new_tables.new,
+    keep=_keep,
+    kept=_kept,
+    new=_new,
     results="transformed",
 )
 
 
 def sequence_model(settings: Any, describe: Any, score: Any, **more: Any) -> Listing:
-    """The listing of a model of sequences, which a column of groups tells apart; arguments as of `Listing`."""
+    """The listing of a model of sequences, which are the groups of a table; arguments as of `Listing`."""
     of_sequences: dict[str, Any] = {"unit": "sequence", "per": "sequence", "wants_group": True}
     return Listing(settings, TABLES, EnergyAlgorithm, describe, padded_sequences, score, **of_sequences, **more)

@@ -6,8 +6,10 @@ picture (`vijax.app.page.figures`) and, where it has words or numbers to read, o
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -124,9 +126,7 @@ class Topics(NamedTuple):
 
 
 Block = Table | Lines | Scatter | Intervals | Heat | Strips | Course | Images | Topics
-KINDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Table, Lines, Scatter, Intervals, Heat, Strips, Course, Images, Topics)
-}
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in typing.get_args(Block)}
 
 
 MOST_COLOURS = 10
@@ -163,13 +163,17 @@ def file_name(block: Block) -> str:
     return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
 
 
+as_numbers = functools.partial(np.asarray, dtype=float)
+"""Numbers as an array; None, as JSON has it, becomes NaN."""
+
+
 def coloured(block: Heat) -> np.ndarray:
     """The values that have a colour: NaN where there is none, and on a special diagonal.
 
     >>> coloured(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
     [[nan, 0.5], [nan, nan]]
     """
-    values = np.array([[np.nan if v is None else v for v in row] for row in block.values], float)
+    values = as_numbers(block.values)
     values = np.where(np.isfinite(values), values, np.nan)
     if block.apart:
         np.fill_diagonal(values, np.nan)
@@ -178,10 +182,16 @@ def coloured(block: Heat) -> np.ndarray:
 
 def value_range(block: Images) -> tuple[float, float]:
     """The lowest and highest finite pixel of all, or a default range without any."""
-    pixels = np.array([np.nan if v is None else v for row in block.images for image in row for v in image], float)
+    pixels = as_numbers([v for row in block.images for image in row for v in image])
     pixels = pixels[np.isfinite(pixels)]
     low, high = (float(pixels.min()), float(pixels.max())) if len(pixels) else (0.0, 1.0)
     return (low, high) if high > low else (low, low + 1.0)
+
+
+def without_excerpts(shown: Iterable[Block]) -> list[Block]:
+    """Blocks without the beginnings of documents."""
+    bare = lambda topic: topic._replace(documents=tuple(d._replace(excerpt="") for d in topic.documents))
+    return [b._replace(topics=[*map(bare, b.topics)]) if isinstance(b, Topics) else b for b in shown]
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -191,11 +201,7 @@ def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
-    """Blocks from JSON: of each kind its own fields, text as text and numbers as numbers, whatever the file holds.
-
-    Raises:
-      KeyError, TypeError, ValueError: data that `to_json` does not make.
-    """
+    """Blocks from JSON: each kind with its own fields, text as text and numbers as numbers, whatever the file holds."""
     return [_block(record) for record in records]
 
 
@@ -257,7 +263,7 @@ def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
 def _topic(value: Any) -> Any:
     from vijax.topics.summary import Document, Topic
 
-    number, share, words, probabilities, (x, y), documents, *more = value  # runs of earlier versions have no more
+    number, share, words, probabilities, (x, y), documents, *more = value  # earlier versions had no coherence
     probs = tuple(float(p or 0.0) for p in probabilities)
     found = tuple(Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents)
     place = float(x or 0.0), float(y or 0.0)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from vijax.app.page import blocks, exports
-from vijax.app.page.cell_charts import heat, images
-from vijax.app.page.sequence_charts import course, strips
 from vijax.app.page.svg import (
     BOTTOM,
     HEIGHT,
@@ -19,13 +18,17 @@ from vijax.app.page.svg import (
     RIGHT,
     TOP,
     WIDTH,
+    Axis,
     axis,
     chart,
     escape,
     known,
+    legend,
     number_text,
     plain_chart,
     shortened,
+    stretches,
+    tick,
 )
 from vijax.app.page.views import thinned
 
@@ -81,9 +84,7 @@ def lines(block: blocks.Lines, *least: float) -> str:
     rows = thinned(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
     part = lambda values: [values[i] for i in rows]
     x = axis([*block.x, *block.points_x], LEFT, WIDTH - RIGHT, margin=0.0)
-    y = axis(
-        _seen(*(map(_finite, (block.y, block.low, block.high, block.points_y)))), HEIGHT - BOTTOM, TOP, 0.05, *least
-    )
+    y = axis(_range(block), HEIGHT - BOTTOM, TOP, 0.05, *least)
     band = ""
     if len(block.low):
         upper, lower = (_places(x, y, part(block.x), part(edge)) for edge in (block.high, block.low))
@@ -99,17 +100,14 @@ def lines(block: blocks.Lines, *least: float) -> str:
     return chart(points + band + curve, x, y, block.x_label, block.y_label)
 
 
-def _seen(y: np.ndarray, low: np.ndarray, high: np.ndarray, points: np.ndarray) -> list[float]:
-    """The range of the vertical axis: points and curve, and only a part of a band that is far wider."""
+def _range(block: blocks.Lines) -> list[float]:
+    """The values that the vertical axis shows: points and curve, and only a part of a band that is far wider."""
+    parts = map(blocks.as_numbers, (block.y, block.low, block.high, block.points_y))
+    y, low, high, points = (part[np.isfinite(part)] for part in parts)
     core = np.concatenate([y, points])
     reach = 2.0 * (np.ptp(core) if len(core) else 1.0)
     low, high = np.maximum(low, core.min(initial=0.0) - reach), np.minimum(high, core.max(initial=0.0) + reach)
     return [*core, *low, *high]
-
-
-def _finite(values: Any) -> np.ndarray:
-    array = np.array([np.nan if value is None else value for value in values], float)
-    return array[np.isfinite(array)]
 
 
 def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
@@ -163,6 +161,151 @@ def intervals(block: blocks.Intervals) -> str:
             f"<title>{escape(said)}</title></circle>"
         )
     return plain_chart(block.title, height, drawn)
+
+
+def heat(block: blocks.Heat) -> str:
+    """A cell for each entry: blue above zero, orange below, its number in it where there is room."""
+    values = blocks.as_numbers(block.values)
+    shades = blocks.coloured(block)
+    left, top = 8 + 6.2 * min(18, max(len(str(label)) for label in block.rows)), 20
+    width, height = (WIDTH - left - 4) / max(1, values.shape[1]), min(34.0, max(12.0, 300 / values.shape[0]))
+    most = float(np.nanmax(np.abs(shades), initial=1e-12))
+    drawn = [
+        f'<text class="tick" x="{left - 6:.0f}" y="{top + height * (i + 0.5) + 4:.1f}" text-anchor="end">'
+        f"{escape(shortened(label, 18))}</text>"
+        for i, label in enumerate(block.rows)
+    ]
+    every = max(1, int(np.ceil(7.0 * max(len(str(label)) for label in block.columns) / width)))
+    drawn += [
+        f'<text class="tick" x="{left + width * (j + 0.5):.1f}" y="14" text-anchor="middle">{escape(str(label))}</text>'
+        for j, label in enumerate(block.columns)
+        if j % every == 0
+    ]
+    for (i, j), value in np.ndenumerate(values):
+        place = f'x="{left + width * j:.1f}" y="{top + height * i:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        title = f"<title>{escape(block.rows[i])}, {escape(block.columns[j])}: {number_text(float(value))}</title>"
+        share = 0.0 if np.isnan(shades[i, j]) else abs(value) / most
+        drawn.append(f'<rect class="{"down" if value < 0 else "up"}" {place} fill-opacity="{share:.3f}">{title}</rect>')
+        if width >= 34 and height >= 14:
+            ink = "on" if share > 0.55 else "in"
+            drawn.append(
+                f'<text class="{ink}" x="{left + width * (j + 0.5):.1f}" y="{top + height * (i + 0.5) + 4:.1f}" '
+                f'text-anchor="middle">{"" if np.isnan(value) else number_text(float(f"{value:.2g}"))}</text>'
+            )
+    return plain_chart(block.title, top + height * values.shape[0] + 4, drawn)
+
+
+LEVELS = 15
+"""Shades of grey of an image, beside white."""
+
+
+def images(block: blocks.Images) -> str:
+    """Each image as one path for each shade, of horizontal stretches: a tenth of the text of as many rectangles."""
+    across = max(map(len, block.images), default=1) or 1
+    left = 8 + 6.2 * min(18, max((len(str(label)) for label in block.labels), default=0))
+    step = min(90.0, (WIDTH - left - RIGHT) / across)
+    size = (step - 4) / max(block.width, block.height)
+    row, (low, high) = size * block.height + 6, blocks.value_range(block)
+    drawn = []
+    for i, (label, some) in enumerate(zip(block.labels, block.images, strict=True)):
+        place = f'x="{left - 6:.0f}" y="{row * i + row / 2 + 4:.1f}" text-anchor="end"'
+        drawn.append(f'<text class="tick" {place}>{escape(shortened(label, 18))}</text>')
+        for j, image in enumerate(some):
+            shades = [round(LEVELS * (v - low) / (high - low)) if known(v) else 0 for v in image]
+            drawn.append(_shaded(shades, block.width, left + step * j, row * i, size))
+    return plain_chart(block.title, row * len(block.labels) + 4, drawn)
+
+
+def _shaded(shades: Sequence[int], width: int, left: float, top: float, size: float) -> str:
+    """One image: a frame, and a path for each shade."""
+    paths: dict[int, list[str]] = {}
+    for y in range(len(shades) // width):
+        for x, length, shade in stretches(shades[y * width : (y + 1) * width]):
+            if shade:
+                paths.setdefault(shade, []).append(f"M{x} {y}h{length}v1h-{length}z")
+    drawn = "".join(
+        f'<path class="shade" fill-opacity="{shade / LEVELS:.2f}" d="{"".join(d)}"/>' for shade, d in paths.items()
+    )
+    frame = f'<path class="frame" d="M0 0h{width}v{len(shades) // width}h-{width}z"/>'
+    return f'<g transform="translate({left:.1f} {top:.1f}) scale({size:.3f})">{frame}{drawn}</g>'
+
+
+def strips(block: blocks.Strips) -> str:
+    """A row for each sequence, a colour for each state."""
+    longest = max((len(row) for row in block.states), default=1)
+    left, row = 8 + 6.2 * min(18, max(len(str(label)) for label in block.labels)), 18
+    width = (WIDTH - left - RIGHT) / max(longest, 1)
+    drawn = []
+    for i, (label, states) in enumerate(zip(block.labels, block.states, strict=True)):
+        drawn.append(
+            f'<text class="tick" x="{left - 6:.0f}" y="{row * i + 13}" text-anchor="end">'
+            f"{escape(shortened(label, 18))}</text>"
+        )
+        for start, length, state in stretches(states):
+            if state >= 0:
+                drawn.append(
+                    f'<rect class="hue-{state % NUM_HUES}" x="{left + width * start:.1f}" y="{row * i + 3}" '
+                    f'width="{width * length:.2f}" height="{row - 5}"><title>state {state}, steps {start} to '
+                    f"{start + length - 1}</title></rect>"
+                )
+    whole = row * len(block.labels) + 6
+    states = blocks.legend_of(state for states in block.states for state in states if state >= 0)
+    named, height = legend(states, left, whole)
+    return plain_chart(block.title, whole + height, [*drawn, named])
+
+
+PANEL, STRIP, GAP = 84, 30, 8
+"""Heights of a column's curve and of the strip of probabilities, and the gap between them."""
+
+
+def course(block: blocks.Course) -> str:
+    """The columns of a sequence, one below the other, over the path of its states; then the probability of each state
+    at each step, as heights of its colour that add up to one."""
+    steps = len(block.states)
+    x = axis([0.0, max(steps, 1)], LEFT, WIDTH - RIGHT, margin=0.0)
+    drawn = [_panel(block, d, x, (PANEL + GAP) * d) for d in range(len(block.columns))]
+    top = (PANEL + GAP) * len(block.columns)
+    drawn.append(f'<text class="tick" x="{LEFT - 8}" y="{top + 19}" text-anchor="end">state</text>')
+    drawn.append(_probabilities(block, x, top))
+    drawn += [tick(x(mark), top + STRIP + 16, "middle", mark) for mark in x.ticks]
+    drawn.append(f'<text class="axis" x="{WIDTH / 2:.0f}" y="{top + STRIP + 32}" text-anchor="middle">step</text>')
+    named, height = legend(blocks.legend_of(range(len(block.probabilities))), LEFT, top + STRIP + 42)
+    return plain_chart(block.title, top + STRIP + 42 + height, [*drawn, named])
+
+
+def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
+    """One column over the colours of the path."""
+    y = axis([v for v in block.values[d] if known(v)], top + PANEL, top, margin=0.08)
+    behind = "".join(
+        f'<rect class="hue-{state % NUM_HUES} behind" x="{x(start):.1f}" y="{top}" height="{PANEL}" '
+        f'width="{x(start + length) - x(start):.2f}"/>'
+        for start, length, state in stretches(block.states)
+        if state >= 0
+    )
+    ends = "".join(tick(LEFT - 8, y(mark) + 4, "end", mark) for mark in (y.ticks[0], y.ticks[-1]))
+    places = [f"{x(t + 0.5):.1f},{y(v):.1f}" for t, v in enumerate(block.values[d]) if known(v)]
+    name = f'<text class="tick" x="{LEFT + 4}" y="{top + 12}">{escape(shortened(block.columns[d]))}</text>'
+    return f'{behind}{ends}<path class="course" d="M{"L".join(places)}"/>{name}'
+
+
+def _probabilities(block: blocks.Course, x: Axis, top: float) -> str:
+    """A band for each state, whose height at a step is the probability of the state."""
+    probabilities = np.array([[v if known(v) else 0.0 for v in row] for row in block.probabilities], float)
+    below = np.clip(np.vstack([np.zeros(len(block.states)), np.cumsum(probabilities, axis=0)]), 0.0, 1.0)
+    return "".join(
+        f'<path class="hue-{k % NUM_HUES} part" d="M{"L".join([*_steps(x, top, high), *_steps(x, top, low)[::-1]])}Z">'
+        f"<title>state {k}</title></path>"
+        for k, (low, high) in enumerate(itertools.pairwise(below))
+        if len(block.states)
+    )
+
+
+def _steps(x: Axis, top: float, level: np.ndarray) -> list[str]:
+    """The corners of a line that is level within each step."""
+    changes = np.flatnonzero(np.abs(np.diff(level)) > 5e-3) + 1  # finer detail is not visible
+    starts, ends = [0, *changes.tolist()], [*changes.tolist(), len(level)]
+    heights = [f"{top + STRIP * (1.0 - level[start]):.1f}" for start in starts]
+    return [f"{x(t):.1f},{h}" for start, end, h in zip(starts, ends, heights, strict=True) for t in (start, end)]
 
 
 DRAWN: dict[type, Callable[[Any], str]] = {

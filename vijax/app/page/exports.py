@@ -1,16 +1,19 @@
-"""The blocks of a page as CSV, for a spreadsheet or another program: tables/NAME.csv."""
+"""The blocks of a page as CSV, for a spreadsheet or another program: tables/NAME.csv; and the formats of `vijax
+topics`."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from vijax.app.page import blocks
-from vijax.app.page.spreadsheet import quoted
-from vijax.topics.summary import Topic
+from vijax.terminal import printable
+from vijax.topics.summary import Topic, topics_text
 
 Part = tuple[str, Sequence[Any], Iterable[Sequence[Any]]]
 """The addition to a block's name for the name of a file, a header, and rows."""
@@ -26,7 +29,8 @@ def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
     taken: set[str] = set()
     for block in shown:
         for ending, header, rows in PARTS[type(block).__name__](block):
-            yield _free(_name(block) + ending, taken), csv_text(header, rows)
+            name = "topics" if isinstance(block, blocks.Topics) else blocks.file_name(block)
+            yield _free(name + ending, taken), csv_text(header, rows)
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
@@ -35,7 +39,7 @@ def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(cell: Any) -> str:
-    if _is_missing(cell):
+    if cell is None or (isinstance(cell, float | np.floating) and not np.isfinite(cell)):  # as JSON has it too
         return ""
     text = str(cell) if isinstance(cell, int | float | np.number) else quoted(str(cell))
     return text if APART.isdisjoint(text) else '"' + text.replace('"', '""') + '"'
@@ -43,11 +47,6 @@ def _cell(cell: Any) -> str:
 
 APART = frozenset('",\r\n')
 """Cells of these are put in quotes. Python's csv leaves a carriage return as it is, where lines end in a line feed."""
-
-
-def _is_missing(cell: Any) -> bool:
-    """True where there is no value, or a number that is not finite, as JSON has it too."""
-    return cell is None or (isinstance(cell, float | np.floating) and not np.isfinite(cell))
 
 
 def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[int, float, str, float]]:
@@ -60,10 +59,6 @@ def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> It
 WORDS_OF_TOPICS = ("topic", "share", "word", "probability")
 
 
-def _name(block: blocks.Block) -> str:
-    return "topics" if isinstance(block, blocks.Topics) else blocks.file_name(block)
-
-
 def _free(name: str, taken: set[str]) -> str:
     candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
     free = next(candidate for candidate in candidates if candidate not in taken)
@@ -72,10 +67,6 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 # --- kinds of blocks -------------------------------------------------------------------------------------------------
-def _table(block: blocks.Table) -> Iterator[Part]:
-    yield "", block.header, block.rows
-
-
 def _lines(block: blocks.Lines) -> Iterator[Part]:
     band = [block.low, block.high] if len(block.low) else []
     ends = ["low", "high"] if len(block.low) else []
@@ -87,21 +78,10 @@ def _lines(block: blocks.Lines) -> Iterator[Part]:
 def _scatter(block: blocks.Scatter) -> Iterator[Part]:
     yield "", [block.x_label, block.y_label, "class"], zip(block.x, block.y, block.classes, strict=True)
     if block.outlines:
-        points = ((number, k, *point) for number, (k, x, y) in enumerate(block.outlines) for point in _pairs(x, y))
+        points = (
+            (number, k, *point) for number, (k, x, y) in enumerate(block.outlines) for point in zip(x, y, strict=True)
+        )
         yield "_outlines", ["outline", "class", block.x_label, block.y_label], points
-
-
-def _pairs(x: Iterable[Any], y: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(x, y, strict=True)
-
-
-def _intervals(block: blocks.Intervals) -> Iterator[Part]:
-    yield "", ["", "mean", "deviation"], zip(block.labels, block.mean, block.deviation, strict=True)
-
-
-def _heat(block: blocks.Heat) -> Iterator[Part]:
-    rows = ([label, *values] for label, values in zip(block.rows, block.values, strict=True))
-    yield "", ["", *block.columns], rows
 
 
 def _strips(block: blocks.Strips) -> Iterator[Part]:
@@ -137,15 +117,95 @@ def _topics(block: blocks.Topics) -> Iterator[Part]:
     yield "_documents", ["topic", "document", "share"], typical
 
 
-PARTS: dict[str, Callable[[Any], Iterator[Part]]] = {
-    "Table": _table,
+PARTS: dict[str, Callable[[Any], Iterable[Part]]] = {
+    "Table": lambda block: [("", block.header, block.rows)],
     "Lines": _lines,
     "Scatter": _scatter,
-    "Intervals": _intervals,
-    "Heat": _heat,
+    "Intervals": lambda b: [("", ["", "mean", "deviation"], zip(b.labels, b.mean, b.deviation, strict=True))],
+    "Heat": lambda b: [("", ["", *b.columns], ([label, *row] for label, row in zip(b.rows, b.values, strict=True)))],
     "Strips": _strips,
     "Course": _course,
     "Images": _images,
     "Topics": _topics,
 }
 """The writers of blocks, by kind."""
+
+
+# --- text that a spreadsheet would run -------------------------------------------------------------------------------
+FORMULA = re.compile(r"^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""The beginnings of formulas; some spreadsheets take the wide signs too."""
+NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+
+
+def quoted(text: str) -> str:
+    """A cell with a single quote in front, if a spreadsheet would run it.
+
+    >>> [quoted(text) for text in ("=1+1", "-x", "-1.5", "+1e-5", "x=1", "'=1")]
+    ["'=1+1", "'-x", '-1.5', '+1e-5', 'x=1', "''=1"]
+    """
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
+
+
+def unquoted(text: str) -> str:
+    """The text that `quoted` was given.
+
+    >>> [unquoted(quoted(text)) for text in ("=1+1", "'=1", "'x", "-1.5")]
+    ['=1+1', "'=1", "'x", '-1.5']
+    """
+    return text[1:] if text.startswith("'") and FORMULA.match(text) else text
+
+
+# --- the formats of `vijax topics` -----------------------------------------------------------------------------------
+Format = Literal["text", "csv", "json", "md"]
+
+
+def formatted(topics: Sequence[Topic], format: Format, num_words: int) -> str:
+    """The topics, the first `num_words` of each, without a line end.
+
+    >>> topics = [Topic(3, 0.25, ("sun", "sea"), (0.5, 0.25), (0.0, 0.0))]
+    >>> print(formatted(topics, "csv", 2))
+    topic,share,word,probability
+    3,0.25,sun,0.5
+    3,0.25,sea,0.25
+    >>> print(formatted(topics, "md", 2))
+    | topic | share | words |
+    |---:|---:|---|
+    | 3 | 25.0 % | sun 0.500, sea 0.250 |
+    """
+    return FORMATS[format](topics, num_words)
+
+
+def _csv(topics: Sequence[Topic], num_words: int) -> str:
+    rows = words_of_topics(topics, num_words)
+    return csv_text(WORDS_OF_TOPICS, ((k, f"{share:.6g}", word, f"{p:.6g}") for k, share, word, p in rows)).rstrip("\n")
+
+
+def _json(topics: Sequence[Topic], num_words: int) -> str:
+    records = [
+        {"topic": t.number, "share": _short(t.share), "words": [list(pair) for pair in _words(t, num_words)]}
+        for t in topics
+    ]
+    return "[\n" + ",\n".join(json.dumps(record, ensure_ascii=True) for record in records) + "\n]"
+
+
+def _md(topics: Sequence[Topic], num_words: int) -> str:
+    escaped = lambda word: re.sub(r"([\\`*_{}\[\]<>()#+\-.!|])", r"\\\1", word)
+    words = lambda topic: ", ".join(f"{escaped(word)} {p:.3f}" for word, p in _words(topic, num_words))
+    rows = [f"| {topic.number} | {100 * topic.share:.1f} % | {words(topic)} |" for topic in topics]
+    return printable("\n".join(["| topic | share | words |", "|---:|---:|---|", *rows]))
+
+
+def _words(topic: Topic, num_words: int) -> list[tuple[str, float]]:
+    return [(word, _short(p)) for word, p in zip(topic.words[:num_words], topic.probabilities, strict=False)]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+FORMATS: dict[Format, Callable[[Sequence[Topic], int], str]] = {
+    "text": topics_text,
+    "csv": _csv,
+    "json": _json,
+    "md": _md,
+}

@@ -14,6 +14,7 @@ from vijax.evaluate import plots
 from vijax.evaluate.metrics import not_of_rounding
 from vijax.evaluate.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
+_array = blocks.as_numbers
 HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")
 
 
@@ -164,10 +165,6 @@ def _axes(width: float, height: float, block: Any) -> tuple[Figure, Any]:
     ax.grid(color=LINE)
     bare(ax, keep=("bottom",))
     return figure, ax
-
-
-def _array(values: Any) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values], float)
 
 
 DRAWN: dict[type, Callable[[Any], Figure]] = {

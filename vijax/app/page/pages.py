@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.explorer.embedded import Explored
-from vijax.app.explorer.of_run import explored_of
+from vijax.app.explorer.embedded import Explored, explored_of
 from vijax.app.kinds.documents import DOCUMENTS
 from vijax.app.page import blocks, exports
 from vijax.app.progress import clock_time
@@ -44,11 +43,7 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """A run, finished or not: for an unfinished one its newest checkpoint is described again.
-
-    Raises:
-      ConfigError: not a run folder, nothing was saved yet, or a file of it is damaged.
-    """
+    """A run, finished or not: for an unfinished one its newest checkpoint is described again."""
     config, result = read_run_config(folder), end_of(folder)
     if result is not None:
         return Run(folder, config, result["blocks"], result)
@@ -60,18 +55,14 @@ def read_run(folder: Path) -> Run:
 
 
 def write_pages(folder: Path) -> Path:
-    """Writes summary.txt, figures, tables and report.html of a run; returns the path of report.html.
-
-    Raises:
-      ConfigError: not a run folder, or nothing was saved yet.
-      OSError: the folder cannot be written to.
-    """
+    """Writes summary.txt, figures, tables and report.html of a run; returns the path of report.html."""
     run = read_run(folder)
     curves = metrics.read_curves(folder / "metrics.jsonl")
     try:
         write_text(summary_path(folder), f"{found_text(run)}\n")
         _write_figures(own_folder(folder / "figures"), run, curves)
-        _write_tables(folder / "tables", run)
+        for name, text in exports.tables(run.shown):
+            write_text(own_folder(folder / "tables") / f"{name}.csv", text)
         write_text(folder / "report.html", _page(run, curves))
     except OSError as error:
         raise unwritable(folder, error) from error
@@ -83,9 +74,10 @@ def _page(run: Run, curves: metrics.Curves) -> str:
 
     files = [run.folder / name for name in ("config.toml", "versions.json")]
     settings = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
-    per = run.config.listing.per, _score_per(run)
-    found = Report(_title(run), _lead(run), _facts(run, curves), run.shown, curves, settings, *per)
-    return render(found._replace(explored=_explored(run)))
+    topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
+    title = f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
+    per, explored = (run.config.listing.per, _score_per(run)), _explored(run)
+    return render(Report(title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, explored))
 
 
 def _explored(run: Run) -> Explored | None:
@@ -122,14 +114,9 @@ def _unfinished(run: Run) -> str:
         return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
     if status.startswith(("finished", "converged")):
         return ""
-    why = status.partition(";")[0]  # the rest is about Python
+    why = status.partition(";")[0]  # the rest speaks of Python
     more = f". Go on: vijax resume {run.folder}" if status.startswith(("interrupted", "stopped")) else ""
     return f"Not complete: {why}{more}"
-
-
-def _title(run: Run) -> str:
-    topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
-    return f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
 
 
 def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
@@ -139,11 +126,6 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> None:
     shown = [("curves", plots.curves(curves, run.config.listing.per, _score_per(run))), *figures.pictures(run.shown)]
     for name, figure in shown:
         write_atomically(folder / f"{name}.png", functools.partial(figure.savefig, format="png"))
-
-
-def _write_tables(folder: Path, run: Run) -> None:
-    for name, text in exports.tables(run.shown):
-        write_text(own_folder(folder) / f"{name}.csv", text)
 
 
 def _lead(run: Run) -> str:

@@ -75,17 +75,15 @@ def _policy(script: str) -> str:
 
 
 def _header(report: Report) -> str:
-    tiles = "".join(_fact(name, value) for name, value in report.facts.items())
+    tiles = ""
+    for name, fact in report.facts.items():
+        value, _, remark = fact.partition("|")
+        small = f" <small>{escape(remark.strip())}</small>" if remark else ""
+        tiles += f"<div><dt>{escape(name)}</dt><dd>{escape(value.strip())}{small}</dd></div>"
     return (
         f'<header><h1>{escape(report.title)}</h1><p class="lead">{escape(report.lead)}</p>'
         f'<dl class="facts">{tiles}</dl></header>'
     )
-
-
-def _fact(name: str, value: str) -> str:
-    value, _, remark = value.partition("|")
-    small = f" <small>{escape(remark.strip())}</small>" if remark else ""
-    return f"<div><dt>{escape(name)}</dt><dd>{escape(value.strip())}{small}</dd></div>"
 
 
 def _found(report: Report) -> str:

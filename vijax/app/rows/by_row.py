@@ -1,15 +1,22 @@
-"""Results of models row by row: read in blocks of one size, so that each program is compiled once; of sequences too."""
+"""Models row by row: results in blocks of one size, so that each program is compiled once; draws; scores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
-from vijax.app.kinds.listing import Found, Seen, Tell
+from vijax.app.kinds.listing import Drawing, Found, Seen, Tell
+from vijax.app.kinds.tables import design, padded_sequences, values
+from vijax.contract.batch import Minibatch
 from vijax.data.tables.table import Table
+from vijax.evaluate.score import ratio_estimate
+from vijax.families.base import as_array
+from vijax.fitting.result import Fit
+from vijax.predict.questions import bounds_of, inferred
 
 BLOCK = 16_384
 """Rows at a time."""
@@ -19,7 +26,7 @@ STEPS = 65_536
 
 def checked(seen: Seen, data: Any) -> Any:
     """New data, checked to be possible for the model; ValueError names the first row that is not."""
-    check = seen.fit.alg.spec.model.form.check
+    check = seen.model.form.check
     if check is not None:
         check(data)
     return data
@@ -45,28 +52,121 @@ def in_blocks(read: Callable[[Any], Found], data: Any, tell: Tell, size: int = B
 
 
 def in_blocks_of_sequences(read: Callable[[Any], Found], table: Table, data: Any, tell: Tell) -> Found:
-    """The results of `read` for each step of padded sequences, (N, T, ...), in the order of the rows of their table.
-
-    Args:
-      read: a function of `data`, or of some of its sequences.
-      table: the table of these rows.
-      data: (y, mask).
-      tell: called with the number of rows that are done.
-    """
+    """The results of `read` for each step of padded sequences, `data` = (y, mask), in the order of the rows of their
+    table. `read` is given some of the sequences at a time."""
     mask = data[1]
     ends = np.cumsum(mask.sum(axis=1))
     told = lambda done: tell(int(ends[done - 1]))
     found = in_blocks(read, data, told, max(1, STEPS // max(mask.shape[1], 1)))
-    order = rows_of_steps(table)
-    return {name: _placed(values[mask], order) for name, values in found.items()}
+    return {name: values[mask][steps_of_rows(table)] for name, values in found.items()}
 
 
-def rows_of_steps(table: Table) -> np.ndarray:
-    """The row of each step, sequence by sequence, as `Table.sequences` has them."""
-    return np.arange(table.num_rows) if table.groups is None else np.argsort(table.groups, kind="stable")
+def steps_of_rows(table: Table) -> np.ndarray:
+    """The place of each row among the steps of all sequences, which `Table.sequences` has one after the other."""
+    return np.arange(table.num_rows) if table.groups is None else np.argsort(np.argsort(table.groups, kind="stable"))
 
 
-def _placed(values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    placed = np.empty_like(values)
-    placed[order] = values
-    return placed
+# --- draws -----------------------------------------------------------------------------------------------------------
+def of_rows(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
+    """The drawing of models of rows: all columns. `arrange` and `is_scaled` as of `Listing` and `Drawing`."""
+
+    def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
+        like = checked(seen, arrange(table, seen.settings))
+        return np.asarray(seen.fit.predictive(key, num_draws, like, groups=groups))
+
+    return Drawing(draw, is_scaled=is_scaled)
+
+
+def _targets(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
+    # A row is a group of its own, without locals: `groups` make no difference.
+    return np.asarray(seen.fit.predictive(key, num_draws, design(table, seen.settings)))[..., None]
+
+
+def _steps(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
+    y, mask = checked(seen, padded_sequences(table))
+    draws = np.asarray(seen.fit.predictive(key, num_draws, (y, mask), groups=groups))[:, mask]
+    return draws[:, steps_of_rows(table)]
+
+
+ROWS = of_rows()
+"""For mixtures and factors: all columns."""
+TARGETS = Drawing(_targets, of_target=True)
+"""For regressions: the target, given the columns."""
+SEQUENCES = Drawing(_steps, of_steps=True)
+"""For models of sequences: all columns of each step."""
+
+
+def new_rows(seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    """New rows, and the columns beside them: `sizes` is a number of rows, or the lengths of sequences."""
+    draws = np.asarray(seen.fit.predictive(key, num_draws, sizes))
+    if draws.ndim == 3:
+        return draws, {"row": np.arange(draws.shape[1])}
+    mask = np.arange(draws.shape[2]) < np.asarray(sizes)[:, None]
+    sequence, step = np.nonzero(mask)
+    return draws[:, mask], {"sequence": sequence, "step": step}
+
+
+def rows_ahead(
+    seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The next steps of each sequence, and the columns beside them."""
+    y, mask = checked(seen, padded_sequences(table))
+    draws = np.asarray(seen.fit.forecast(key, num_draws, (y, mask), num_steps))
+    steps = np.tile(np.arange(1, num_steps + 1), len(y))
+    names = {} if table.groups is None else {table.group: np.repeat(np.array(table.group_names, object), num_steps)}
+    return draws.reshape(num_draws, -1, draws.shape[-1]), {**names, "ahead": steps}
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
+class RowScore(NamedTuple):
+    """Log predictive density of held-out data, nats.
+
+    Attributes:
+      mean: mean per row (step of a sequence, entry).
+      standard_error: standard error of `mean`.
+      number: number of rows.
+      per: name of a row.
+      remarks: further facts, such as errors.
+      parts: the log density of each row (or group of rows), and its number of rows.
+
+    >>> print(RowScore.of([-1.0, -3.0], per="row", remarks="1 error"))
+    -2.000 ± 1.000 nats per row (2 rows; 1 error)
+    """
+
+    mean: float
+    standard_error: float
+    number: int
+    per: str
+    remarks: str = ""
+    parts: tuple[np.ndarray, np.ndarray] = (np.zeros(0), np.zeros(0))
+
+    @classmethod
+    def of(cls, log_densities: Any, per: str, remarks: str = "", sizes: Any = None) -> RowScore:
+        """The score of rows from the log density of each; or of groups of rows of given sizes."""
+        totals: Float[np.ndarray, " n"] = np.asarray(log_densities, np.float64)
+        sizes = np.ones(len(totals)) if sizes is None else np.asarray(sizes, np.float64)
+        return cls(*ratio_estimate(totals, sizes), int(sizes.sum()), per, remarks, (totals, sizes))
+
+    def __str__(self) -> str:
+        units = f"{self.number:,} {self.per if self.per != 'entry' else 'entrie'}s"
+        alone = "" if np.isfinite(self.standard_error) else "all in one group, so that its error is not known"
+        remarks = "".join(f"; {remark}" for remark in (self.remarks, alone) if remark)
+        error = "" if alone else f" ± {self.standard_error:.3f}"
+        return f"{self.mean:.3f}{error} nats per {self.per} ({units}{remarks})"
+
+
+def sequences(number: int) -> str:
+    """The number of sequences, in words.
+
+    >>> sequences(1), sequences(5)
+    ('1 sequence', '5 sequences')
+    """
+    return f"{number} sequence{'s' if number != 1 else ''}"
+
+
+def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
+    """Bounds on the log densities of held-out groups, with their locals inferred and the globals fixed."""
+    spec = fit.alg.spec
+    batch = Minibatch(jax.tree.map(as_array, data), None)
+    per_group = inferred(bounds_of, spec, fit.state.hyper, fit.posterior, batch, key)
+    return np.asarray(per_group, np.float64)

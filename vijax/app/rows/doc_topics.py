@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.page.spreadsheet import unquoted
+from vijax.app.page.exports import unquoted
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.extras import require_extra
 from vijax.files import write_text
@@ -22,16 +22,13 @@ COMMONEST = 15
 
 
 def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
-    """The columns by name: words and shares as numbers, all others as they were in the data.
-
-    Raises:
-      ConfigError: there is no such file, or it is no table of topics of documents.
-    """
+    """The columns by name: words and shares as numbers, all others as they were in the data."""
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file; make it: vijax transform {path.parent} --out {path}")
     arrow, reader = require_extra("pyarrow"), require_extra("pyarrow.csv")
     try:
-        header = _header(path)
+        with path.open(encoding="utf-8", newline="") as file:
+            header = next(csv.reader(file), [])
         types = {name: arrow.float64() if _is_number(name) else arrow.string() for name in header}
         table = reader.read_csv(
             str(path),
@@ -43,21 +40,13 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
     if not {"document", "words", "share_0"} <= set(header):
         got = ", ".join(header)[:200]
         raise ConfigError(f"{path}: expected columns document, words and share_0, got {got}; {written_again(path)}")
-    return {unquoted(name): _values(table[name], _is_number(name)) for name in header}
-
-
-def _values(column: Any, is_number: bool) -> Sequence[Any]:
-    return column.to_numpy() if is_number else [unquoted(text) for text in column.to_pylist()]
+    read = lambda name: table[name].to_numpy() if _is_number(name) else [*map(unquoted, table[name].to_pylist())]
+    return {unquoted(name): read(name) for name in header}
 
 
 def written_again(path: Path) -> str:
     """The remedy for a file that is not as it should be."""
     return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
-
-
-def _header(path: Path) -> list[str]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return next(csv.reader(file), [])
 
 
 def _is_number(name: str) -> bool:
@@ -98,11 +87,7 @@ def write_excerpts(path: Path, excerpts: Sequence[str]) -> None:
 
 
 def read_excerpts(path: Path) -> list[str]:
-    """The excerpts of a run; none where it has none.
-
-    Raises:
-      ConfigError: the file is damaged.
-    """
+    """The excerpts of a run; none where it has none."""
     if not path.is_file():
         return []
     try:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from vijax.app.kinds.listing import New, Seen
-from vijax.app.rows.drawing import new_rows, rows_ahead
+from vijax.app.rows.by_row import new_rows, rows_ahead
 from vijax.app.rows.transformed import Transformed
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of

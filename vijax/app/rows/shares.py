@@ -16,11 +16,11 @@ import numpy as np
 
 from vijax.app.page.blocks import Table
 from vijax.app.rows.doc_topics import read_doc_topics
-from vijax.app.runs.remarks import say_remarks
 from vijax.app.runs.restored import restore
 from vijax.app.runs.results import results_path, said_of
+from vijax.app.runs.run_end import say_remarks
 from vijax.app.runs.run_folder import Say, read_run_config
-from vijax.app.settings.config import ConfigError
+from vijax.app.settings.typed_toml import ConfigError
 from vijax.evaluate.score import ratio_estimate
 
 Every = Literal["year", "month", "day"]
@@ -57,6 +57,16 @@ class Shares(NamedTuple):
         }
 
 
+def share_names(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The names share_0, share_1, ... among columns."""
+    return [f"share_{k}" for k in range(len(columns)) if f"share_{k}" in columns]
+
+
+def share_matrix(columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
+    """The columns share_0, share_1, ... as a matrix, (documents, topics)."""
+    return np.stack([np.asarray(columns[name], float) for name in share_names(columns)], axis=1)
+
+
 def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None = None) -> Shares:
     """The shares of groups of documents.
 
@@ -65,21 +75,17 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
       by: name of the grouping column.
       every: for a column of dates, the length of time of a group; None groups equal values.
 
-    Raises:
-      ConfigError: no such column; values that are no dates, where `every` is given.
-
     >>> found = shares_by({"words": [10, 30, 20], "share_0": [1, 0.5, 0], "share_1": [0, 0.5, 1],
     ...                    "day": ["2024-01-30", "2024-01-31", "2024-02-01"]}, "day", "month")
     >>> found.groups, found.share.tolist()
     (('2024-01', '2024-02'), [[0.625, 0.375], [0.0, 1.0]])
     """
-    topics = [f"share_{k}" for k in range(len(columns)) if f"share_{k}" in columns]
+    topics = share_names(columns)
     if by not in columns or by in topics:
         known = ", ".join(repr(name) for name in columns if name not in topics)
         raise ConfigError(f"--by: expected a column of the documents, got {by!r}; known: {known}")
     names = np.array([_group(value, by, every) for value in columns[by]])
-    words = np.asarray(columns["words"], float)
-    each = np.stack([np.asarray(columns[name], float) for name in topics], axis=1)
+    words, each = np.asarray(columns["words"], float), share_matrix(columns)
     kept = (words > 0) & np.isfinite(each).all(axis=1)
     if not kept.any():
         raise ConfigError("--by: none of the documents has words that the run knows")
@@ -87,14 +93,9 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
     groups, sizes = np.unique(names, return_counts=True)
     rows = dict(zip(groups.tolist(), np.split(np.argsort(names, kind="stable"), np.cumsum(sizes)[:-1]), strict=True))
     ordered = sorted(rows, key=_order)
-    found = [_of_group(each[rows[name]], words[rows[name]]) for name in ordered]
-    return Shares(tuple(ordered), *(np.array(x) for x in zip(*found, strict=True)))
-
-
-def _of_group(each: np.ndarray, words: np.ndarray) -> tuple[int, list[float], list[float]]:
-    """The number of documents, and the share of each topic with its error."""
-    pairs = [ratio_estimate(words * column, words) for column in each.T]
-    return len(words), [mean for mean, _ in pairs], [error for _, error in pairs]
+    pairs = [[ratio_estimate(words[r] * x, words[r]) for x in each[r].T] for r in map(rows.get, ordered)]
+    share, error = np.moveaxis(np.array(pairs), -1, 0)
+    return Shares(tuple(ordered), np.array([len(rows[name]) for name in ordered]), share, error)
 
 
 def _group(value: Any, by: str, every: Every | None) -> str:
@@ -121,12 +122,7 @@ def _order(name: str) -> tuple[int, float, str]:
 def shares_of_run(
     folder: Path, by: str, every: Every | None, source: str | None, column: str | None, say: Say
 ) -> Shares:
-    """The shares of the documents of a run, from its doc_topics.csv, or of others.
-
-    Raises:
-      ConfigError: a run that has no topics; no such file; see `shares_by`.
-      ValueError: data that cannot be read.
-    """
+    """The shares of the documents of a run, from its doc_topics.csv, or of others."""
     config = read_run_config(folder)
     if config.listing.source.results != "doc_topics":
         raise ConfigError(
@@ -148,3 +144,96 @@ def table(found: Shares, by: str) -> Table:
     ]
     header = [by, "documents", *(f"topic {k}" for k in range(found.share.shape[1]))]
     return Table(f"Topics by {by}", header, rows, "Per cent of the words, ± one standard error over documents.")
+
+
+# --- by the columns of a run, for its page ---------------------------------------------------------------------------
+FEWEST, MOST_GROUPS = 2, 30
+"""A column whose number of different values is in this range makes groups by itself."""
+MOST_TIMES = 60
+"""More days are put together to months, more months to years."""
+MOST_COLUMNS = 4
+
+
+class Grouped(NamedTuple):
+    """Topics by one column.
+
+    Attributes:
+      by: the column.
+      every: the length of time of a group, or None where equal values make one.
+      in_time: True where the groups follow each other in time.
+      shares: shares of topics in the groups.
+    """
+
+    by: str
+    every: Every | None
+    in_time: bool
+    shares: Shares
+
+
+def grouped(
+    columns: Mapping[str, Sequence[Any]],
+    beside: Sequence[str],
+    by: Sequence[str] | None = None,
+    every: Literal["auto"] | Every = "auto",
+) -> list[Grouped]:
+    """Topics by columns `beside` the documents: those named in `by`, or the first few with dates or with few values.
+    Dates are grouped by days, months or years; "auto" decides by their number."""
+    for name in by or ():
+        if name not in beside:
+            known = ", ".join(map(repr, beside)) or "none"
+            raise ConfigError(f"page.by: expected columns of the documents, got {name!r}; known: {known}")
+    wanted = [name for name in beside if suits(columns[name])][:MOST_COLUMNS] if by is None else by
+    return [_by(columns, name, every) for name in wanted]
+
+
+def _by(columns: Mapping[str, Sequence[Any]], name: str, every: Literal["auto"] | Every) -> Grouped:
+    days = dates_of(columns[name])
+    if days is None:
+        return Grouped(name, None, are_years(columns[name]), shares_by(columns, name))
+    stretch = stretch_of(days) if every == "auto" else every
+    return Grouped(name, stretch, True, shares_by(columns, name, stretch))
+
+
+def suits(values: Sequence[Any]) -> bool:
+    """True where a column makes useful groups: dates, or a few values that repeat.
+
+    >>> suits(["a", "b", "a", "b"]), suits(["a", "b", "c"]), suits(["2024-01-01", "2024-01-02"])
+    (True, False, True)
+    """
+    texts = [str(value).strip() for value in values if value is not None]
+    different = len({text for text in texts if text})
+    if different < FEWEST:
+        return False
+    return dates_of(values) is not None or (different <= MOST_GROUPS and 2 * different <= len(texts))
+
+
+def dates_of(values: Sequence[Any]) -> list[str] | None:
+    """The days of a column of ISO dates, empty where one is missing; None for anything else.
+
+    >>> dates_of(["2024-05-31T08:00", ""]), dates_of(["20240531"]), dates_of(["soon"])
+    (['2024-05-31', ''], None, None)
+    """
+    texts = ["" if value is None else str(value).strip() for value in values]
+    try:
+        found = [datetime.datetime.fromisoformat(text).date().isoformat() if text else "" for text in texts]
+    except ValueError:
+        return None
+    return found if any(found) and all(text[4:5] == "-" for text in texts if text) else None
+
+
+def are_years(values: Sequence[Any]) -> bool:
+    """True where all values are years.
+
+    >>> are_years(["1999", "2001"]), are_years(["1", "2"])
+    (True, False)
+    """
+    texts = {str(value).strip() for value in values if value is not None} - {""}
+    return bool(texts) and all(len(text) == 4 and text.isdecimal() and 1000 <= int(text) < 2200 for text in texts)
+
+
+def stretch_of(days: Sequence[str]) -> Every:
+    """Days, months or years: the finest that makes no more points than can be read."""
+    known = {day for day in days if day}
+    if len(known) <= MOST_TIMES:
+        return "day"
+    return "month" if len({day[:7] for day in known}) <= MOST_TIMES else "year"

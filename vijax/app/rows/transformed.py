@@ -1,18 +1,22 @@
-"""Results of a run for documents, rows, steps or nodes, one by one; as columns, and as a file of them."""
+"""Results of a run for documents, rows, steps or nodes, one by one: as columns, and as a .csv, .parquet or .jsonl
+file."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from vijax.app.kinds.listing import Found, Listing, New, Seen, Tell
-from vijax.app.rows.column_files import write_columns
+from vijax.app.page.exports import csv_text
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.tables.table import rows_of
+from vijax.extras import require_extra
+from vijax.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Transformed:
         column of the data has the name of a column of the model, it gets an underscore."""
         ours: dict[str, Any] = {}
         for key, values in self.found.items():
-            ours |= _columns(key, values)
+            ours |= {key: values} if values.ndim == 1 else {f"{key}_{k}": x for k, x in enumerate(values.T)}
         beside: dict[str, Sequence[Any]] = {}
         for name, values in self.beside.items():
             while name in ours or name in beside:
@@ -69,20 +73,13 @@ class Transformed:
         write_columns(Path(path), self.columns())
         return Path(path)
 
-
-def _columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
-    if values.ndim == 1:
-        return {name: values}
-    return {f"{name}_{k}": column for k, column in enumerate(values.T)}
+    def written_or_csv(self, out: Path | None) -> str:
+        """The name of the file, written; or the columns as CSV, without a last line end, where no file is named."""
+        return as_csv(self.columns()).rstrip("\n") if out is None else str(self.write(out))
 
 
 def transformed(listing: Listing, seen: Seen, new: New, tell: Tell = lambda done: None) -> Transformed:
-    """The results of a fitted model for new data.
-
-    Raises:
-      ConfigError: the model has no results for single rows.
-      ValueError: data that are impossible for the model.
-    """
+    """The results of a fitted model for new data."""
     check_transforms(listing)
     transform: Any = listing.transform
     with rows_of(new.data):
@@ -95,3 +92,73 @@ def check_transforms(listing: Listing) -> None:
     if listing.transform is None:
         why = listing.no_transform or "what it found is in summary.txt and posterior.npz of the run"
         raise ConfigError(f"{listing.name} cannot be applied to rows one by one: {why}")
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Writes columns of one length; the ending of the name gives the format."""
+    writer = WRITERS[check_ending(path)]
+    write_atomically(path, lambda file: writer(columns, file))
+
+
+def check_new_file(out: Path | None) -> None:
+    """Raises a `ConfigError` where the file that is to be written exists, or has an unknown ending."""
+    if out is not None and check_ending(out) and out.exists():
+        raise ConfigError(f"--out: {out} exists; name another file, or remove it")
+
+
+def check_ending(path: Path) -> str:
+    """The kind of file that a name asks for; `ConfigError` where there is no such kind."""
+    ending = path.suffix.lower()
+    if ending not in WRITERS:
+        expected = ", ".join(WRITERS)
+        raise ConfigError(f"{path}: expected a name that ends in one of {expected}, got {ending or 'no ending'!r}")
+    return ending
+
+
+def as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Columns as CSV, whole numbers without a point."""
+    cell = lambda x: _short(x) if isinstance(x, float | np.floating) and x == x else x  # csv_text leaves NaN empty
+    return csv_text(list(columns), zip(*(map(cell, values) for values in columns.values()), strict=True))
+
+
+def _short(value: Any) -> str:
+    """Six digits of the model's own numbers; all digits of numbers that are carried through."""
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{value:.0f}"
+    return f"{value:.6g}" if isinstance(value, np.generic) else repr(value)
+
+
+def _jsonl(columns: Mapping[str, Sequence[Any]], file: BinaryIO) -> None:
+    for row in zip(*columns.values(), strict=True):
+        record = dict(zip(columns, map(_json, row), strict=True))
+        file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, float | np.floating):
+        return json.loads(_short(value)) if np.isfinite(value) else None
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, int | str) else str(value)
+
+
+def _parquet(columns: Mapping[str, Sequence[Any]], file: BinaryIO) -> None:
+    arrow = require_extra("pyarrow")
+    table = arrow.table({name: _arrow(values) for name, values in columns.items()})
+    require_extra("pyarrow.parquet").write_table(table, file)
+
+
+def _arrow(values: Sequence[Any]) -> Any:
+    """Numbers as numbers; a column of several kinds as text."""
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    kinds = {type(value) for value in values} - {type(None)}
+    return list(values) if len(kinds) <= 1 else [None if value is None else str(value) for value in values]
+
+
+Writer = Callable[[Mapping[str, Sequence[Any]], BinaryIO], Any]
+WRITERS: dict[str, Writer] = {
+    ".csv": lambda columns, file: file.write(as_csv(columns).encode("utf-8", errors="backslashreplace")),
+    ".parquet": _parquet,
+    ".jsonl": _jsonl,
+}

@@ -1,10 +1,12 @@
-"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`. Stopped by Ctrl-C, they leave their stage in the
-run's folder (`vijax.automatic.stage`), from which they go on."""
+"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`, and their files in a run's folder: a fit that Ctrl-C
+stops leaves its stage (`vijax.automatic.stage`), from which it goes on."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,36 +14,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.app.kinds.density_algorithm import METHODS, is_at_once
+from vijax.app.runs.run_folder import latest_checkpoint, read_json, write_json
 from vijax.app.settings.options import settings_taken
-from vijax.app.settings.typed_toml import ConfigError, Entry
-from vijax.automatic.auto import auto
-from vijax.automatic.dadvi import dadvi
-from vijax.automatic.stage import Stage
+from vijax.app.settings.typed_toml import DamagedError, flatten
+from vijax.automatic.assessment import of_mixture
+from vijax.automatic.auto import MOST_FULL, NUM_STARTS
+from vijax.automatic.stage import Stage, stage_like
+from vijax.families.vector.normal_mixture import NormalMixture
+from vijax.fitting import checkpoint
 from vijax.fitting.fit import Progress
 from vijax.fitting.result import Fit
+from vijax.fitting.status import Status
 from vijax.inference.compose import Algorithm
+from vijax.inference.guides import Z
 
-METHODS: dict[str, Callable[..., Fit]] = {"auto": auto, "dadvi": dadvi}
-
-
-def is_at_once(config: Any) -> bool:
-    """Whether the algorithm of a run stops by itself, after no number of steps that was asked for."""
-    return config.algorithm.name in METHODS
-
-
-def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings [fit] that mean nothing to them; passes over the data they may ignore."""
-    name = config.algorithm.name
-    if not is_at_once(config):
-        return
-    starts = "auto has starts of its own: algorithm.num_starts" if name == "auto" else "dadvi has sixteen starts"
-    for key, is_set, why in (
-        ("restarts", config.fit.restarts > 1, starts),
-        ("convergence", config.fit.convergence is not None, f"{name} judges by itself when it has converged"),
-        ("batch_size", name == "dadvi" and config.fit.batch_size is not None, "dadvi reads all the data at every step"),
-    ):
-        if is_set:
-            raise ConfigError(f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {why}")
+MIXTURE = "mixture.json"
+"""Says of how many normals q is a mixture: no setting does, and the shapes of checkpoints depend on it."""
+STAGE = "stage"
 
 
 def fitted(
@@ -53,10 +43,7 @@ def fitted(
     stage: Stage | None,
 ) -> Fit:
     """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun again, or gone on with
-    from its stage, it is the same.
-
-    Its steps are those of its trace, which the state counts as such.
-    """
+    from its stage, it is the same. The state counts the steps of the trace."""
     more = settings_taken(config.algorithm)
     if config.fit.batch_size is not None:
         more["batch_size"] = config.fit.batch_size
@@ -73,3 +60,43 @@ def fitted(
     for callback in callbacks:
         callback(seen)
     return fit
+
+
+def keeper(folder: Path) -> Callable[[Progress], None]:
+    """A callback that notes a mixture in the folder, before the checkpoint of its state is written."""
+
+    def keep(seen: Progress) -> None:
+        (folder / MIXTURE).unlink(missing_ok=True)
+        q = seen.state.posterior[Z]
+        if isinstance(q, NormalMixture):
+            write_json(folder / MIXTURE, {"components": int(q.logits.size)})
+
+    return keep
+
+
+def as_kept(folder: Path, config: Any, algorithm: Algorithm) -> Algorithm:
+    """The algorithm whose states a run's checkpoints hold: of its settings, or of the mixture that it has kept."""
+    path = folder / MIXTURE
+    if not is_at_once(config) or not path.is_file():
+        return algorithm
+    remedy = f"fit it again: vijax resume {folder}"
+    count = read_json(path, remedy).get("components")
+    if not isinstance(count, int) or count < 1:
+        raise DamagedError(f"{path}: damaged: expected the number of components", remedy)
+    return of_mixture(algorithm.spec.model, count)  # type: ignore[arg-type]
+
+
+def read_stage(folder: Path, config: Any, algorithm: Any, say: Callable[[str], None]) -> Stage | None:
+    """The stage at which a fit was stopped; None where there is none. `ConfigError` where it is of other settings."""
+    is_auto, dim = config.algorithm.name == "auto", algorithm.spec.model.free.variables.dim
+    starts = (settings_taken(config.algorithm).get("num_starts") if is_auto else None) or NUM_STARTS
+    found = latest_checkpoint(folder, config, stage_like(dim, starts, is_auto and dim <= MOST_FULL), say, STAGE)
+    return None if found is None else found.tree
+
+
+def keep_stage(folder: Path, config: Any, fit: Fit) -> None:
+    """Writes the stage of a fit that was stopped; one that has ended leaves none."""
+    if fit.report.stage is not None:
+        checkpoint.save(folder / STAGE, 0, fit.report.stage, flatten(config))
+    elif fit.status is not Status.INTERRUPTED:
+        shutil.rmtree(folder / STAGE, ignore_errors=True)

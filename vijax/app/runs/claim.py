@@ -1,4 +1,4 @@
-"""Who may work in a run folder: one process at a time, from before the data are read to the end."""
+"""The lock of a run folder: one process at a time may work in it, from before the data are read to the end."""
 
 from __future__ import annotations
 
@@ -13,26 +13,22 @@ from vijax.files import NO_LINK, PERMISSIONS, remove_leftovers
 
 LOCK = ".lock"
 BEGINNINGS = frozenset([LOCK, "checkpoints", "vocabulary.txt", "columns.json", "versions.json", "data.json"])
-"""What a run that was killed before its config.toml may have left."""
+"""Files that a run may have left which was killed before its config.toml."""
 
 
 @contextlib.contextmanager
 def claimed(folder: Path | None, name: str) -> Iterator[Path]:
     """A folder for a new run, which no other process can take: the one asked for, or runs/NAME-1, -2, ...
 
-    If the body fails before the run exists (before its config.toml), or for wrong input before anything of it was
-    saved, whatever was made is removed.
-
-    Raises:
-      ConfigError: the folder has something in it, or another process is at work there.
-      OSError: it cannot be made.
+    It is removed if the body fails before the run exists (before its config.toml), or on wrong input before anything of
+    the run was saved.
     """
     asked = Path("runs", name) if folder is None else folder
     missing = [path for path in (asked, *asked.absolute().parents) if not path.exists()]
     taken = _numbered(name) if folder is None else _named(folder)
     with locked(taken):
         if not _is_free(taken):
-            raise _exists(taken)  # of a process that ended between the first look and the lock
+            raise _exists(taken)  # another process ended between the first look and the lock
         try:
             yield taken
         except BaseException as error:
@@ -44,12 +40,7 @@ def claimed(folder: Path | None, name: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps a second process off the folder; the lock goes with this process, however that ends.
-
-    Raises:
-      ConfigError: another process is at work on the run.
-      OSError: the folder cannot be written to.
-    """
+    """Keeps a second process off the folder; the lock goes with this process, however that ends."""
     descriptor = _open_lock(folder)
     try:
         _lock(descriptor, folder)
@@ -88,7 +79,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def unwritable(folder: Path, error: OSError) -> OSError:
-    """The error, with what can be done about it."""
+    """The error with its remedy."""
     reason = error.strerror or str(error)
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         remedy = f"copy the folder to where you may write, and work on the copy: cp -r {folder} COPY"
@@ -127,7 +118,7 @@ def _numbered(name: str) -> Path:
 
 
 def _is_free(folder: Path, more: Set[str] = frozenset()) -> bool:
-    """Whether nothing is in it, or only what a run left (and `more`) that was killed while it began."""
+    """True for an empty folder, or one with only the files (and `more`) of a run that was killed while it began."""
     names = {path.name for path in folder.iterdir()}
     if LOCK not in names:
         return not names
@@ -140,16 +131,16 @@ def _exists(folder: Path) -> ConfigError:
 
 
 def _clear(folder: Path) -> None:
-    """Removes what a beginning leaves."""
+    """Removes the files of a run that was beginning."""
     _remove_empty([folder / "checkpoints"])
-    with contextlib.suppress(OSError):  # an error is under way that says more than this one would
+    with contextlib.suppress(OSError):  # the first error says more
         remove_leftovers(folder)
         for name in ("config.toml", *sorted(BEGINNINGS - {"checkpoints"})):
             (folder / name).unlink(missing_ok=True)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Removes those, innermost first, that nobody has put anything into."""
+    """Removes the empty ones among folders, innermost first."""
     for path in folders:
         with contextlib.suppress(OSError):
             path.rmdir()

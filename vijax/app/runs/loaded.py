@@ -1,4 +1,4 @@
-"""A run folder as an object of Python: the fit, and what it says of new data."""
+"""A run folder as an object of Python: its fit, applied to new data."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, 
 from vijax.app.rows.transformed import Transformed, check_transforms, transformed
 from vijax.app.runs.restored import again, at, restore
 from vijax.app.runs.run_end import end_of
-from vijax.app.runs.run_folder import read_run_config
-from vijax.app.runs.versions import made_by_another
+from vijax.app.runs.run_folder import made_by_another, read_run_config
 from vijax.app.settings.config import Config, ConfigError
 from vijax.contract.queries import is_size, is_sizes
 from vijax.families import Dirichlet
@@ -31,13 +30,13 @@ from vijax.topics.summary import Topic, summarise
 class Run:
     """A run of `vijax fit`, made by `vijax.load`.
 
-    What is drawn where an E-step draws comes from the seed of the run, so that equal questions get equal answers.
+    E-steps that draw use the seed of the run, so that equal questions get equal answers.
 
     Attributes:
-      folder: where it is.
+      folder: its folder.
       config: its settings.
-      seen: the fit, with what is known of its data.
-      training: where its training data are now, if that was said.
+      seen: its fit, with the known facts of its data.
+      training: the place of its training data now, where one was given.
     """
 
     folder: Path
@@ -55,7 +54,7 @@ class Run:
         """The words of a run on documents, by id.
 
         Raises:
-          ConfigError: it is none.
+          ConfigError: it is a run on a table or graph.
         """
         self._check_documents(True, "words", "columns")
         return self.seen.data.names
@@ -71,31 +70,31 @@ class Run:
         return self.seen.data.names
 
     def transform(self, new: Any = None, *, column: str | None = None, tell: Tell = lambda done: None) -> Transformed:
-        """What the model says of new documents, rows, steps or nodes: topic shares, probabilities of components, paths
-        of states, predictions with intervals, factors.
+        """The results of the model for new documents, rows, steps or nodes: topic shares, probabilities of components,
+        paths of states, predictions with intervals, factors.
 
         Args:
           new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as a table of pandas,
             Arrow or polars, a mapping of columns, or a matrix in the order of `run.columns`. None: all of the run's
             own data, held-out ones too, which are read again.
           column: where a table of documents has its text; that of the run if None.
-          tell: is called now and then with the number of rows that are done.
+          tell: called now and then with the number of rows that are done.
 
         Returns:
           A `Transformed`: `found["share"]` is a matrix, `found.columns()` are columns for pandas,
           `found.write("shares.csv")` writes them.
 
         Raises:
-          ConfigError: the model says nothing of single rows.
-          ValueError: data that cannot be read, or are not such as the run's.
+          ConfigError: the model has no results for single rows.
+          ValueError: data that cannot be read, or are unlike the run's.
         """
         check_transforms(self.config.listing)
         with self.config.in_precision():
             return transformed(self.config.listing, self.seen, self._new(new, column), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
-        """The prediction alone of what `transform` says: the target of a regression; the number of the likeliest
-        component, state or block; the number of the largest topic.
+        """The prediction alone among the results of `transform`: the target of a regression; the number of the most
+        probable component, state or block; the number of the largest topic.
 
         Raises:
           ConfigError: the model predicts nothing.
@@ -111,21 +110,21 @@ class Run:
     def score(
         self, new: Any, *, column: str | None = None, seed: int = 0, say: Callable[[str], Any] = warnings.warn
     ) -> Any:
-        """How well the run predicts other data, with its standard error: of documents how well the first half of each
-        predicts the other half, else the log predictive density.
+        """The score of the run on other data, with its standard error: for documents document completion (the first
+        half of each predicts the other half), else the log predictive density.
 
         Args:
-          new: a path or URL; of documents also what `vijax.data.read` takes. A table must have the run's target too.
+          new: a path or URL; for documents also any argument of `vijax.data.read`. A table must have the run's target.
           column: see `transform`.
-          seed: of the split of documents in halves, and of draws.
-          say: is called with each thing that the reader should be told, such as how many words are not known.
+          seed: seed of the split of documents in halves, and of draws.
+          say: called with each note for the reader, such as the number of unknown words.
 
         Raises:
           ConfigError: the model has no score.
-          ValueError: data that cannot be read, or are not such as the run's.
+          ValueError: data that cannot be read, or are unlike the run's.
         """
         listing = self.config.listing
-        if not listing.has_score(self.fit.alg.spec.model):
+        if not listing.has_score(self.seen.model):
             raise ConfigError(f"score: {listing.name} has no held-out score")
         with self.config.in_precision():
             other = listing.source.other(
@@ -153,21 +152,21 @@ class Run:
         """Data drawn from the run: the posterior predictive distribution, in the units of its data.
 
         Args:
-          key: of the draws.
-          num_draws: how many.
-          like: what to draw: a table as `transform` takes it, of which a regression draws the target, and others all
-            columns; or sizes alone, as `Fit.predictive` takes them: a number of rows, a list of lengths of sequences or
-            documents, of nodes of graphs. None: as the run's own data.
+          key: random key of the draws.
+          num_draws: number of draws.
+          like: a table as `transform` takes it, whose target a regression draws, and other models all columns; or sizes
+            alone, as `Fit.predictive` takes them: a number of rows, a list of lengths of sequences or documents, of
+            nodes of graphs. None: as the run's own data.
           groups: "new" rows or sequences, or the "same" ones once more, see `Fit.predictive`. Under "same" missing
             entries are drawn given the others of their row.
           column: see `transform`.
 
         Returns:
-          Of a table `Draws`: `draws.values` is (num_draws, rows, columns), `draws.mean()`, `draws.interval(0.9)`,
-          `draws.summary().write("predicted.csv")`. Of documents, graphs and densities what `Fit.predictive` returns.
+          `Draws` for tables: `draws.values` is (num_draws, rows, columns), `draws.mean()`, `draws.interval(0.9)`,
+          `draws.summary().write("predicted.csv")`. For documents, graphs and densities the draws of `Fit.predictive`.
 
         Raises:
-          ValueError: data that cannot be read, or are not such as the run's; a model that draws no data; sizes where a
+          ValueError: data that cannot be read, or are unlike the run's; a model that draws no data; sizes where a
             regression needs columns.
         """
         listing = self.config.listing
@@ -184,9 +183,9 @@ class Run:
         """The next steps of sequences, in the units of the data; see `Fit.forecast`.
 
         Args:
-          key: of the draws.
-          num_draws: how many.
-          num_steps: how many steps after the last one of each sequence.
+          key: random key of the draws.
+          num_draws: number of draws.
+          num_steps: number of steps after the last one of each sequence.
           new: a table of sequences, as `transform` takes it. None: the run's own.
 
         Returns:
@@ -194,7 +193,7 @@ class Run:
 
         Raises:
           ConfigError: a model without an order of time.
-          ValueError: data that cannot be read, or are not such as the run's.
+          ValueError: data that cannot be read, or are unlike the run's.
         """
         check_of_steps(self.config.listing)
         with self.config.in_precision():
@@ -230,12 +229,10 @@ class Run:
 
     def _new(self, source: Any, column: str | None = None) -> New:
         """A source, or all of the run's own data, which are read again."""
-        seen = self.seen if source is not None else self._with_its_data()
+        own = source is None
+        seen = self.seen._replace(data=again(self.folder, self.config, self.training)) if own else self.seen
         config = at(self.config, self.training if source is None else None)
         return config.listing.source.new(config, seen.data, source, column)
-
-    def _with_its_data(self) -> Seen:
-        return self.seen._replace(data=again(self.folder, self.config, self.training))
 
     def _check_documents(self, wanted: bool, name: str, other: str) -> None:
         if (self.config.listing.source is DOCUMENTS) is not wanted:

@@ -1,4 +1,4 @@
-"""What a run writes while it goes: metrics and checkpoints, each at its own pace, neither able to stop the run."""
+"""The files that a run writes while it goes: metrics and checkpoints, each at its own pace. Neither stops the run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Recorder:
     """A callback for `vijax.fit`.
 
     Lines of metrics are on the disk before the checkpoint of their step is: cut back to a checkpoint's step, they are
-    whole. What cannot be written for want of space is kept in memory and tried again at the next turn.
+    whole. Lines that cannot be written for want of space are kept in memory, and written at the next turn.
 
     Args:
-      folder: of the run.
+      folder: folder of the run.
       config: its flat configuration.
-      score: held-out score of what it is called with (a `Progress`), or None to take no scores.
+      score: gives the held-out score of a `Progress`; None takes no scores.
       evaluate_every: steps between scores; 0 for one at the end only.
       checkpoint_every_s: seconds between checkpoints.
-      seconds: what earlier sittings of this run took.
-      warn: told of what could not be written.
+      warn: called with a warning of a file that could not be written.
+      seconds: seconds that earlier sittings of this run took.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Recorder:
     ):
         self.latest_score: Any = None
         self.score_step = -1
-        self.spent = 0.0  # seconds in here: scores, files
+        self.spent = 0.0  # seconds for scores and files
         self.seconds = self._seconds_before = seconds
         self._folder, self._config, self._score, self._warn = folder, config, score, warn
         self._evaluate_every, self._checkpoint_every_s = evaluate_every, checkpoint_every_s
@@ -62,7 +62,9 @@ class Recorder:
         self.seconds = self._seconds_before + seen.elapsed_s
         self._pending += step_records(seen, self.seconds)
         if self._due(seen) and self.take_score(seen):
-            self._pending.append(self._scored(seen))
+            place = {"step": seen.step, "epoch": seen.step / seen.steps_per_epoch}
+            score = {"score": self.latest_score.mean, "standard_error": self.latest_score.standard_error}
+            self._pending.append({"kind": "held_out", **place, **score})
         now = time.perf_counter()
         if seen.stopping or now - self._saved_at >= self._checkpoint_every_s:
             self._save(seen)
@@ -72,13 +74,13 @@ class Recorder:
             self._written_at = now
 
     def _due(self, seen: Any) -> bool:
-        """Whether a multiple of `evaluate_every` lies in the steps since the last call: a matter of steps, not time."""
+        """True where a multiple of `evaluate_every` lies in the steps since the last call, and at the end."""
         before = seen.step - len(seen.trace["step"])
         due = self._evaluate_every > 0 and seen.step // self._evaluate_every > before // self._evaluate_every
         return due or seen.step >= seen.num_steps
 
     def take_score(self, seen: Any) -> bool:
-        """Takes the score of a `state`; false if there is none to take, or the numbers are too bad for one."""
+        """Takes the score of a state; False where there is none, or the numbers are too bad for one."""
         if self._score is None:
             return False
         step = int(seen.state.step)
@@ -88,15 +90,6 @@ class Recorder:
             self._warn(f"no held-out score at step {step}: {error}. The run goes on.")
             return False
         return True
-
-    def _scored(self, seen: Any) -> dict[str, Any]:
-        return {
-            "kind": "held_out",
-            "step": seen.step,
-            "epoch": seen.step / seen.steps_per_epoch,
-            "score": self.latest_score.mean,
-            "standard_error": self.latest_score.standard_error,
-        }
 
     def _save(self, seen: Any) -> None:
         if not self._write(durably=True):

@@ -1,4 +1,4 @@
-"""From a run folder back to the fit, finished or not: nothing in it is executed but what its user allows."""
+"""The fit of a run folder, finished or not. No code in the folder is executed unless its user allows it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,24 @@ import jax
 
 from vijax.app.kinds.assemble import load_data, make_algorithm, state_like, state_needs_data
 from vijax.app.kinds.listing import Data, Seen
-from vijax.app.runs.kept_mixture import as_kept
-from vijax.app.runs.run_folder import check_same_data, latest_checkpoint
-from vijax.app.runs.versions import other_version
-from vijax.app.settings.config import Config, ConfigError
+from vijax.app.runs.at_once import as_kept
+from vijax.app.runs.run_folder import check_same_data, latest_checkpoint, other_version
+from vijax.app.settings.config import Config, ConfigError, resolved
 from vijax.data.reading.checks import DataError
 from vijax.fitting.checkpoint import CheckpointError, OtherTreeError
 from vijax.fitting.restarts import best_state
 from vijax.fitting.result import Fit
 
+REMEDY = (
+    " Put them back; or say where they are now, as `vijax transform` and `evaluate` take it: --training PATH "
+    "(vijax.load(..., training=PATH))."
+)
+
 
 def restore(folder: Path, config: Config, data: Data | None = None, moved: str | None = None) -> Seen:
-    """The fit that the newest checkpoint of a run holds. What the run has kept of its data, words or columns, is enough
-    to make its model again, unless the model or its state are of the data themselves: those are read once more.
-
-    Args:
-      folder: of the run.
-      config: its settings.
-      data: its data, where they have been read already.
-      moved: where its data are now, if that is not where they were.
-
-    Raises:
-      ConfigError: nothing was saved yet; the data are needed, and are gone or have changed; another version of vijax
-        has left something that this one cannot read.
-    """
+    """The fit that the newest checkpoint of a run holds. The words or columns that the run has kept are enough to make
+    its model again, unless the model or its state are made of the data themselves: then these are read once more, from
+    `moved` where they have another place now."""
     data = data or _kept(folder, config) or again(folder, config, moved)
     algorithm = as_kept(folder, config, make_algorithm(config, data))
     try:
@@ -50,7 +44,7 @@ def restore(folder: Path, config: Config, data: Data | None = None, moved: str |
 
 
 def _kept(folder: Path, config: Config) -> Data | None:
-    """What stands in for the data; None where it is not enough."""
+    """Data that stand in for the run's; None where these are not enough."""
     listing = config.listing
     kept = None if listing.needs_rows else listing.source.kept(folder)
     if kept is None or (listing.reads_documents and state_needs_data(config, make_algorithm(config, kept))):
@@ -59,34 +53,19 @@ def _kept(folder: Path, config: Config) -> Data | None:
 
 
 def again(folder: Path, config: Config, moved: str | None = None) -> Data:
-    """The data of a run, read again, and known to be the same.
-
-    Raises:
-      ConfigError: they are gone, or have changed.
-    """
+    """The data of a run, read again, and checked to be the same."""
     try:
         data = load_data(at(config, moved))
     except (DataError, OSError) as error:
-        raise ConfigError(f"{folder}: {_why(config)}, and these cannot be read: {error}{_REMEDY}") from error
+        own = f"what {config.listing.name} says of new data rests on its training data"
+        why = own if config.listing.needs_rows else "this needs the training data of the run"
+        raise ConfigError(f"{folder}: {why}, and these cannot be read: {error}{REMEDY}") from error
     check_same_data(folder, config, data)
     return data
 
 
-_REMEDY = (
-    " Put them back; or say where they are now, as `vijax transform` and `evaluate` take it: --training PATH "
-    "(vijax.load(..., training=PATH))."
-)
-
-
-def _why(config: Config) -> str:
-    if config.listing.needs_rows:
-        return f"what {config.listing.name} says of new data rests on its training data"
-    return "this needs the training data of the run"
-
-
 def at(config: Any, path: str | None) -> Config:
-    """The settings with the data elsewhere; as they are if nothing is said of where."""
+    """The settings with the data at another path; as they are for None."""
     if path is None:
         return config
-    resolved = str(Path(path).expanduser().resolve()) if Path(path).expanduser().exists() else path
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, path=resolved))
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, path=resolved(path)))

@@ -1,35 +1,40 @@
-"""What a model says of the run's own data, in its folder: doc_topics.csv, transformed.csv or nodes.csv."""
+"""The results of a run row by row: for its own data, in its folder (doc_topics.csv, transformed.csv or nodes.csv); of
+`vijax transform`; and draws, of `vijax predict`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
+import jax
 
-from vijax.app.kinds.listing import New, Seen
-from vijax.app.rows.column_files import as_csv, check_ending
+from vijax.app.kinds.listing import Listing, New, Seen
+from vijax.app.page.views import thinned
+from vijax.app.progress import Counter, announced
 from vijax.app.rows.doc_topics import write_excerpts
-from vijax.app.rows.transformed import Transformed, check_transforms, transformed
-from vijax.app.runs.patience import Counter, announced
-from vijax.app.runs.remarks import say_remarks
+from vijax.app.rows.predicted import Draws, check_of_steps
+from vijax.app.rows.transformed import Transformed, check_new_file, check_transforms, transformed
+from vijax.app.runs.loaded import Run, read
 from vijax.app.runs.restored import again, at, restore
+from vijax.app.runs.run_end import say_remarks
 from vijax.app.runs.run_folder import Say, read_run_config
-from vijax.app.settings.config import Config, ConfigError
+from vijax.app.settings.config import Config
+from vijax.app.settings.typed_toml import ConfigError, check_seed
 
 MOST_ROWS = 100_000
-"""Of more documents or rows the file is left out: it would be large, and take long."""
+"""Most documents or rows in the file: a longer one would be large, and take long."""
 SAMPLE = 20_000
-"""Documents, evenly spread, that the page of a run on more knows instead."""
+"""Documents, evenly spread, that the page of a larger run knows instead."""
 
 
 def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
-    """Writes the file at the end of a run, where the model has something to say of single rows. What goes wrong is
-    said, and is no end of the run, which is saved."""
+    """Writes the file at the end of a run, where the model has results for single rows. An error is said, and does not
+    end the run, which is saved."""
     listing = config.listing
     if listing.transform is None:
         return
     path, excerpts = results_path(folder, config), listing.source.excerpts
-    number = sum(len(part) for part in seen.data if part is not None)
+    number = sum(map(len, seen.data.parts))
     many = number > MOST_ROWS
     if many:
         command = f"vijax transform {folder} --out {path.stem}.parquet"
@@ -40,7 +45,10 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
         path = sample_path(folder, config)
     try:
         new = listing.source.new(config, seen.data, None, None)
-        new = _spread(new, SAMPLE) if many else new
+        if many:
+            rows = thinned(len(new.data), SAMPLE)
+            beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
+            new = new._replace(data=new.data[rows], beside=beside)
         _said(config, seen, new, say).write(path)
         if excerpts is not None and config.page.excerpts:
             write_excerpts(excerpts_path(folder), excerpts(new.data))
@@ -49,7 +57,7 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
 
 
 def said_of(config: Config, seen: Seen, source: object, column: str | None, say: Say) -> Transformed:
-    """What the model says of a source, or of the run's own data; tells its notes, and how far it is."""
+    """The results for a source, or for the run's own data. Says its notes, and how many rows are done."""
     new = config.listing.source.new(config, seen.data, source, column)
     if source is not None:
         for note in new.notes:
@@ -65,29 +73,22 @@ def _said(config: Config, seen: Seen, new: New, say: Say) -> Transformed:
 
 
 def results_path(folder: Path, config: Config) -> Path:
-    """Where the file is."""
+    """The path of the file."""
     return folder / f"{config.listing.source.results}.csv"
 
 
 def sample_path(folder: Path, config: Config) -> Path:
-    """Where the file is of some of the documents, where all were too many."""
+    """The path of the file of some documents, where all were too many."""
     return folder / f"{config.listing.source.results}_sample.csv"
 
 
-def _spread(new: New, size: int) -> New:
-    """So many of the documents, evenly spread."""
-    rows = np.unique(np.linspace(0, len(new.data) - 1, min(size, len(new.data))).astype(int))
-    beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
-    return new._replace(data=new.data[rows], beside=beside)
-
-
 def excerpts_path(folder: Path) -> Path:
-    """Where it is kept how documents begin."""
+    """The path of the file of the beginnings of documents."""
     return folder / "excerpts.json"
 
 
 def forget_results(folder: Path, config: Config) -> None:
-    """Removes them: the run goes on, and what they say holds no more."""
+    """Removes these files: the run goes on, and they hold no more."""
     for path in (results_path(folder, config), sample_path(folder, config), excerpts_path(folder)):
         path.unlink(missing_ok=True)
 
@@ -95,14 +96,8 @@ def forget_results(folder: Path, config: Config) -> None:
 def transform_run(
     folder: Path, source: str | None, out: Path | None, column: str | None, training: str | None, say: Say
 ) -> str:
-    """What `vijax transform` prints: the name of the file that it has written, or CSV.
-
-    Raises:
-      ConfigError: the model says nothing of single rows; a file that is there already, or of another ending.
-      ValueError: data that cannot be read, or are not such as the run's.
-    """
-    if out is not None and check_ending(out) and out.exists():
-        raise ConfigError(f"--out: {out} exists; name another file, or remove it")
+    """The output of `vijax transform`: the name of the file that it has written, or CSV."""
+    check_new_file(out)
     config = read_run_config(folder)
     check_transforms(config.listing)
     with config.in_precision():
@@ -110,4 +105,64 @@ def transform_run(
         seen = restore(folder, config, data, training)
         say_remarks(folder, say)
         found = said_of(at(config, training if source is None else None), seen, source, column, say)
-    return as_csv(found.columns()).rstrip("\n") if out is None else str(found.write(out))
+    return found.written_or_csv(out)
+
+
+# --- `vijax predict` -------------------------------------------------------------------------------------------------
+class Asked(NamedTuple):
+    """The options of `vijax predict`: what is to be drawn."""
+
+    data: str | None = None
+    rows: int | None = None
+    steps: int | None = None
+    draws: int = 1000
+    each: bool = False
+    level: float = 0.95
+    seed: int = 0
+
+
+def predict_run(folder: Path, asked: Asked, out: Path | None, training: str | None, say: Say) -> str:
+    """The output of `vijax predict`: the name of the file that it has written, or CSV."""
+    check_new_file(out)
+    check_asked(read_run_config(folder).listing, asked)
+    run = read(folder, training)
+    say_remarks(folder, say)
+    with announced(say, "Drawing ... (the program is compiled first)"):
+        draws = _drawn(run, asked)
+    for note in draws.notes if asked.data is not None else ():
+        say(f"Note: {note}")
+    return (draws.each() if asked.each else draws.summary(asked.level)).written_or_csv(out)
+
+
+def check_asked(listing: Listing, asked: Asked) -> None:
+    """Raises a `ConfigError` on options for which nothing can be drawn."""
+    if listing.drawing is None:
+        raise ConfigError(
+            f"vijax predict is for models of tables, which {listing.name} is not; in Python: "
+            "vijax.load(RUN).predictive(key, n, like)"
+        )
+    for name, other in (("data", "rows"), ("rows", "steps")):
+        if getattr(asked, name) is not None and getattr(asked, other) is not None:
+            raise ConfigError(f"--{name} and --{other} do not go together; give one of them")
+    for name, number, least in (("rows", asked.rows, 1), ("steps", asked.steps, 1), ("draws", asked.draws, 2)):
+        if number is not None and number < least:
+            raise ConfigError(f"--{name}: expected {least} or more, got {number}")
+    if not 0 < asked.level < 1:
+        raise ConfigError(f"--level: expected a probability between 0 and 1, got {asked.level:g}; such as 0.95")
+    check_seed(asked.seed)
+    if asked.rows is not None and listing.drawing.of_target:
+        raise ConfigError(
+            f"--rows: {listing.name} draws its target given the other columns: name a table of those columns, --data"
+        )
+    if asked.steps is not None:
+        check_of_steps(listing)
+
+
+def _drawn(run: Run, asked: Asked) -> Draws:
+    key = jax.random.key(asked.seed)
+    if asked.steps is not None:
+        return run.forecast(key, asked.draws, asked.steps, asked.data)
+    if asked.rows is not None:
+        of_steps = run.config.listing.drawing is not None and run.config.listing.drawing.of_steps
+        return run.predictive(key, asked.draws, [asked.rows] if of_steps else asked.rows)
+    return run.predictive(key, asked.draws, asked.data, groups="same")

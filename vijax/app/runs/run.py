@@ -1,11 +1,10 @@
-"""A run: started, gone on with after any kind of end, and seen to its result."""
+"""A run of `vijax fit`: its start, how it goes on after any kind of end, and its result."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import signal
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,17 +22,15 @@ from vijax.app.kinds.assemble import (
     settled,
     state_like,
 )
-from vijax.app.kinds.density_algorithm import read_by
+from vijax.app.kinds.density_algorithm import is_at_once, read_by
 from vijax.app.kinds.documents import DOCUMENTS, with_own_stop_words
 from vijax.app.kinds.listing import Data, Seen
 from vijax.app.kinds.tables import held_out_entries
+from vijax.app.page.blocks import without_excerpts
 from vijax.app.page.pages import write_pages
-from vijax.app.page.topics import without_excerpts
-from vijax.app.progress import Printer
-from vijax.app.runs.at_once import fitted, is_at_once
+from vijax.app.progress import Printer, announced, say_to_stderr
+from vijax.app.runs.at_once import as_kept, fitted, keep_stage, keeper, read_stage
 from vijax.app.runs.claim import claimed, locked, unwritable
-from vijax.app.runs.kept_mixture import as_kept, keeper
-from vijax.app.runs.patience import announced
 from vijax.app.runs.recorder import Recorder
 from vijax.app.runs.results import forget_results, write_results
 from vijax.app.runs.run_end import forget_end, what_is_saved, whole_end_of, write_end
@@ -42,12 +39,11 @@ from vijax.app.runs.run_folder import (
     check_same_data,
     latest_checkpoint,
     mend_config,
+    note_versions,
     read_run_config,
     write_beginning,
 )
-from vijax.app.runs.stage_files import keep_stage, read_stage
-from vijax.app.runs.versions import note_versions
-from vijax.app.settings.config import Config, ConfigError
+from vijax.app.settings.config import Config, ConfigError, resolved
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError, flatten
 from vijax.app.settings.user_code import named_at_fit
@@ -60,15 +56,14 @@ from vijax.fitting.fit import Status, fit
 from vijax.fitting.interrupt import heard_while_busy
 from vijax.fitting.result import Fit
 from vijax.fitting.status import SkippedStepsWarning, skipped_text
-from vijax.terminal import printable
 
 MOST_STEPS = 2**31 - 1
 """The counter of steps has 32 bits."""
 
 
 class Outcome(NamedTuple):
-    """How a sitting ended: the folder, why it stopped, the last held-out score (None if nothing was held out), how many
-    steps were skipped, in words (empty if none were), and whether the verdict allows its use."""
+    """The end of a sitting: the folder, why it stopped, the last held-out score (None if nothing was held out), the
+    skipped steps in words (empty if there were none), and whether the verdict allows its use."""
 
     folder: Path
     status: Status
@@ -78,12 +73,7 @@ class Outcome(NamedTuple):
 
 
 class StoppedError(KeyboardInterrupt):
-    """A run was stopped at once; the message says what of it is saved, and how to go on."""
-
-
-def say_to_stderr(message: str) -> None:
-    """Prints a line that is not a result."""
-    print(printable(message), file=sys.stderr, flush=True)
+    """A run was stopped at once; the message says how much of it is saved, and how to go on."""
 
 
 MAKING = "Making the model ... (its parts are compiled)"
@@ -91,22 +81,12 @@ MAKING = "Making the model ... (its parts are compiled)"
 
 # --- starting and going on ----------------------------------------------------------------------------------------
 def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr) -> Outcome:
-    """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end.
-
-    Raises:
-      ConfigError: the folder exists, or another process is at work there.
-      ValueError: data or settings that cannot be used; nothing is left behind.
-    """
+    """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end."""
     return begin(named(config), folder, say)
 
 
-def named(config: Config) -> Config:
-    """The configuration of a new run, its paths absolute, and the Python file that it names allowed."""
-    return named_at_fit(_absolute(config))
-
-
 def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None) -> Outcome:
-    """As `start`, a configuration that is named already (`named`), and perhaps data that are read already."""
+    """As `start`, for a configuration from `named`; data may have been read already."""
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
         data = read(config, say) if data is None else data
         config = settled(config, data)
@@ -115,27 +95,18 @@ def begin(config: Config, folder: Path | None, say: Say, data: Data | None = Non
             _check_beforehand(config, algorithm, data)
         if data.test is not None and not config.listing.has_score(algorithm.spec.model):
             say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
-        _begin(folder, config, data)
+        try:
+            write_beginning(folder, config, data)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
         say(f"Run folder: {folder}")
         return _sit(folder, config, data, algorithm, None, say)
 
 
-def _begin(folder: Path, config: Config, data: Data) -> None:
-    try:
-        write_beginning(folder, config, data)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
-
-
 def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> Outcome:
-    """Goes on with a run from its newest whole checkpoint, to the result an unbroken run would have had, bit for bit.
-    Its data may have been read already.
-
-    Raises:
-      ConfigError: not a run folder; other data or other settings than it began with; another process is at it.
-      CheckpointError: no checkpoint can be read.
-    """
+    """Goes on with a run from its newest whole checkpoint, to the result of an unbroken run, bit for bit. Its data may
+    have been read already."""
     if folder.is_dir():
         with locked(folder):
             mend_config(folder, say)
@@ -143,7 +114,7 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
     with locked(folder), _telling(folder), config.in_precision():
         data = read(config, say) if data is None else data
         check_same_data(folder, config, data)
-        config.listing.source.keep(folder, data)  # what is damaged there is whole again
+        config.listing.source.keep(folder, data)  # mends damaged files
         with announced(say, MAKING):
             algorithm = make_algorithm(config, data)
         remove_leftovers(own_folder(folder / "checkpoints"))
@@ -154,14 +125,14 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None) -> 
             write_pages(folder)
             skipped = skipped_text(ended.get("skipped", 0), ended["step"])
             return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped, ended["usable"])
-        found = None if is_at_once(config) else found  # it goes on from its last stage, or begins again
+        found = None if is_at_once(config) else found  # such a fit goes on from its stage, or begins again
         forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
         return _sit(folder, config, data, algorithm, found, say)
 
 
 def _found(folder: Path, config: Config, algorithm: Any, data: Data, say: Say) -> checkpoint.Checkpoint | None:
-    """The newest checkpoint. A run that goes on from none does without one that cannot be read."""
+    """The newest checkpoint. A run that does not go on from one does without a checkpoint that cannot be read."""
     try:
         kept = as_kept(folder, config, algorithm)
         return latest_checkpoint(folder, config, state_like(config, kept, data), say)
@@ -174,7 +145,7 @@ def _found(folder: Path, config: Config, algorithm: Any, data: Data, say: Say) -
 
 
 def _prepare(folder: Path, step: int, say: Say) -> None:
-    """Takes back what is about to be done again, and says what is not as it was."""
+    """Removes records of steps that are taken again, and warns of changed versions and missing records."""
     remark = note_versions(folder, step)
     if remark:
         say(f"Warning: {remark}")
@@ -188,7 +159,7 @@ def _prepare(folder: Path, step: int, say: Say) -> None:
 
 @contextlib.contextmanager
 def _telling(folder: Path) -> Iterator[None]:
-    """Ctrl-C at a moment when no chunk can be finished: whoever pressed it is told what is saved."""
+    """Turns Ctrl-C, where no chunk can be finished, into an error that says how much is saved."""
     try:
         yield
     except KeyboardInterrupt:
@@ -196,14 +167,14 @@ def _telling(folder: Path) -> Iterator[None]:
 
 
 def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
-    """Whether the run has stopped by itself, and would again: no step is left to take."""
+    """True where the run has stopped by itself, and would again: no step is left to take."""
     same = found.config.get("fit.convergence") == config.fit.convergence and ended["step"] == found.step
-    by_itself = ended["status"] != str(Status.INTERRUPTED) if is_at_once(config) else False
+    by_itself = is_at_once(config) and ended["status"] != str(Status.INTERRUPTED)
     return same and (ended["status"] == str(Status.CONVERGED) or by_itself)
 
 
 def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
-    """What would fail once the run has begun fails here, and leaves nothing behind."""
+    """Raises an error that would else come once the run has begun, so that nothing is left behind."""
     steps = config.fit.num_epochs * _steps_per_epoch(config, data)
     if not 0.5 < steps < MOST_STEPS:
         raise ConfigError(
@@ -228,21 +199,19 @@ def _check_beforehand(config: Config, algorithm: Any, data: Data) -> None:
             raise ValueError(f"{config.data.path}, {where}: {error}") from error
 
 
-def _absolute(config: Config) -> Config:
-    """The configuration with paths that hold from any working directory, and the words of a file of stop words."""
-
-    def absolute(path: str | None) -> str | None:
-        exists = path is not None and Path(path).expanduser().exists()
-        return str(Path(path).expanduser().resolve()) if path is not None and exists else path
-
+def named(config: Config) -> Config:
+    """The configuration of a new run: its paths absolute, with the words of a file of stop words, and the Python file
+    that it names allowed."""
     changed = {}
     for table, names in PATHS.items():
         section = getattr(config, table)
-        paths: dict[str, Any] = {name: absolute(getattr(section, name)) for name in names if hasattr(section, name)}
-        changed[table] = dataclasses.replace(section, **paths)
+        paths = {name: getattr(section, name, None) for name in names}
+        changed[table] = dataclasses.replace(
+            section, **{name: resolved(path) for name, path in paths.items() if path is not None}
+        )
     if isinstance(config.data, DocumentData):
         changed["data"] = with_own_stop_words(changed["data"])
-    return dataclasses.replace(config, **changed)
+    return named_at_fit(dataclasses.replace(config, **changed))
 
 
 PATHS = {"data": ("path", "vocabulary"), "model": ("file",)}
@@ -250,7 +219,7 @@ PATHS = {"data": ("path", "vocabulary"), "model": ("file",)}
 
 
 def read(config: Config, say: Say) -> Data:
-    """The data of a run, and what there is to say of them."""
+    """The data of a run, described on the screen with their notes."""
     data = load_data(config)
     say(f"Data: {config.listing.source.describe(data)}")
     for note in getattr(data.train, "notes", ()):
@@ -262,7 +231,7 @@ def read(config: Config, say: Say) -> Data:
 def _sit(
     folder: Path, config: Config, data: Data, algorithm: Any, found: checkpoint.Checkpoint | None, say: Say
 ) -> Outcome:
-    """Fits from where the run stands to its end, or until it is stopped; then writes what it came to."""
+    """Fits from the present step to the end, or until the run is stopped; then writes the result."""
     key, listing = jax.random.key(config.fit.seed), config.listing
     score_key, read_key = jax.random.split(jax.random.fold_in(key, 1))
     size = batch_size(config, data)
@@ -273,12 +242,15 @@ def _sit(
     def score(seen: Any) -> Any:
         return listing.scored(Seen(Fit(seen.alg, seen.state, {}, None), data, config.model, score_key))
 
+    every = config.fit.evaluate_every
+    if every is None:
+        every = max(1, round(config.fit.num_epochs * _steps_per_epoch(config, data) / 6))
     scores = data.test is not None and listing.has_score(algorithm.spec.model)
     recorder = Recorder(
         folder,
         flatten(config),
         score=score if scores else None,
-        evaluate_every=_evaluate_every(config, data),
+        evaluate_every=every,
         checkpoint_every_s=config.fit.checkpoint_every_s,
         warn=lambda message: say(f"Warning: {message}"),
         seconds=metrics.seconds(folder / "metrics.jsonl"),
@@ -327,20 +299,14 @@ def _sit(
     return Outcome(folder, result.status, recorder.latest_score, skipped, result.usable)
 
 
-def _evaluate_every(config: Config, data: Data) -> int:
-    if config.fit.evaluate_every is not None:
-        return config.fit.evaluate_every
-    return max(1, round(config.fit.num_epochs * _steps_per_epoch(config, data) / 6))
-
-
 def _steps_per_epoch(config: Config, data: Data) -> int:
     size = batch_size(config, data)
     return 1 if size is None else max(1, -(-num_groups(config, data) // size))
 
 
 def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception | None]:
-    """What the page shows, or nothing and an error to raise once the posterior is written: no run is lost at its end.
-    That a posterior which is not finite cannot be described is no error."""
+    """The blocks of the page; or none, and an error to raise once the posterior is written: no run is lost at its end.
+    A posterior that is not finite has no blocks, and this is no error."""
     try:
         return list(listing.describe(seen)), None
     except Exception as error:
@@ -353,7 +319,7 @@ def _described(listing: Any, seen: Seen, say: Say) -> tuple[list[Any], Exception
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM counts as Ctrl-C: the fit ends its chunk, saves, and stops."""
+    """Takes SIGTERM as Ctrl-C: the fit ends its chunk, saves, and stops."""
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield

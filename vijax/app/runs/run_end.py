@@ -1,4 +1,4 @@
-"""What a run leaves: the posterior in an open format, and what its page shows."""
+"""The end of a run: its posterior in an open format, the blocks of its page, and remarks on how it ended."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import jax
 import numpy as np
 
 from vijax.app.page import blocks
-from vijax.app.runs.run_folder import Say, read_json, write_json
+from vijax.app.runs.run_folder import Say, made_by_another, read_json, write_json
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.files import write_arrays
 from vijax.fitting import checkpoint
 from vijax.fitting.result import Fit
+from vijax.fitting.status import Status
 
 
 def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: Any, seconds: float) -> None:
@@ -34,7 +35,7 @@ def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: A
             "skipped": result.num_skipped,
             "usable": result.usable,
             "seconds": round(seconds, 2),
-            "score": None if score is None else [_finite(score.mean), _finite(score.standard_error)],
+            "score": score and [float(x) if math.isfinite(x) else None for x in (score.mean, score.standard_error)],
             "score_text": None if score is None else str(score),
             "blocks": blocks.to_json(shown),
         },
@@ -42,11 +43,7 @@ def write_end(folder: Path, shown: Iterable[blocks.Block], result: Fit, score: A
 
 
 def end_of(folder: Path) -> dict[str, Any] | None:
-    """What `write_end` put into result.json, its blocks as they were; None while there is no end yet.
-
-    Raises:
-      DamagedError: the file is not what `write_end` writes.
-    """
+    """The contents of result.json, its blocks as they were; None while there is no end yet."""
     path = folder / "result.json"
     if not path.is_file():
         return None
@@ -58,7 +55,7 @@ def end_of(folder: Path) -> dict[str, Any] | None:
 
 
 def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
-    """As `end_of`; where a file of the end is damaged this is said, and there is no end: the run writes it again."""
+    """As `end_of`, but None where a file of the end is damaged, which is said: the run writes it again."""
     try:
         ended = end_of(folder)
         if ended is not None:
@@ -70,11 +67,7 @@ def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
 
 
 def read_posterior(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of posterior.npz.
-
-    Raises:
-      DamagedError: it is missing or damaged.
-    """
+    """The arrays of posterior.npz."""
     path = folder / "posterior.npz"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -86,11 +79,6 @@ def read_posterior(folder: Path) -> dict[str, np.ndarray]:
 
 def _again(folder: Path) -> str:
     return f"write it again: vijax resume {folder}"
-
-
-def _finite(value: Any) -> float | None:
-    """A number as JSON has it: none, where it is not finite."""
-    return float(value) if math.isfinite(value) else None
 
 
 def _seconds(value: Any) -> float:
@@ -116,16 +104,16 @@ END: dict[str, Callable[[Any], Any]] = {
     "score_text": lambda value: None if value is None else str(value),
     "blocks": blocks.from_json,
 }
-"""How each entry of result.json is read; the file may come from anybody."""
+"""The reader of each entry of result.json; the file may come from anybody."""
 
 
 def forget_end(folder: Path) -> None:
-    """Removes result.json: the run goes on, and what it says of the end holds no more."""
+    """Removes result.json: the run goes on, and has no end any more."""
     (folder / "result.json").unlink(missing_ok=True)
 
 
 def what_is_saved(folder: Path) -> str:
-    """What there is of a run that was stopped at once, and how to go on."""
+    """A sentence on a run that was stopped at once: what is saved, and how to go on."""
     found = checkpoint.checkpoint_files(folder / "checkpoints")
     if not (folder / "config.toml").exists():
         return "stopped before anything was saved"
@@ -146,13 +134,33 @@ def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
         if not field.metadata.get("context") and _is_kept(getattr(family, field.name), field)
     }
     leaves, _ = jax.tree_util.tree_flatten_with_path(parts | {"hyper": dict(state.hyper)})
-    return {_slashed(path): np.asarray(value) for path, value in leaves}
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(value) for path, value in leaves}
 
 
 def _is_kept(value: Any, field: dataclasses.Field) -> bool:
-    """A parameter, or a number that goes with them; not what its other parts say too, as the places of blocks."""
+    """True for parameters and numbers that go with them; not for the places of blocks, which other parts say too."""
     return isinstance(value, int | float) or not field.metadata.get("static")
 
 
-def _slashed(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
+WELL = (Status.FINISHED, Status.CONVERGED)
+
+
+def say_remarks(folder: Path, say: Say) -> None:
+    """Says what a reader should know before using a run: that it has not ended, or not well; that another version of
+    vijax made it."""
+    made = made_by_another(folder)
+    for remark in (_ending(folder), made and f"{folder} {made}"):
+        if remark:
+            say(f"Note: {remark}")
+
+
+def _ending(folder: Path) -> str:
+    ended = end_of(folder)
+    if ended is None:
+        return f"{folder} is unfinished; this is as of its last checkpoint. Go on: vijax resume {folder}"
+    if not ended["usable"]:
+        return f"the verdict on {folder} is not to use this fit. Why: vijax summary {folder}"
+    status = ended["status"]
+    if status == Status.INTERRUPTED:
+        return f"{folder} stopped early. Go on: vijax resume {folder}"
+    return "" if status in map(str, WELL) else f"{folder} ended so: {status}"

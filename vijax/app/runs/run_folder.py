@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, and the rules of entering.
+"""The folder of a run: its files, and how it is begun and entered.
 
 RUN/config.toml     every setting, as resolved       RUN/summary.txt     what was found, to read
 RUN/versions.json   what it ran on                   RUN/posterior.npz   q(beta), by variable and parameter
@@ -7,27 +7,31 @@ RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
 RUN/columns.json    names, classes, scales (tables)  RUN/report.html     all of it on one page
 RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
 RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
-RUN/stage/          of auto and dadvi, stopped: what to go on from
-RUN/mixture.json    of auto, where it has kept a mixture: of how many normals
+RUN/stage/          the stage of auto and dadvi from which a stopped fit goes on
+RUN/mixture.json    the number of normals, where auto has kept a mixture
 
-and, of a run that has ended, what the model says of each of its own documents, rows or nodes, held-out ones too:
-RUN/doc_topics.csv (and RUN/excerpts.json, how they begin), RUN/transformed.csv or RUN/nodes.csv, of up to 100,000 of
-them. `vijax transform RUN --out FILE` writes it of more, and `vijax transform RUN --data NEW --out FILE` of others.
+A run that has ended also holds the results for each of its own documents, rows or nodes, held-out ones too:
+RUN/doc_topics.csv (with RUN/excerpts.json, their beginnings), RUN/transformed.csv or RUN/nodes.csv, for up to 100,000.
+`vijax transform RUN --out FILE` writes the file for more, `vijax transform RUN --data NEW --out FILE` for other data.
 
-A run begins with its config.toml, which is written last of what is known before the first step: a folder without it is
-no run yet, and `vijax fit` may begin there.
+config.toml is written last, before the first step: a folder without it is no run yet, and `vijax fit` may begin there.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import time
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from vijax.app.kinds.assemble import fingerprint
 from vijax.app.kinds.listing import Data
-from vijax.app.runs.versions import other_version, write_versions
 from vijax.app.settings.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.settings.toml_source import NotTomlError
 from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value
@@ -38,18 +42,14 @@ Say = Callable[[str], None]
 
 
 def read_run_config(folder: Path) -> Config:
-    """The configuration of a run.
-
-    Raises:
-      ConfigError: `folder` is not a run folder.
-    """
+    """The configuration of a run."""
     if not folder.exists():
         raise ConfigError(f"{folder}: there is no such folder; name that of a run of vijax fit, such as runs/lda-1")
     if (folder / "sweep.json").is_file():
         raise ConfigError(f"{folder}: the folder of a sweep; name one of the runs in it, which comparison.txt lists")
     path, is_saved = folder / "config.toml", bool(checkpoint.checkpoint_files(folder / "checkpoints"))
     if is_saved and _is_lost(path):
-        remedy = f"write it again, as the last checkpoint has it: {_resume(folder)}"
+        remedy = f"write it again, as the last checkpoint has it: vijax resume {folder}"
         raise DamagedError(f"{path}: missing or empty", remedy)
     if not path.is_file():
         raise ConfigError(
@@ -59,18 +59,14 @@ def read_run_config(folder: Path) -> Config:
     try:
         return load_config(path)
     except NotTomlError as error:
-        other = f", or remove it, and have that of the last checkpoint written: {_resume(folder)}" if is_saved else ""
+        other = f", or remove it, and have the last checkpoint's written: vijax resume {folder}" if is_saved else ""
         raise ConfigError(f"{error}; correct it{other}") from error
     except ConfigError as error:
         raise ConfigError(f"{error}{other_version(folder)}") from error
 
 
 def mend_config(folder: Path, say: Say) -> None:
-    """Writes a config.toml that is lost again, as the newest whole checkpoint has it.
-
-    Raises:
-      DamagedError: no checkpoint can be read.
-    """
+    """Writes a lost config.toml again, as the newest whole checkpoint has it."""
     path = folder / "config.toml"
     if not _is_lost(path) or not checkpoint.checkpoint_files(folder / "checkpoints"):
         return
@@ -87,12 +83,8 @@ def _is_lost(path: Path) -> bool:
     return not path.exists() or (path.is_file() and not path.read_bytes().strip())
 
 
-def _resume(folder: Path) -> str:
-    return f"vijax resume {folder}"
-
-
 def write_beginning(folder: Path, config: Config, data: Data) -> None:
-    """Writes what is known before the first step; config.toml last, with which the run exists."""
+    """Writes the files that are known before the first step; config.toml last, with which the run exists."""
     own_folder(folder / "checkpoints")
     config.listing.source.keep(folder, data)
     write_versions(folder)
@@ -136,11 +128,7 @@ def latest_checkpoint(
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What data.json says of the data that a run began with.
-
-    Raises:
-      DamagedError: it is missing or damaged.
-    """
+    """The contents of data.json: the data that a run began with."""
     path = folder / "data.json"
     found = read_json(path, no_facts(folder))
     if "sha256" not in found:
@@ -149,7 +137,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def no_facts(folder: Path) -> str:
-    """What to do where it is not known any more which data a run began with."""
+    """The remedy where it is no longer known which data a run began with."""
     return f"which data the run began with is not known any more: fit it again, vijax fit {folder / 'config.toml'}"
 
 
@@ -159,11 +147,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """Reads one.
-
-    Raises:
-      DamagedError: it is missing or damaged; the message ends with the remedy.
-    """
+    """The object in a file of JSON; `DamagedError` with the remedy where it cannot be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -171,3 +155,63 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DamagedError(f"{path}: damaged: expected an object of JSON, got {type(found).__name__}", remedy)
     return found
+
+
+# --- versions.json ---------------------------------------------------------------------------------------------------
+PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "optax")
+COMPARED = ("vijax", "python", *PACKAGES, "compiled_esteps")
+
+
+def write_versions(folder: Path) -> None:
+    """Writes versions.json: the packages and the machine on which the run begins."""
+    write_json(folder / "versions.json", _versions_now() | {"began": time.ctime()})
+
+
+def note_versions(folder: Path, step: int) -> str:
+    """Adds the versions with which a run goes on, where they have changed. The remark about it; empty without one."""
+    now, known = _versions_now(), _known_versions(folder)
+    if known is None:
+        write_json(folder / "versions.json", now | {"resumed_at_step": step})
+        return f"{folder / 'versions.json'} was missing or damaged: what the run began on is not known any more"
+    later = known.get("later")
+    before = later[-1] if isinstance(later, list) and later and isinstance(later[-1], dict) else known
+    then = {name: before.get(name, now[name]) for name in COMPARED}
+    changed = [f"{name} {then[name]} then, {now[name]} now" for name in COMPARED if then[name] != now[name]]
+    if not changed:
+        return ""
+    rest = later if isinstance(later, list) else []
+    added = {"later": [*rest, now | {"resumed_at_step": step, "began": time.ctime()}]}
+    write_json(folder / "versions.json", known | added)
+    listed = "; ".join(changed)
+    return f"the run was last at work with other versions ({listed}): its numbers may differ in the last digits"
+
+
+def other_version(folder: Path) -> str:
+    """The addition to an error where a run was made by another version of vijax; else empty."""
+    made = made_by_another(folder)
+    return f" The run {made}: use that version, or fit again." if made else ""
+
+
+def made_by_another(folder: Path) -> str:
+    """The words which say that a run was made by another version of vijax; else empty."""
+    from vijax import __version__
+
+    made = (_known_versions(folder) or {}).get("vijax")
+    return "" if made in (None, __version__) else f"was made by vijax {str(made)[:40]}, and this is {__version__}"
+
+
+def _versions_now() -> dict[str, Any]:
+    from vijax import __version__
+    from vijax.xla import native
+
+    packages = {name: metadata.version(name) for name in PACKAGES}
+    machine = {"platform": platform.platform(), "cpus": os.cpu_count(), "devices": [str(d) for d in jax.devices()]}
+    own = {"vijax": __version__, "python": platform.python_version()}
+    return {**own, **packages, "compiled_esteps": native.is_installed(), **machine}
+
+
+def _known_versions(folder: Path) -> dict[str, Any] | None:
+    try:
+        return read_json(folder / "versions.json", "")
+    except DamagedError:
+        return None

@@ -1,4 +1,4 @@
-"""Runs that differ in one setting, in one folder, of data that are read once; and then all of them beside each other.
+"""Sweeps: runs that differ in one setting, in one folder, on data that are read once; then a comparison of all.
 
 SWEEP/sweep.json          the setting and the names of the runs
 SWEEP/configs/NAME.toml   the configuration of each run, as it began or is to begin
@@ -35,27 +35,15 @@ class UnfinishedError(KeyboardInterrupt):
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether it is the folder of a sweep."""
+    """True for the folder of a sweep."""
     return (folder / FILE).is_file()
 
 
 def sweep(
     config: str | Path, overrides: Iterable[str], data: str | None, folder: Path | None, setting: str, say: Say
 ) -> tuple[Path, Comparison]:
-    """A run for each value of a setting, in a new folder (runs/NAME-sweep-1, -2, ... if none is named).
-
-    Args:
-      config: as of `vijax fit`.
-      overrides: likewise, for all runs.
-      data: likewise.
-      folder: likewise.
-      setting: as KEY=VALUE,VALUE,...
-      say: is told how far it is.
-
-    Raises:
-      ConfigError: a setting or a value that is none, fewer than two values, a setting of the data.
-      UnfinishedError: it was stopped.
-    """
+    """A run for each value of a setting, KEY=VALUE,VALUE,..., in a new folder (runs/NAME-sweep-1, -2, ... if none is
+    named); the other arguments are those of `vijax fit`. Stopped, it raises `UnfinishedError`."""
     overrides = list(overrides)
     key, values = _parsed(setting)
     key = model_key(config, overrides, key)
@@ -73,12 +61,7 @@ def sweep(
 
 
 def resume_sweep(folder: Path, say: Say) -> Comparison:
-    """Goes on with what is missing: runs that have not ended or not begun.
-
-    Raises:
-      ConfigError: sweep.json is damaged, or the data have changed.
-      UnfinishedError: it was stopped again.
-    """
+    """Goes on with the runs that have not ended or not begun."""
     names = _names(folder)
     with locked(folder):
         data = _read(_config(folder, names[0]), say)
@@ -110,7 +93,7 @@ def _run(folder: Path, name: str, data: Data, say: Say) -> Status:
 
 
 def _has_ended(run: Path, say: Say) -> bool:
-    """Whether a run needs nothing more: it was not stopped by its user, and its end is whole."""
+    """True where a run needs nothing more: its user has not stopped it, and its end is whole."""
     ended = whole_end_of(run, say)
     return ended is not None and not ended["status"].startswith(tuple(str(s).partition(":")[0] for s in STOPPED))
 
@@ -120,11 +103,7 @@ def _config(folder: Path, name: str) -> Config:
 
 
 def _read(config: Config, say: Say) -> Data:
-    """The data, known to be such that runs can be compared.
-
-    Raises:
-      ConfigError: nothing is held out, or the model has no score.
-    """
+    """The data, checked to be such that runs can be compared."""
     with config.in_precision():
         data = read(config, say)
         if data.test is None:
@@ -136,7 +115,7 @@ def _read(config: Config, say: Say) -> Data:
 
 # --- the setting -----------------------------------------------------------------------------------------------------
 def _parsed(setting: str) -> tuple[str, list[str]]:
-    """The key and its values, which commas part that are in no brackets."""
+    """The key and its values. Commas separate them, but not those in brackets."""
     key, equals, text = setting.partition("=")
     values = [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
     if not equals or not key.strip() or len(values) < 2 or not all(values):
@@ -155,7 +134,7 @@ def _check(key: str, values: Sequence[Any]) -> None:
 
 
 def _name(key: str, value: Any) -> str:
-    """Of a run's folder.
+    """The name of a run's folder.
 
     >>> _name("model.num_topics", 10), _name("algorithm.step_size.name", "constant"), _name("model.alpha", 0.05)
     ('num_topics-10', 'step_size.name-constant', 'alpha-0.05')
@@ -165,11 +144,7 @@ def _name(key: str, value: Any) -> str:
 
 
 def _names(folder: Path) -> list[str]:
-    """The runs of a sweep, whose names lead nowhere else.
-
-    Raises:
-      DamagedError: the file is damaged.
-    """
+    """The names of the runs of a sweep, checked to lead to no other folder."""
     remedy = (
         f"begin the sweep again, or go on with each of its runs (vijax resume {folder}/RUN) and then compare them "
         f"(vijax compare {folder}/RUN {folder}/RUN)"

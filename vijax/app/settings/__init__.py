@@ -1,1 +1,1 @@
-"""Settings of a run: configuration files, their sections, and where a value came from."""
+"""Settings of a run: configuration files, their sections, and the origin of each value."""

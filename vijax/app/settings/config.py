@@ -1,4 +1,4 @@
-"""What a run is made of: the sections of a configuration file, as the model that it names has them."""
+"""The configuration of a run: the sections of a file, as the model that it names has them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from vijax.app.catalogue import LISTINGS
+from vijax.app.kinds.density_algorithm import check_at_once
 from vijax.app.kinds.listing import Listing
-from vijax.app.runs import at_once
 from vijax.app.settings.options import check_options
-from vijax.app.settings.page_section import DocumentPage
-from vijax.app.settings.sections import FitConfig
-from vijax.app.settings.shipped import USUAL, find, shipped
-from vijax.app.settings.toml_source import full_key, override_value, read_overrides, read_toml
-from vijax.app.settings.typed_toml import ConfigError, Entry, build, flatten, section, setting, settings, write_toml
+from vijax.app.settings.sections import DocumentPage, FitConfig
+from vijax.app.settings.toml_source import USUAL, find, full_key, override_value, read_overrides, read_toml, shipped
+from vijax.app.settings.typed_toml import ConfigError, Entry, build, section, setting, settings, write_toml
 from vijax.arguments import Limit
 from vijax.xla.precision import enable_x64
 
@@ -34,21 +32,13 @@ FOLDER_NAME = Limit(
     f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or control character, no "
     "dot or space in front",
 )  # fmt: skip
-"""The folder is made inside runs/, and nowhere else."""
+"""So that the folder is made inside runs/, and nowhere else."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A run: `schema(model)` is the subclass whose sections are those of the model.
-
-    Attributes:
-      name: of the run and its folder.
-      data: [data], of the class that the model's listing names.
-      model: [model], likewise.
-      algorithm: [algorithm], likewise.
-      fit: [fit].
-      page: [page], of the class that the model's data have.
-    """
+    """The settings of a run: its name, and its sections, of classes that the model's listing names. `schema(model)` is
+    the subclass for a model."""
 
     name: str
     data: Any
@@ -58,18 +48,18 @@ class Config:
     page: Any
 
     def in_precision(self) -> contextlib.AbstractContextManager:
-        """Where everything of the run must be done: the working precision that it asks for."""
+        """The context in which all work of the run is done: the precision that it asks for."""
         return enable_x64(self.fit.precision == "float64")
 
     @property
     def listing(self) -> Listing:
-        """What the command line knows of the model."""
+        """The entry of the model in the catalogue."""
         return LISTINGS[self.model.name]
 
 
 @functools.cache
 def schema(model: str) -> Any:
-    """The settings of a run of a model."""
+    """The class of the settings of a run of a model."""
     listing = LISTINGS[model]
     fields: list[Any] = [
         ("name", str, setting(model, "names the run and its folder", FOLDER_NAME)),
@@ -98,12 +88,8 @@ FREE_ON_RESUME = frozenset(
 
 def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | None = None) -> Config:
     """The configuration of a TOML file, or of one that comes with vijax by its name, with `key=value` overrides and
-    another `data.path` on top. Its name, unless it has one, is that of the other data, or else of the file. Columns
-    that one of vijax names are those of its own data, and of other data not asked for.
-
-    Raises:
-      ConfigError: an unknown model or key, a wrong type or value, or a setting the chosen method does not have.
-    """
+    another `data.path` on top. Without a name of its own it has that of the other data, or else of the file. Columns
+    that a configuration of vijax names belong to its own data, and are left out for other data."""
     path = find(path)
     entries, overrides = read_toml(path), list(overrides)
     model = _model_name(entries, overrides)
@@ -122,7 +108,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
 
 
 def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The entries, the Python file that a configuration names being beside it; one of --set is where the user is."""
+    """The entries with the path of a Python file relative to its configuration; one from --set stays as it is."""
     entry = entries.get("model.file")
     if entry is None or entry.origin.startswith("--") or not isinstance(entry.value, str):
         return dict(entries)
@@ -130,12 +116,18 @@ def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def model_key(path: str | Path, overrides: Iterable[str], key: str) -> str:
-    """The whole of a key that may lack its sections, of the model that a configuration names."""
+    """A key with its sections, in full, for the model that a configuration names."""
     return full_key(key, schema(_model_name(read_toml(find(path)), overrides)))
 
 
+def resolved(path: str) -> str:
+    """A path that holds from any working directory, where there is such a file or folder; else as it is."""
+    local = Path(path).expanduser()
+    return str(local.resolve()) if local.exists() else path
+
+
 def name_of_data(path: Any) -> str:
-    """A name for a run on this data: of a file or folder its own without the ending, else the word after the colon.
+    """A name for a run on this data: the name of the file or folder without its ending, else the word after the colon.
 
     >>> name_of_data("../my texts/reviews.2024.csv"), name_of_data("https://x.org/a.csv?y=1"), name_of_data("/")
     ('reviews_2024', 'a', '')
@@ -145,11 +137,7 @@ def name_of_data(path: Any) -> str:
 
 
 def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
-    """Which model's settings the others are read as.
-
-    Raises:
-      ConfigError: there is no such model.
-    """
+    """The name of the model whose settings the entries are."""
     entry = entries.get("model.name", Entry(DEFAULT_MODEL, "the default"))
     for override in overrides:
         key, _, text = override.partition("=")
@@ -164,19 +152,19 @@ def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
 
 
 def read_config(entries: Mapping[str, Entry]) -> Config:
-    """The configuration that entries describe, checked across its sections too."""
+    """The configuration that entries describe; the sections are checked against each other."""
     model = _model_name(entries, ())
     _check_whose(entries, model)
     config = build(schema(model), entries)
     check_options(config, entries)
     config.listing.source.check(config, entries)
     _check_algorithm(config.algorithm, entries)
-    at_once.check(config, entries)
+    check_at_once(config, entries)
     return config
 
 
 def _check_algorithm(algorithm: Any, entries: Mapping[str, Entry]) -> None:
-    """Settings that only some algorithms read."""
+    """Raises a `ConfigError` on settings that the algorithm does not read."""
     if getattr(algorithm, "damping", None) is not None and algorithm.name != "ssvi":
         entry = entries["algorithm.damping"]
         raise ConfigError(f"{entry.origin}: algorithm.damping: only ssvi has V to damp, not {algorithm.name}")
@@ -189,7 +177,7 @@ def _check_algorithm(algorithm: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def _check_whose(entries: Mapping[str, Entry], model: str) -> None:
-    """A setting that only other models have is named as theirs, rather than as a slip of the pen."""
+    """Raises a `ConfigError` on a setting that only other models have, and names them."""
     own = settings(schema(model))
     for key, entry in entries.items():
         if key in own or any(name.startswith(key + ".") for name in own):
@@ -208,16 +196,12 @@ def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, 
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as lists: what JSON gives back."""
+    """The value with tuples as lists, as JSON gives it back."""
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def settings_text(model: str | None = None) -> str:
-    """Every setting of a model, with its default and meaning, as a TOML file ready to edit.
-
-    Raises:
-      ConfigError: there is no such model.
-    """
+    """Every setting of a model, with its default and meaning, as a TOML file ready to edit."""
     if model is not None:
         _model_name({"model.name": Entry(model, "--model")}, ())
         return write_toml(schema(model)())
@@ -238,14 +222,5 @@ def configs_text() -> str:
 
 
 def model_of(name: Any) -> str:
-    """The name of a model, known to be one.
-
-    Raises:
-      ConfigError: there is no such model.
-    """
+    """The name of a model, checked to be one."""
     return _model_name({"model.name": Entry(name, "model")}, ())
-
-
-def setting_names(model: str = DEFAULT_MODEL) -> list[str]:
-    """The dotted key of every setting of a model."""
-    return list(flatten(schema(model)()))

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting, toml_value
-from vijax.arguments import Argument, Limit, arguments_of, members_of
+from vijax.arguments import Argument, arguments_of, members_of
 
 PLAIN = (bool, int, float, str)
 _MISSING = inspect.Parameter.empty
 
 
 def toml_type(argument: Argument) -> Any:
-    """The part of an argument's type that TOML can hold: numbers, text, choices, and lists of such; None where there
-    is none, as of an argument that is a function."""
+    """The part of an argument's type that TOML can hold: numbers, text, choices, and lists of them; None where there is
+    none, as for a function."""
     if argument.hint is Any:
         known = type(argument.default)
         return known if known in PLAIN else None if argument.limit is None else float
@@ -38,12 +38,13 @@ def _is_plain(hint: Any) -> bool:
     return hint in (*PLAIN, types.NoneType) or typing.get_origin(hint) is Literal
 
 
-def setting_of(make: Callable, name: str, default: Any = _MISSING, before: str = "", limit: Limit | None = None) -> Any:
-    """The field of a dataclass: the setting that is an argument of a function, under another default where one is
-    given, with words before its meaning, and a limit that the function checks by itself."""
+def setting_of(make: Callable, name: str, default: Any = _MISSING, before: str = "", more: str = "") -> Any:
+    """The field of a dataclass that is an argument of a function: with another default where one is given, and words
+    before and after its meaning."""
     argument = arguments_of(make)[name]
-    default = argument.default if default is _MISSING else default
-    return setting(default, before + argument.meaning, limit or argument.limit)
+    return setting(
+        argument.default if default is _MISSING else default, before + argument.meaning + more, argument.limit
+    )
 
 
 def settings_in(make: Callable, without: Iterable[str] = ()) -> dict[str, Argument]:
@@ -53,16 +54,16 @@ def settings_in(make: Callable, without: Iterable[str] = ()) -> dict[str, Argume
 
 
 def section_class(doc: str, **settings: Any) -> Any:
-    """A section, a dataclass: its settings and sections by name (`setting`, `setting_of`, `section`), each with its
-    type before it where that is not the type of its default."""
+    """The dataclass of a section: its settings and sections by name (`setting`, `setting_of`, `section`), in a pair
+    after their type where this is not the type of the default."""
     fields = [(name, *_own(value)) for name, value in settings.items()]
     return dataclasses.make_dataclass("Section", fields, namespace={"__doc__": doc}, frozen=True)
 
 
 # --- one constructor -------------------------------------------------------------------------------------------------
 class Made(NamedTuple):
-    """How a section is made into what it describes: the constructor, the arguments that it says, and the one that is
-    the number of the data's words or columns, if there is one."""
+    """The constructor of a section's object, the arguments that the section gives, and the one that is the number of
+    the data's words or columns, if there is one."""
 
     make: Callable[..., Any]
     takes: tuple[str, ...]
@@ -83,9 +84,9 @@ def model_section(
 
     Args:
       make: the constructor.
-      title: what the model is, in a few words.
+      title: a few words on the model.
       name: as in `model.name`; that of the constructor by default.
-      width: which argument is the number of the data's words or columns.
+      width: the argument that is the number of the data's words or columns.
       learn: hyperparameters that may be learnt from the data.
       without: other arguments that are no settings.
       **more: defaults that differ from those of the constructor, or that it lacks; and settings of the section's own:
@@ -121,21 +122,20 @@ def _own(value: Any) -> tuple[Any, Any]:
 
 
 def built(settings: Any, data: Any, **more: Any) -> Any:
-    """What a section of `model_section` describes, for the words or columns of these data; `more` are arguments that
-    are no settings."""
+    """The object that a section of `model_section` describes, for the words or columns of these data; `more` are
+    arguments that are no settings."""
     make, _, width = settings.MADE
     return make(**given(settings), **({width: len(data.names)} if width else {}), **more)
 
 
 def given(settings: Any) -> dict[str, Any]:
-    """The arguments that a section of `model_section` says."""
+    """The arguments that a section of `model_section` gives."""
     return {name: getattr(settings, name) for name in settings.MADE.takes}
 
 
 # --- one of several constructors -------------------------------------------------------------------------------------
 class Option(NamedTuple):
-    """A choice: what makes it, the settings of its section that it reads, and those of them that it cannot do
-    without."""
+    """A choice: its constructor, the settings of its section that it reads, and those among them that it needs."""
 
     make: Callable[..., Any]
     takes: tuple[str, ...] = ()
@@ -157,8 +157,7 @@ def chooser(doc: str, default: str, meaning: str, /, without: Iterable[str] = ()
       default: the option that is chosen if none is named.
       meaning: of `name`.
       without: arguments that are no settings.
-      **options: by name the constructor; or a pair, what makes it and the settings that this takes, as of
-        `settings_in`.
+      **options: the constructor by name; or a pair of it and the settings that it takes, as of `settings_in`.
     """
     pairs = {name: one if isinstance(one, tuple) else (one, settings_in(one, without)) for name, one in options.items()}
     taken = {name: settings for name, (_, settings) in pairs.items()}
@@ -180,7 +179,7 @@ def chooser(doc: str, default: str, meaning: str, /, without: Iterable[str] = ()
 
 
 def _meaning(having: Mapping[str, Argument], named: bool) -> str:
-    """What a setting means to each option that has it, and what it is there if it is not set."""
+    """The meaning of a setting for each option that has it, and its default there."""
     groups: dict[str, list[str]] = {}
     for name, argument in having.items():
         groups.setdefault(argument.meaning, []).append(name)
@@ -191,7 +190,7 @@ def _meaning(having: Mapping[str, Argument], named: bool) -> str:
 
 
 def unset(having: Mapping[str, Argument]) -> str:
-    """The words that say what a setting is where it is not set, to each of the options that have it."""
+    """Words for the defaults of a setting that is not set, for each of the options that have it."""
     names: dict[Any, list[str]] = {}
     for name, argument in having.items():
         names.setdefault(argument.default, []).append(name)
@@ -205,8 +204,8 @@ def unset(having: Mapping[str, Argument]) -> str:
 
 
 def chosen(section: Any, *arguments: Any, **named: Any) -> Any:
-    """Calls the constructor that a section's `name` names with the arguments given and the settings that were set of
-    those it takes."""
+    """The object that the constructor named in a section makes, of the arguments given and the settings that were set
+    among those it takes."""
     return section.OPTIONS[section.name].make(*arguments, **named, **settings_taken(section))
 
 
@@ -240,7 +239,7 @@ def _choosers(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _check_taken(key: str, entry: Entry, table: str, section: Any) -> None:
     name, options = key.rpartition(".")[2], section.OPTIONS
-    if name in options[section.name].takes or getattr(section, name) is None:  # unset, in so many words
+    if name in options[section.name].takes or getattr(section, name) is None:  # set to "none"
         return
     takes = ", ".join(options[section.name].takes) or "no settings"
     having = " or ".join(other for other, option in options.items() if name in option.takes)

@@ -1,8 +1,8 @@
 # ruff: noqa: RUF009  (setting() and section() are field specifiers: they return dataclasses.field)
-"""The sections [data], [algorithm] and [fit]: settings with their defaults, meanings and limits.
+"""The sections [data], [algorithm], [fit] and [page]: settings with their defaults, meanings and limits.
 
-Models of documents, of tables and of Gaussian predictors differ in [data] and [algorithm]; which of them a model has,
-its listing in `vijax.app.catalogue` says. Its own section, [model], stands there too.
+Models of documents, of tables and of Gaussian predictors differ in [data] and [algorithm]. The listing of a model in
+`vijax.app.catalogue` names its sections, and has its own, [model].
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any, Literal
 from vijax.algorithms import pg_svi
 from vijax.app.settings.options import chooser, section_class, setting_of
 from vijax.app.settings.typed_toml import section, setting
-from vijax.arguments import POSITIVE, Limit, at_least, inside, whole
+from vijax.arguments import POSITIVE, at_least, inside, whole
 from vijax.data.tables.table_files import KNOWN
+from vijax.data.texts.text import TextSettings
+from vijax.fitting.fit import fit
 from vijax.inference import estep, estimator, step_size
 
 ENCODING = "encoding of text files"
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
-UP_TO_FIVE = Limit(lambda n: 1 <= n <= 5, "an integer from 1 to 5")
 Format = Literal["auto", "text-folder", "text-lines", "jsonl", "csv", "parquet", "npz", "matrix-market", "lda-c", "uci"]
 
 
@@ -38,17 +39,17 @@ class DocumentData:
     held_out: float = setting(0.1, "share of the documents kept out of training, for the score", inside("[0, 1)"))
     split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
     encoding: str = setting("utf-8", ENCODING)
-    lowercase: bool = setting(True, "whether case is ignored")
-    token_pattern: str = setting(r"(?u)[^\W\d_]{3,}", "regular expression of a word")
+    lowercase: bool = setting_of(TextSettings, "lowercase")
+    token_pattern: str = setting_of(TextSettings, "token_pattern")
     stop_words: str | tuple[str, ...] = setting(
         "english", 'words to drop: a language ("english", "german"), "none", a file with a word on each line, a list'
     )
-    ngrams: int = setting(1, "the longest phrase, in words, that counts as a word: 2 adds pairs", UP_TO_FIVE)
-    min_df: int | float | None = setting(
-        None, "least documents a word is in: a number or a share; unset: 5", at_least(0)
+    ngrams: int = setting_of(TextSettings, "ngrams")
+    min_df: int | float | None = setting_of(
+        TextSettings, "min_df", more="; unset: 5, or 1 % of the documents if that is fewer"
     )
-    max_df: int | float = setting(0.5, "most documents a word is in: a number or a share", POSITIVE)
-    max_vocabulary: int = setting(10_000, "keep at most so many words, the most frequent", whole())
+    max_df: int | float = setting_of(TextSettings, "max_df")
+    max_vocabulary: int = setting_of(TextSettings, "max_vocabulary")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +136,7 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
 
     Args:
       default: the row that is taken if none is named.
-      meaning: what the choice between them is about.
+      meaning: the meaning of the setting `name`.
       estep: the section of E-steps.
       **more: settings of these models alone, as of `section_class`.
     """
@@ -190,7 +191,7 @@ ProximalAlgorithm = section_class(
     "[algorithm]: proximal-gradient steps on models of Gaussian predictors.",
     name=(Literal["pg_svi"], setting("pg_svi", "the algorithm")),
     memory=setting_of(pg_svi, "memory"),
-    inner_steps=setting_of(pg_svi, "inner_steps", limit=whole()),
+    inner_steps=setting_of(pg_svi, "inner_steps"),
     mean=(Literal["current", "exact"], setting_of(pg_svi, "mean")),
     average_after=(int | None, setting(None, "keep the mean of the sites from this step on", whole(0))),
     learn_rate=setting(0.01, "rate of Adam, for hyperparameters that are learnt", POSITIVE),
@@ -203,25 +204,36 @@ ProximalAlgorithm = section_class(
 class FitConfig:
     """[fit]: how long, how often, and from which seed."""
 
-    num_epochs: int | float = setting(10, "passes over the training data", POSITIVE)
-    batch_size: int | None = setting(
-        None,
-        "documents (rows, sequences) per step; unset: 256; documents by svi: 65,536 words, at most half of them, "
-        "at least 256; all of them for em, map, cavi, pg_svi",
-        whole(),
+    num_epochs: int | float = setting_of(fit, "num_epochs", 10)
+    batch_size: int | None = setting_of(
+        fit,
+        "batch_size",
+        more=", which are documents, rows or sequences; unset: 256; documents by svi: 65,536 words, at most half of "
+        "them, at least 256; all of them for em, map, cavi, pg_svi",
     )
     seed: int = setting(0, "seed of everything random: start, batches, draws", whole(0))
     precision: Literal["float32", "float64"] = setting(
         "float32", "precision of all numbers; Gaussian processes may need float64"
     )
-    restarts: int = setting(1, "runs from different starts, side by side, of which the best is kept", whole())
-    convergence: float | None = setting(
-        None,
-        "stop when the bound still gains less, relatively: 1e-6 or more on all data, 1e-3 on minibatches",
-        POSITIVE,
-    )
+    restarts: int = setting_of(fit, "restarts", more=", of which the best is kept")
+    convergence: float | None = setting_of(fit, "tol", more=": 1e-6 or more on all data, 1e-3 on minibatches")
     evaluate_every: int | None = setting(
         None, "steps between held-out scores; 0: only the last; unset: about six", whole(0)
     )
     checkpoint_every_s: float = setting(60.0, "seconds between checkpoints; 0: at every chance", at_least(0))
     progress_every_s: float = setting(5.0, "seconds between lines of progress (a terminal gets a bar)", at_least(0.1))
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentPage:
+    """[page]: what report.html shows, beside the topics. To change it later, edit config.toml and run vijax report."""
+
+    by: tuple[str, ...] | None = setting(
+        None, "columns to show topics by, such as a year or a section; unset: up to four of dates or of few values"
+    )
+    every: Literal["auto", "year", "month", "day"] = setting(
+        "auto", "the stretch of time that makes a group, of a column of dates"
+    )
+    documents: int = setting(5_000, "most documents that can be searched on the page", whole(0))
+    words: int = setting(20_000, "most words that can be searched on the page, the most frequent", whole())
+    excerpts: bool = setting(True, "whether the run folder and the page hold how each document begins")

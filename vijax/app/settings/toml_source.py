@@ -1,7 +1,10 @@
-"""Where settings come from, a TOML file or `key=value` strings, each with the place to name when it is wrong."""
+"""The sources of settings: TOML files, those that come with vijax among them, and `key=value` strings. Each value has
+the place that an error names."""
 
 from __future__ import annotations
 
+import difflib
+import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -16,12 +19,7 @@ class NotTomlError(ConfigError):
 
 
 def read_toml(path: str | Path) -> dict[str, Entry]:
-    """The entries of a TOML file.
-
-    Raises:
-      ConfigError: the file is missing or holds data.
-      NotTomlError: it is not UTF-8, not TOML, or nested too deeply.
-    """
+    """The entries of a TOML file."""
     _check_is_no_data(Path(path))
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -41,7 +39,7 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
 
 
 def _check_is_no_data(path: Path) -> None:
-    """A data set in the place of the configuration is an error that says where data go."""
+    """Raises a `ConfigError` on data in the place of a configuration; it says where data go."""
     from vijax.data.read import ENDINGS
 
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
@@ -55,7 +53,7 @@ def _check_is_no_data(path: Path) -> None:
 
 
 def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
-    """The entries of `key=value` strings; a key may drop its sections where its last name is the schema's only such.
+    """The entries of `key=value` strings; a key may drop its sections where no other key has the same last name.
 
     >>> import dataclasses
     >>> from vijax.app.settings.typed_toml import setting
@@ -75,11 +73,7 @@ def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
 
 
 def override_value(text: str) -> Any:
-    """A TOML value, or else the bare word itself, so that nobody has to quote quotes in a shell.
-
-    Raises:
-      ConfigError: it is nested too deeply.
-    """
+    """A TOML value, or else the bare word itself, so that a shell needs no quotes within quotes."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:
@@ -92,7 +86,7 @@ def override_value(text: str) -> Any:
 
 
 def full_key(key: str, schema: type) -> str:
-    """A key with its sections, where its last name is the only such of a schema; else as it is."""
+    """A key with its sections, where no other key of the schema has its last name; else as it is."""
     matches = [known for known in settings(schema) if known == key or known.endswith("." + key)]
     return matches[0] if len(matches) == 1 else key
 
@@ -108,15 +102,13 @@ def _too_deep(path: str | Path, text: str) -> NotTomlError:
 
 
 def _is_shallow(value: Any) -> bool:
-    """Whether no table or list is nested deeper than any setting is: what reads them calls itself for each level."""
+    """True where no table or list is nested deeper than any setting is: their readers call themselves for each
+    level."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        level = [item for found in level for item in _items(found)]
+        items = (x.values() if isinstance(x, dict) else x if isinstance(x, list) else () for x in level)
+        level = [item for found in items for item in found]
     return not level
-
-
-def _items(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -127,7 +119,7 @@ def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line on which each key (or table) of a TOML text stands; good for messages, not a parser."""
+    """The line of each key (or table) of a TOML text; good enough for messages, not a parser."""
     lines, table = {}, ""
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
@@ -142,3 +134,51 @@ def _place(path: str | Path, key: str, lines: Mapping[str, int]) -> str:
     while key not in lines and "." in key:
         key = key.rpartition(".")[0]
     return f"{path}, line {lines[key]}" if key in lines else str(path)
+
+
+# --- configurations that come with vijax -----------------------------------------------------------------------------
+USUAL: Mapping[str, str] = {
+    "lda": "lda_docstrings",
+    "plsa": "plsa_2",
+    "mixture": "gmm_full",
+    "dp_mixture": "dp_mixture_blei_jordan",
+    "factor_analysis": "ppca",
+    "ard_regression": "ard",
+    "hierarchical_regression": "hierarchical_linear",
+    "gp": "gp_classification",
+}
+"""The configuration that stands for a model, where none has the model's name."""
+
+
+@functools.cache
+def shipped() -> dict[str, Path]:
+    """The configurations that come with vijax, by name: in the installed package, or beside it in a clone."""
+    package = Path(__file__).resolve().parents[2]
+    folders = [folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()]
+    if not folders:
+        raise ConfigError(f"{package / 'configs'}: the configurations of vijax are missing; install it again")
+    return {path.stem: path for path in sorted(folders[0].glob("*.toml"))}
+
+
+def find(given: str | Path) -> Path:
+    """The configuration that a user names: a file, or one that comes with vijax, by its own name or its model's.
+
+    >>> find("lda").name
+    'lda_docstrings.toml'
+    """
+    path = Path(given)
+    if path.is_file():
+        return path
+    known, name = shipped(), path.stem
+    if path.suffix in ("", ".toml") and str(path.parent) in (".", "configs"):
+        name = USUAL.get(name, name)
+        if name in known:
+            return known[name]
+    if path.suffix not in ("", ".toml") or path.is_dir():
+        return path  # its reader says what is wrong with it
+    close = difflib.get_close_matches(path.stem, [*known, *USUAL], n=1, cutoff=0.6)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise ConfigError(
+        f"{given}: there is no such file, and no configuration of that name comes with vijax{hint}. "
+        "`vijax configs` lists those that do"
+    )

@@ -1,8 +1,8 @@
-"""TOML into nested dataclasses and back: every mistake names its key, its file and line, and the remedy.
+"""TOML into nested dataclasses and back: every error names the key, its file and line, and the remedy.
 
-While it is read (`vijax.app.settings.toml_source`) a configuration is flat,
-`{"model.num_topics": Entry(50, "lda.toml, line 4")}`: so a file, a list of `--set` overrides and the defaults are
-merged by one dictionary update, and each value still knows where it came from when it turns out to be wrong.
+While it is read (`vijax.app.settings.toml_source`) a configuration is flat, `{"model.num_topics": Entry(50, "lda.toml,
+line 4")}`. So one dictionary update merges a file, `--set` overrides and the defaults, and each value keeps its origin
+for the error that it may turn out to be.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ T = TypeVar("T")
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message says which key, where it stands and what to write."""
+    """A configuration that cannot be used; the message names the key and its place, and says what to write."""
 
 
 class DamagedError(ConfigError):
-    """A file of a run that is lost or cannot be read; `fault` says which and why, the message also what to do."""
+    """A file of a run that is lost or cannot be read; `fault` names the file and the reason, the message the remedy
+    too."""
 
     def __init__(self, fault: str, remedy: str):
         super().__init__(f"{fault}; {remedy}")
@@ -42,7 +43,7 @@ class Entry(NamedTuple):
 
 
 def setting(default: Any, help: str, check: Limit | None = None) -> Any:
-    """A dataclass field that carries its meaning, and what its values must satisfy."""
+    """A dataclass field with its meaning, and the limit of its values."""
     return dataclasses.field(default=default, metadata={"help": help, "check": check})
 
 
@@ -80,11 +81,7 @@ def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
 
 
 def build(schema: type[T], entries: Mapping[str, Entry]) -> T:
-    """The dataclass that `entries` describe; what they leave out keeps its default.
-
-    Raises:
-      ConfigError: an unknown key (with the nearest known one), a value of the wrong type or out of range.
-    """
+    """The dataclass that `entries` describe; settings that they leave out keep their defaults."""
     known = settings(schema)
     for key, entry in entries.items():
         if key not in known:
@@ -136,11 +133,8 @@ LARGEST = 2**63 - 1
 
 
 def _check_kept(value: Any, where: str) -> None:
-    """What config.toml must give back: numbers that TOML promises to hold and that mean something, text in Unicode.
-
-    Raises:
-      ConfigError: an infinite number or none, an integer beyond 64 bits, half a surrogate pair.
-    """
+    """Raises a `ConfigError` on values that config.toml could not give back: numbers that are not finite or too large,
+    text that is not Unicode."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where}: expected a finite number, got {toml_value(value)}")
     if isinstance(value, int) and abs(value) > LARGEST:
@@ -151,13 +145,20 @@ def _check_kept(value: Any, where: str) -> None:
         )
 
 
+def check_seed(seed: int) -> None:
+    """Raises a `ConfigError` on a seed of a command that is out of range."""
+    if not 0 <= seed <= LARGEST:
+        raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
+
+
 class _WrongType(Exception):
     def __init__(self, hint: str = ""):
         self.hint = hint
 
 
 def _cast(value: Any, hint: Any) -> Any:
-    """`value` as the type `hint`; only lossless conversions (an int where a float is wanted, a list for a tuple)."""
+    """The value as the type `hint`, by lossless conversions only (an int where a float is wanted, a list for a
+    tuple)."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _cast_union(value, arguments)
@@ -168,17 +169,13 @@ def _cast(value: Any, hint: Any) -> Any:
     if hint is type(None) and (value is None or value == "none"):
         return None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return _float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise _WrongType("; it is too large") from error
     if isinstance(hint, type) and type(value) is hint:
         return value
     raise _WrongType
-
-
-def _float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise _WrongType("; it is too large") from error
 
 
 def _cast_union(value: Any, hints: tuple) -> Any:
@@ -243,7 +240,7 @@ def toml_value(value: Any) -> str:
 
 
 def write_toml(config: Any, comments: bool = True) -> str:
-    """A configuration as TOML, each setting under a comment that says what it means; unset ones are commented out."""
+    """A configuration as TOML, each setting under a comment with its meaning; unset ones are commented out."""
     known, values = settings(type(config)), flatten(config)
     tables: dict[str, list[str]] = {}
     for key, value in values.items():

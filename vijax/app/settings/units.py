@@ -1,4 +1,5 @@
-"""Quantities in the units of the data, where a run has standardised its columns: x = mean + deviation * standardised.
+"""Quantities in the units of the data, for a run that has standardised its columns: x = mean + deviation *
+standardised.
 
 mean and deviation of a column       deviation_d * m_d + mean_d,   deviation_d * s_d
 coefficients b of standardised rows  b_d / deviation_d, and the intercept less sum_d b_d mean_d / deviation_d
@@ -15,8 +16,8 @@ STANDARDISED = "In units of standardised columns (mean 0, deviation 1 in the tra
 
 
 def covariance_of(precision: Any) -> Float[np.ndarray, "*batch D D"]:
-    """Inverses of precision matrices, of a singular one the pseudo-inverse, whatever the units of the columns: in units
-    in which the diagonal is one, or a column in large units is taken for one of no variance.
+    """Inverses of precision matrices; of a singular one the pseudo-inverse. They are taken in units in which the
+    diagonal is one: else a column in large units would seem to have no variance.
 
     >>> covariance_of(np.diag([1e-12, 1e12])).round(20).tolist()
     [[1000000000000.0, 0.0], [0.0, 1e-12]]
@@ -29,12 +30,12 @@ def covariance_of(precision: Any) -> Float[np.ndarray, "*batch D D"]:
 
 
 class Units(NamedTuple):
-    """What the columns of a table were standardised by.
+    """The means and deviations by which the columns of a table were standardised.
 
     Attributes:
-      mean: what was taken from each column.
-      deviation: what each was divided by.
-      scaled: whether anything was.
+      mean: the number that was subtracted from each column.
+      deviation: the number by which each was divided.
+      scaled: True where the table was standardised.
 
     >>> units = Units(np.array([70.0]), np.array([10.0]), True)
     >>> units.points(np.array([[0.5]])).tolist(), units.spread(np.array([0.1])).tolist()
@@ -74,13 +75,13 @@ class Units(NamedTuple):
         return np.vstack([np.hstack([turned, np.zeros((size, 1))]), last])
 
     def note(self, text: str = "") -> str:
-        """A note, which says so of a quantity that stays in standardised units."""
+        """A note on a quantity that stays in standardised units, which says so."""
         return f"{text} {STANDARDISED}".strip() if self.scaled else text
 
 
 def log_scales(table: Any) -> Float[np.ndarray, " N"]:
-    """What is taken from the log density of each standardised row to have that of the row as it is: the sum of the log
-    deviations of the entries that are there. Zeros where nothing was scaled.
+    """The sum of log deviations over the known entries of each row: the log density of a standardised row less this is
+    that of the row as it is. Zeros where nothing was scaled.
 
     >>> from vijax.data.tables.table import Table
     >>> table = Table(("a", "b"), np.array([[10.0, 1.0], [30.0, np.nan]])).standardised()
@@ -92,7 +93,7 @@ def log_scales(table: Any) -> Float[np.ndarray, " N"]:
 
 
 def units_of(table: Any) -> Units:
-    """Of a table: those of its data, where it was standardised."""
+    """The units of a table's columns."""
     size = len(table.columns)
     if table.scaling is None:
         return Units(np.zeros(size), np.ones(size), False)

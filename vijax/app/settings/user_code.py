@@ -1,12 +1,12 @@
-"""Python files that a configuration names: the one kind of input that is executed.
+"""Python files that a configuration names: the only input that is executed.
 
-A file runs where its user has named it in a `vijax fit` on this machine, and as long as it stays as it was then:
+A file runs where its user has named it in a `vijax fit` on this machine, and as long as it has not changed since:
 
 - `vijax fit` notes the checksum of the file in the run's config.toml, and in a list in the user's own cache folder;
-- every later command executes it only if the file still has the checksum of the run, and that is on the list. A run
-  folder of somebody else can say what it likes: its code is on nobody's list.
+- later commands execute the file only if it still has the checksum of the run, and the list has it. So the code in a
+  run folder of somebody else is never executed.
 
-What is executed are the very bytes that were checked. What the file imports is not covered.
+The bytes that are executed are those that were checked. Files that it imports are not checked.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ class Code(NamedTuple):
 
 
 def read_code(path: str, setting: str) -> Code:
-    """A file, not yet executed.
-
-    Raises:
-      ConfigError: it cannot be read.
-    """
+    """A file, not yet executed."""
     try:
         return Code(path, Path(path).read_bytes())
     except OSError as error:
@@ -64,25 +60,23 @@ def named_at_fit(config: Any) -> Any:
         return config
     digest = read_code(model.file, "model.file").sha256
     if model.sha256 not in (None, digest):
-        return config  # refused when it comes to be executed
-    _put_on_list(digest)
+        return config  # `executed` refuses it
+    with contextlib.suppress(OSError):  # where none can be written, later commands say how to allow the code
+        _listed(digest).parent.mkdir(parents=True, exist_ok=True)
+        _listed(digest).touch()
     return dataclasses.replace(config, model=dataclasses.replace(model, sha256=digest))
 
 
 def executed(path: str, sha256: str | None, setting: str) -> ModuleType:
-    """The file as a module, executed in this process once and announced on the standard error.
-
-    Raises:
-      ConfigError: it has changed since the run began; its user has not named it in a `vijax fit` on this machine; it
-        failed.
-    """
+    """The file as a module, executed in this process once and announced on the standard error."""
     code = read_code(path, setting)
     if sha256 != code.sha256:
+        before, now = sha256[:12] if sha256 else "not noted", code.sha256[:12]
         raise ConfigError(
-            f"{setting}: {path} has changed since the run began (sha256 {_short(sha256)} then, {_short(code.sha256)} "
-            "now), and is not executed; put it back as it was, or start again: vijax fit"
+            f"{setting}: {path} has changed since the run began (sha256 {before} then, {now} now), and is not "
+            "executed; put it back as it was, or start again: vijax fit"
         )
-    if not _is_allowed(code.sha256):
+    if os.environ.get(ALLOW) != code.sha256 and not _listed(code.sha256).is_file():
         raise ConfigError(
             f"{setting}: {path} is Python code that you have not named in a `vijax fit` on this machine, and it is not "
             f"executed. Read it first; if you trust it, allow it: {ALLOW}={code.sha256}"
@@ -102,7 +96,7 @@ def _module(code: Code) -> ModuleType:
 
 @contextlib.contextmanager
 def telling_where(path: str) -> Iterator[None]:
-    """What goes wrong in a user's file is an error that names its line, and no fault of vijax."""
+    """Turns an error in a user's file into one that names its line, so that it does not seem a fault of vijax."""
     try:
         yield
     except ConfigError:
@@ -116,7 +110,7 @@ def telling_where(path: str) -> Iterator[None]:
 
 
 def _line_in(path: str, error: BaseException | None) -> int | None:
-    """The last line of a file that an error, or what it came from, went through; None if it did not."""
+    """The last line of a file in the traceback of an error, or of its causes; None without one."""
     while error is not None:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         if lines:
@@ -127,19 +121,5 @@ def _line_in(path: str, error: BaseException | None) -> int | None:
 
 # --- the list ---------------------------------------------------------------------------------------------------
 def _listed(sha256: str) -> Path:
+    """The empty file by which a checksum is on the list."""
     return cache_folder() / "code" / sha256
-
-
-def _put_on_list(sha256: str) -> None:
-    """An empty file of that name; where none can be written, later commands say how to allow the code."""
-    with contextlib.suppress(OSError):
-        _listed(sha256).parent.mkdir(parents=True, exist_ok=True)
-        _listed(sha256).touch()
-
-
-def _is_allowed(sha256: str) -> bool:
-    return os.environ.get(ALLOW) == sha256 or _listed(sha256).is_file()
-
-
-def _short(sha256: str | None) -> str:
-    return sha256[:12] if sha256 else "not noted"

@@ -1,4 +1,4 @@
-"""Remedies in the words of the command line: those of the library's errors speak of arguments of Python functions."""
+"""Remedies in the words of the command line: errors of the library speak of arguments of Python functions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import functools
 import re
 from collections.abc import Collection
 
+from vijax.app.settings.typed_toml import settings
+
 REMEDY = "To mend it: "
-"""What begins a remedy (`vijax.data.reading.checks.fail`); what stands before it is left as it is."""
+"""The beginning of a remedy (`vijax.data.reading.checks.fail`); the text before it is left as it is."""
 
 PHRASES = {
     "; to pass the texts themselves, pass a list of them": "",
@@ -19,11 +21,7 @@ ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*
 
 
 def in_command_line_terms(message: str, options: Collection[str] = ()) -> str:
-    """The message, the Python arguments of its remedy as options or settings of the command line.
-
-    Args:
-      message: of an error.
-      options: the options of the command, which come before settings of the same name.
+    """The message of an error, with the Python arguments of its remedy as options of the command, or else as settings.
 
     >>> in_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
     "a.csv: expected a column 'text', got none. To mend it: --set data.column=COLUMN; known: 'body'."
@@ -49,8 +47,8 @@ def _option(found: re.Match, options: Collection[str]) -> str:
 def _settings() -> dict[str, str]:
     """The dotted key of every setting whose last name no other has, over all models."""
     from vijax.app.catalogue import LISTINGS
-    from vijax.app.settings.config import setting_names
+    from vijax.app.settings.config import schema
 
-    keys = {key for model in LISTINGS for key in setting_names(model)}
+    keys = {key for model in LISTINGS for key in settings(schema(model))}
     names = [key.rpartition(".")[2] for key in keys]
     return {key.rpartition(".")[2]: key for key in keys if names.count(key.rpartition(".")[2]) == 1}

@@ -14,10 +14,11 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from vijax.arguments import Limit, arguments_of
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import fail
@@ -35,6 +36,23 @@ MOST_WORDS = 5  # of a phrase
 SMALL_COLLECTION = 10  # a fractional max_df never drops a word of so few documents
 
 
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int) and x >= 1
+
+
+def _is_phrase(x: Any) -> bool:
+    return _is_number(x) and x <= MOST_WORDS
+
+
+def _is_number_or_share(x: Any) -> bool:
+    return _is_number(x) or (isinstance(x, float) and 0 <= x <= 1)
+
+
+NumberOrShare = Annotated[
+    int | float, Limit(_is_number_or_share, "a whole number of 1 or more, or a fraction such as 0.5")
+]
+
+
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
     """How text becomes words.
@@ -46,19 +64,25 @@ class TextSettings:
         each line, your own words, or None to keep all.
       ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of neighbours ("new york"),
         stop words left out.
-      min_df: the documents a word must be in, as a number or a fraction; None means 5, or 1 % of the documents if
+      min_df: the documents a word must be in, as a number or a fraction. None means 5, or 1 % of the documents if
         that is fewer.
       max_df: the documents a word may be in, as a number or a fraction (which never drops a word of 10 or fewer).
-      max_vocabulary: the most frequent so many words are kept; None keeps all.
+      max_vocabulary: the most frequent so many words are kept. None keeps all.
     """
 
     lowercase: bool = True
     token_pattern: str = r"(?u)[^\W\d_]{3,}"
     stop_words: str | Path | Sequence[str] | None = "english"
-    ngrams: int = 1
-    min_df: int | float | None = None
-    max_df: int | float = 0.5
-    max_vocabulary: int | None = 10_000
+    ngrams: Annotated[int, Limit(_is_phrase, f"a whole number from 1 to {MOST_WORDS}")] = 1
+    min_df: NumberOrShare | None = None
+    max_df: NumberOrShare = 0.5
+    max_vocabulary: Annotated[int, Limit(_is_number, "a whole number of 1 or more")] | None = 10_000
+
+    def check(self, name: str, remedy: str) -> None:
+        """Raises a `DataError` where a setting is outside its limit."""
+        limit, value = arguments_of(TextSettings)[name].limit, getattr(self, name)
+        if limit is not None and value is not None and not limit.test(value):
+            raise fail(name, limit.expected, repr(value), remedy)
 
 
 DEFAULT_SETTINGS = TextSettings()
@@ -107,7 +131,7 @@ def corpus_from_texts(
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     """The function from a text to its words (and phrases), stop words left out."""
-    check_ngrams(settings.ngrams)
+    settings.check("ngrams", "2 counts pairs of words too")
     text = require_extra("sklearn.feature_extraction.text")
     try:
         re.compile(settings.token_pattern)
@@ -124,12 +148,6 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
 def longest_phrase(vocabulary: Sequence[str]) -> int:
     """In words."""
     return 1 + max((word.count(" ") for word in vocabulary), default=0)
-
-
-def check_ngrams(ngrams: Any) -> None:
-    """Raises ValueError unless it is a small whole number."""
-    if not (isinstance(ngrams, int) and 1 <= ngrams <= MOST_WORDS):
-        raise fail("ngrams", f"a whole number from 1 to {MOST_WORDS}", repr(ngrams), "2 counts pairs of words too")
 
 
 def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, where: str) -> tuple[str, ...]:
@@ -194,11 +212,7 @@ def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings)
 def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float, float]:
     """In how many documents a word must be at least, and may be at most."""
     for name in ("min_df", "max_df", "max_vocabulary"):
-        value = getattr(settings, name)
-        whole = isinstance(value, int) and value >= 1
-        if not (whole or value is None or (isinstance(value, float) and name != "max_vocabulary" and 0 <= value <= 1)):
-            kinds = "a whole number of 1 or more" + ("" if name == "max_vocabulary" else ", or a fraction such as 0.5")
-            raise fail(name, kinds, repr(value), f"leave {name} out to get a default that suits most texts")
+        settings.check(name, f"leave {name} out to get a default that suits most texts")
     low = min(5, max(1, num_documents // 100)) if settings.min_df is None else settings.min_df
     low = low * num_documents if isinstance(low, float) else low
     high = num_documents if settings.max_df is None else settings.max_df

@@ -1,10 +1,11 @@
-"""Structured autoencoders on the command line: a mixture of Gaussians between two networks."""
+"""Autoencoders on the command line: variational ones, and structured ones with a mixture between two networks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -12,23 +13,75 @@ from jaxtyping import Array, Float
 from vijax import models
 from vijax.app.kinds import networks
 from vijax.app.kinds.listing import Data, Found, Seen, Tell
-from vijax.app.kinds.networks import StructuredAlgorithm
+from vijax.app.kinds.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.page import views
 from vijax.app.page.blocks import Block, Table
 from vijax.app.rows.by_row import checked, in_blocks
-from vijax.app.settings.options import model_section
+from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import units_of
 from vijax.arguments import POSITIVE, whole
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
-SHARPNESS = 2.0
-"""Added to the log precision that the encoder says: it begins by trusting itself."""
-WIDE = 10.0
-"""Variance of a latent where coordinate ascent starts."""
-
-
 Settings = model_section(
+    models.vae, "variational autoencoder", without=("bayesian",), latent_dim=10, **networks.own_settings()
+)
+
+
+def build(settings: Any, data: Data) -> Any:
+    """The model."""
+    networks.check_rows(settings, data)
+    encoder, decoder, observed = networks.networks(settings, len(data.names), mean_and_log_sd)
+    return built(settings, data, encoder=encoder, decoder=decoder, observed=observed)
+
+
+def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
+    """The encoder's output itself: mean and log standard deviation of q(z)."""
+    return mean, log_sd
+
+
+def describe(seen: Seen) -> list[Block]:
+    """Networks; use of the latents; rows rebuilt, new ones, and the latents in the plane."""
+    x, classes, names = networks.seen_rows(seen)
+    q = seen.fit.locals(x, key=seen.key)["z"]
+    mean = np.asarray(q.mean(), float)
+    variance = np.asarray(q.variance(), float)
+    kl = 0.5 * (mean**2 + variance - 1 - np.log(variance)).mean(axis=0)  # to N(0, 1): near zero for an unused latent
+    used = [[int(k) + 1, float(kl[k]), float(mean[:, k].std())] for k in np.argsort(-kl)]
+    shown = [
+        networks.size_table(seen),
+        Table("Latents by what they say", ["latent", "nats a row", "sd of means"], used),
+        networks.rebuilt(seen, x),
+    ]
+    if seen.settings.image:
+        keys = jax.random.split(seen.key, 2)
+        rows = [np.asarray(seen.model.generate(seen.fit, key, networks.NUM_SHOWN)) for key in keys]
+        shown.append(networks.images(seen, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."))
+    plane = networks.plane_of_latents(mean, classes, seen.data.train.target, names)
+    return [*shown, *([plane] if plane else [])]
+
+
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The latent variables of each row, with their standard deviations."""
+
+    def read(x: np.ndarray) -> Found:
+        q = seen.fit.locals(x, key=seen.key)["z"]
+        return {"latent": np.asarray(q.mean()), "sd": np.asarray(q.std())}
+
+    return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
+
+
+LISTING = networks.network_model(Settings, AmortisedAlgorithm, describe, build, transform)
+
+
+# --- structured autoencoders -----------------------------------------------------------------------------------------
+SHARPNESS = 2.0
+"""Added to the encoder's log precision, so that its first answers have weight."""
+WIDE = 10.0
+"""Variance of a latent at the start of coordinate ascent."""
+
+
+StructuredSettings = model_section(
     models.svae,
     "structured autoencoder: a mixture between two networks",
     without=("latent",),
@@ -39,7 +92,7 @@ Settings = model_section(
 )
 
 
-def build(settings: Any, data: Data) -> Any:
+def structured_build(settings: Any, data: Data) -> Any:
     """The model: components of independent normals, normal-gamma a priori."""
     networks.check_rows(settings, data)
     encoder, decoder, observed = networks.networks(settings, len(data.names), potentials)
@@ -75,33 +128,28 @@ def potentials(mean: Array, log_precision: Array) -> tuple[Array, Array]:
     return precision * mean, -0.5 * precision
 
 
-def describe(seen: Seen) -> list[Block]:
+def structured_describe(seen: Seen) -> list[Block]:
     """Networks; components; rows rebuilt, and rows and latents by component."""
     x, _, _ = networks.seen_rows(seen)
     local = seen.fit.locals(x, key=seen.key)
     labels, latents = np.asarray(local["z"].probs).argmax(1), np.asarray(local["u"].mean(), float)
     shown: list[Block] = [networks.size_table(seen), _components(seen, labels), networks.rebuilt(seen, x)]
     if seen.settings.image:
-        model: Any = seen.fit.alg.spec.model
-        made = [np.asarray(model.generate(seen.fit, seen.key, networks.NUM_SHOWN))]
-        shown.append(_drawn_components(seen))
+        made = [np.asarray(seen.model.generate(seen.fit, seen.key, networks.NUM_SHOWN))]
+        order = np.argsort(-np.asarray(seen.point("weights"), float))[: networks.NUM_SHOWN]
+        means = [np.asarray(seen.model.decoded(seen.fit, np.asarray(seen.point("components").mean)[order]))]
+        note = "What the decoder makes of their means."
+        shown.append(networks.images(seen, "Components as images", [""], means, note))
         shown.append(networks.images(seen, "New images", [""], made, "What the decoder makes of draws of the mixture."))
     if x.shape[1] >= 2:
-        shown.append(
-            views.scatter(
-                "Clusters",
-                units_of(seen.data.train).points(x),
-                seen.data.names,
-                labels,
-                note="Rows by their component.",
-            )
-        )
+        points = units_of(seen.data.train).points(x)
+        shown.append(views.scatter("Clusters", points, seen.data.names, labels, note="Rows by their component."))
     plane = networks.plane_of_latents(latents, labels, "component")
     return [*shown, *([plane] if plane else [])]
 
 
 def _components(seen: Seen, labels: np.ndarray) -> Table:
-    """Weight, mean and deviation of each, largest first."""
+    """A table of components, largest first: weights, means and deviations."""
     weights, at = np.asarray(seen.point("weights"), float), seen.point("components")
     mean, sd = np.asarray(at.mean, float), 1 / np.sqrt(np.asarray(at.precision, float))
     names = [f"latent {i + 1}" for i in range(seen.settings.latent_dim)]
@@ -112,16 +160,7 @@ def _components(seen: Seen, labels: np.ndarray) -> Table:
     return Table("Components", header, rows, "Of the latents.")
 
 
-def _drawn_components(seen: Seen) -> Block:
-    """What the decoder makes of each component's mean, largest first."""
-    model: Any = seen.fit.alg.spec.model
-    order = np.argsort(-np.asarray(seen.point("weights"), float))[: networks.NUM_SHOWN]
-    means = np.asarray(seen.point("components").mean)[order]
-    made = np.asarray(model.decoded(seen.fit, means))
-    return networks.images(seen, "Components as images", [""], [made], "What the decoder makes of their means.")
-
-
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def structured_transform(seen: Seen, table: Any, tell: Tell) -> Found:
     """The likeliest component of each row, the probabilities of all, and its latent variables with their standard
     deviations."""
 
@@ -134,4 +173,6 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
 
 
-LISTING = networks.network_model(Settings, StructuredAlgorithm, describe, build, transform, "component")
+STRUCTURED = networks.network_model(
+    StructuredSettings, StructuredAlgorithm, structured_describe, structured_build, structured_transform, "component"
+)

@@ -7,35 +7,22 @@ from typing import Any
 
 from vijax.app.kinds.assemble import load_data
 from vijax.app.kinds.density_algorithm import read_by
-from vijax.app.looks.look import Look
-from vijax.app.looks.look_at_documents import look_at_documents
-from vijax.app.looks.look_at_graphs import look_at_graph
-from vijax.app.looks.look_at_tables import look_at_table
-from vijax.app.settings.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, schema
+from vijax.app.look import Look, look_at_documents, look_at_graph, look_at_table
+from vijax.app.settings.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, resolved, schema
 from vijax.app.settings.sections import DocumentData, GraphData, TableData
-from vijax.app.settings.shipped import find
-from vijax.app.settings.toml_source import read_toml
+from vijax.app.settings.toml_source import find, read_toml
 from vijax.app.settings.typed_toml import settings, toml_value
 from vijax.data.tables.table import rows_of
 from vijax.files import write_text
 from vijax.terminal import printable
 
 LOOKS = {DocumentData: look_at_documents, TableData: look_at_table, GraphData: look_at_graph}
-"""How the data of each section [data] are looked at."""
+"""The function that looks at the data of each section [data]."""
 
 
 def write_initial(model: str, data: str, out: Path | None) -> Path:
-    """Writes a configuration of a model for some data; gives its path.
-
-    Args:
-      model: its name, or that of a configuration that comes with vijax, whose settings are begun with.
-      data: file, folder or URL.
-      out: the file; named after data and model if None.
-
-    Raises:
-      ConfigError: there is no such model, the file exists, or the data lack what the model needs.
-      ValueError: data that cannot be read.
-    """
+    """Writes a configuration of a model for some data, a file, folder or URL; returns its path, named after data and
+    model if `out` is None. The model's name may be that of a configuration that comes with vijax."""
     path = out or Path(f"{name_of_data(data)}_{model}.toml")
     if path.exists():
         raise ConfigError(f"{path} exists: name another file with --out, or remove it")
@@ -64,11 +51,7 @@ def _check(path: Path) -> None:
 
 
 def initial_text(model: str, data: str) -> str:
-    """The text of that file.
-
-    Raises:
-      ValueError: see `write_initial`.
-    """
+    """The text of the configuration."""
     base = {key: entry.value for key, entry in read_toml(find(model)).items() if not key.startswith("data.")}
     name = model_of(base.get("model.name", "lda"))
     base = {"model.name": name, **base}
@@ -76,8 +59,7 @@ def initial_text(model: str, data: str) -> str:
         raise ConfigError("vijax init: a density is a Python file of yours; begin with that of `vijax fit density`")
     begun = load_config(find(model))
     look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], begun)
-    absolute = str(Path(data).expanduser().resolve()) if Path(data).expanduser().exists() else data
-    chosen = {"data.path": absolute} | {key: value for key, value in base.items() if key not in look.without}
+    chosen = {"data.path": resolved(data)} | {key: value for key, value in base.items() if key not in look.without}
     return _text(name, data, chosen | look.settings, look)
 
 

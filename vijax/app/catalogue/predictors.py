@@ -1,0 +1,262 @@
+"""Models of Gaussian predictors on the command line: Gaussian processes and generalised linear models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vijax import models
+from vijax.app.kinds.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.kinds.tables import TABLES, design, pairs, sites, target
+from vijax.app.page import views
+from vijax.app.page.blocks import Block, Intervals, Lines, Scatter, Table
+from vijax.app.rows.by_row import TARGETS, RowScore, in_blocks
+from vijax.app.settings.options import built, chooser, chosen, model_section
+from vijax.app.settings.sections import ProximalAlgorithm
+from vijax.app.settings.typed_toml import section, setting
+from vijax.app.settings.units import units_of
+from vijax.arguments import POSITIVE
+from vijax.data.tables.table import TargetKind
+from vijax.extras import require_extra
+from vijax.inference import likelihood
+from vijax.inference.likelihood import Likelihood
+from vijax.models.regressions.predictors import stats_of
+from vijax.models.regressions.response import response
+
+PREDICTED = 4096
+"""Rows that are predicted at a time: an interval averages over many values of each predictor."""
+LikelihoodConfig = chooser(
+    "[model.likelihood]: the law of the target given its predictor z.",
+    "bernoulli_logit",
+    "the law; the first two of two classes, the next two of counts",
+    bernoulli_logit=likelihood.bernoulli_logit,
+    bernoulli_probit=likelihood.bernoulli_probit,
+    poisson_log=likelihood.poisson_log,
+    negative_binomial=likelihood.negative_binomial,
+    gaussian=likelihood.gaussian,
+    gamma_log=likelihood.gamma_log,
+    student_t=likelihood.student_t,
+)
+
+
+def kind_of(name: str) -> TargetKind:
+    """The kind of observations that a likelihood has."""
+    if name.startswith("bernoulli"):
+        return "binary"
+    return "count" if name in ("poisson_log", "negative_binomial") else "real"
+
+
+def settled(seen: Seen) -> tuple[Any, Any]:
+    """The posterior to predict from (the average, where one was kept), and the hyperparameters as they stand."""
+    fit = seen.fit
+    return fit.average if "averaged" in fit.state.beside else fit.posterior, fit.state.hyper
+
+
+def score(seen: Seen) -> RowScore:
+    """Log predictive density of held-out targets; with two classes the errors too."""
+    found, _ = settled(seen)
+    x, y = design(seen.data.test, seen.settings), target(seen.data.test)
+    densities = np.asarray(seen.model.predictive(found, x, y), np.float64)
+    logs = np.log(np.maximum(densities, 1e-300))
+    if seen.data.train.classes is None:
+        return RowScore.of(logs, "row")
+    errors = int((densities < 0.5).sum())
+    remark = f"{errors} errors, {100 * errors / len(y):.1f} %; log loss {-logs.mean() / np.log(2):.4f} bits"
+    return RowScore.of(logs, "row", remark)
+
+
+def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    """The prediction of each row, and an interval; see `predictions`."""
+    found, hyper = settled(seen)
+    law, classes = seen.model.likelihood(hyper, stats_of({})), seen.data.train.classes
+
+    def read(x: np.ndarray) -> Found:
+        mean, variance = seen.model.predict(found, x)
+        return predictions(law, mean, variance, classes)
+
+    return in_blocks(read, design(table, seen.settings), tell, PREDICTED)
+
+
+def predictions(law: Likelihood, mean: Any, variance: Any, classes: tuple[str, str] | None) -> Found:
+    """Predictions of the target: its expectation, and an interval that holds it with probability 0.95. For two classes
+    the more probable one, the probability of the second, and an interval for this probability."""
+    middle, low, high = (np.asarray(part) for part in response(law, mean, variance))
+    if classes is not None:
+        likelier = np.array(classes, object)[(middle > 0.5).astype(int)]
+        return {"prediction": likelier, f"probability_{classes[1]}": middle, "low": low, "high": high}
+    if kind_of(law.name) == "count":
+        low, high = np.round(low), np.round(high)
+    return {"prediction": middle, "low": low, "high": high}
+
+
+def hyper_table(seen: Seen) -> Table:
+    """Hyperparameters as they stand."""
+    _, hyper = settled(seen)
+    return Table("Hyperparameters", ["", "value"], [[name, numbers(value)] for name, value in hyper.items()])
+
+
+def numbers(values: Any) -> str:
+    """A number, or several, for reading."""
+    return " ".join(f"{v:.4g}" for v in np.ravel(np.asarray(values)))
+
+
+def confusion(seen: Seen) -> list[Block]:
+    """Tables of errors for training and held-out rows; none where the target has no two classes."""
+    classes = seen.data.train.classes
+    if classes is None:
+        return []
+    found, _ = settled(seen)
+    blocks: list[Block] = []
+    for part, name in zip(seen.data.parts, ("training", "held-out"), strict=False):
+        up = np.asarray(seen.model.predictive(found, design(part, seen.settings), jnp.ones(()))) > 0.5
+        true = target(part) > 0
+        rows = [[f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))] for c in (0, 1)]
+        header = [f"{name} rows", f"said {classes[0]}", f"said {classes[1]}"]
+        blocks.append(Table(f"Classes of {name} rows", header, rows))
+    return blocks
+
+
+# --- Gaussian processes ----------------------------------------------------------------------------------------------
+GpSettings = model_section(
+    models.gp,
+    "Gaussian process observed through a likelihood",
+    learn=("scale", "length"),
+    kernel="rbf",
+    jitter=1e-4,
+    scale=setting(1.0, "standard deviation of the process", POSITIVE),
+    length=setting(1.0, "length scale, in units of the columns", POSITIVE),
+    ard=setting(False, "whether every column has a length of its own"),
+    likelihood=section(LikelihoodConfig),
+)
+
+
+def build_gp(settings: Any, data: Data) -> Any:
+    """The model, of the training rows."""
+    length: Any = jnp.full(len(data.names), settings.length) if settings.ard else settings.length
+    (x, y), law = pairs(data.train, settings), chosen(settings.likelihood)
+    hyper = {"scale": jnp.asarray(settings.scale), "length": jnp.asarray(length)}
+    return built(settings, data, x=x, y=y, likelihood=law, hyper=hyper)
+
+
+def describe_gp(seen: Seen) -> list[Block]:
+    """Hyperparameters; errors of classes; the process along its one column, or the border of classes in the plane."""
+    blocks = [_hyper_table(seen), *confusion(seen)]
+    dim = len(seen.data.names)
+    if dim == 1:
+        blocks.append(_curve(seen))
+    elif seen.data.train.classes is not None:
+        blocks.append(_plane(seen))
+    return blocks
+
+
+def _hyper_table(seen: Seen) -> Table:
+    """Hyperparameters, lengths in the units of the columns where each has its own, or there is one."""
+    units, shown = units_of(seen.data.train), hyper_table(seen)
+    if seen.settings.ard or len(seen.data.names) == 1:
+        _, hyper = settled(seen)
+        lengths = units.spread(np.asarray(hyper["length"], float))
+        rows = [[name, numbers(lengths) if name == "length" else said] for name, said in shown.rows]
+        return shown._replace(rows=rows)
+    return shown._replace(note=units.note())
+
+
+def _curve(seen: Seen) -> Lines:
+    """The law of the mean response along the column: exp z of counts, the probability of classes, z itself."""
+    found, _ = settled(seen)
+    x, y = pairs(seen.data.train, seen.settings)
+    x = x[:, 0]
+    grid = np.linspace(x.min(), x.max(), 200, dtype=x.dtype)
+    mean, variance = (np.asarray(part, float) for part in seen.model.predict(found, grid[:, None]))
+    deviation, (name, kind) = np.sqrt(variance), (seen.data.train.target, kind_of(seen.settings.likelihood.name))
+    responses: dict[str, Any] = {"count": np.exp, "binary": lambda z: 1 / (1 + np.exp(-z)), "real": lambda z: z}
+    curve, low, high = map(responses[kind], (mean, mean - 2 * deviation, mean + 2 * deviation))
+    rows = views.thinned(len(x))
+    label = {"count": f"rate of {name}", "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}"}
+    shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows]
+    note = "Median and central 95 % of the response, and the training rows."
+    units = units_of(seen.data.train)
+    grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
+    return Lines("Response", seen.data.names[0], label.get(kind, str(name)), grid, curve, low, high, at, shown, note)
+
+
+def _plane(seen: Seen) -> Scatter:
+    """Training rows by class; of two columns also the border between classes."""
+    x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
+    units = units_of(seen.data.train)
+    note, names = "Training rows by class.", (*(seen.data.train.classes or ("0", "1")), "both as likely")
+    shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note=note, names=names)
+    if x.shape[1] != 2:
+        return shown
+    found, _ = settled(seen)
+    sides = [np.linspace(low, high, 60) for low, high in zip(x.min(axis=0), x.max(axis=0), strict=True)]
+    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2).astype(x.dtype)
+    mean = np.asarray(seen.model.predict(found, grid)[0]).reshape(60, 60)
+    border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
+    outlines = [(2, *units.points(line).T) for line in border]
+    return shown._replace(outlines=outlines, note="Training rows by class, and where both are as likely.")
+
+
+# --- linear models ---------------------------------------------------------------------------------------------------
+GlmSettings = model_section(
+    models.glm,
+    "generalised linear model",
+    learn=("prior_scale",),
+    intercept=setting(True, "whether a column of ones is added"),
+    likelihood=section(LikelihoodConfig),
+)
+
+
+LogisticSettings = model_section(
+    models.logistic_regression,
+    "Bayesian logistic regression",
+    learn=("prior_scale",),
+    intercept=setting(True, "whether a column of ones is added"),
+)
+
+
+def build_linear(settings: Any, data: Data) -> Any:
+    """The model, of the training rows."""
+    x, y = pairs(data.train, settings)
+    law = {"likelihood": chosen(settings.likelihood)} if hasattr(settings, "likelihood") else {}
+    return built(settings, data, x=x, y=y, **law)
+
+
+def describe_linear(seen: Seen) -> list[Block]:
+    """Weights with their deviations, errors of classes, hyperparameters."""
+    found, _ = settled(seen)
+    names = list(seen.data.names) + ["intercept"] * seen.settings.intercept
+    rows = units_of(seen.data.train).coefficients(seen.settings.intercept)
+    mean, variance = seen.model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
+    weights = Intervals(
+        "Weights", names, np.asarray(mean), np.sqrt(np.asarray(variance)), "Bars reach two standard deviations."
+    )
+    return [weights, *confusion(seen), hyper_table(seen)]
+
+
+# --- the listings ----------------------------------------------------------------------------------------------------
+def _listing(settings: Any, describe: Any, build: Any, target: Any) -> Listing:
+    return Listing(
+        settings,
+        TABLES,
+        ProximalAlgorithm,
+        describe,
+        sites,
+        score,
+        build,
+        target=target,
+        transform=transform,
+        predicts="prediction",
+        drawing=TARGETS,
+        needs_rows=True,
+    )
+
+
+def _kind_of_target(settings: Any) -> TargetKind:
+    return kind_of(settings.likelihood.name)
+
+
+GP = _listing(GpSettings, describe_gp, build_gp, _kind_of_target)
+GLM = _listing(GlmSettings, describe_linear, build_linear, _kind_of_target)
+LOGISTIC = _listing(LogisticSettings, describe_linear, build_linear, lambda settings: "binary")

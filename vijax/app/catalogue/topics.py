@@ -1,0 +1,266 @@
+"""Topic models on the command line: LDA, the correlated topic model, pLSA, and the simple mixture of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+
+from vijax import algorithms, models
+from vijax.app.kinds.documents import DOCUMENTS
+from vijax.app.kinds.listing import Found, Listing, Seen, Tell
+from vijax.app.page.blocks import Block, Heat, Table, Topics
+from vijax.app.page.views import thinned
+from vijax.app.rows.by_row import RowScore
+from vijax.app.rows.doc_topics import commonest_words
+from vijax.app.settings.options import built, chooser, model_section, settings_in
+from vijax.app.settings.sections import DocumentAlgorithm, lazy, row_section
+from vijax.app.settings.units import covariance_of
+from vijax.arguments import EVEN, Argument
+from vijax.evaluate import npmi
+from vijax.families import Dirichlet, Product
+from vijax.fitting.result import Fit
+from vijax.inference import estep, expectation
+from vijax.topics.summary import Document, summarise, topic_distances, typical_rows
+
+MOST_PAIRS = 10
+"""Number of pairs of topics that are listed from either end of the correlations."""
+SHARP = 1e6
+"""A large concentration for topics that are points: their mode is the point, whatever the prior is."""
+MOST_READ = 2000
+"""Most documents that are searched for typical ones."""
+MOST_COUNTED = 100_000
+"""Most documents that are counted for coherence."""
+LEADING = 10
+"""Number of leading words that give the coherence of a topic."""
+
+Proportions = Callable[[Any, np.ndarray], Float[np.ndarray, "docs K"]]
+
+
+def topics_block(seen: Seen, proportions: Proportions | None = None) -> Topics:
+    """The topics, with documents typical of each. `proportions` gives the share of each topic in some of the training
+    documents, from these and their rows; by default by `Fit.transform`."""
+    proportions = proportions or (lambda sample, rows: seen.fit.transform(sample, key=seen.key))
+    # A topic that maximum likelihood has emptied has no words: all are equally probable, rather than 0/0.
+    concentration = np.maximum(np.asarray(seen.posterior["topics"].concentration, np.float64), 1e-10)
+    probs = concentration / concentration.sum(axis=1, keepdims=True)
+    topics = summarise(
+        concentration,
+        seen.data.names,
+        documents=typical_documents(seen.data.train, proportions),
+        coherence=_coherence(probs, seen.data.train),
+    )
+    return Topics("1 topic" if len(topics) == 1 else f"{len(topics)} topics", topics, topic_distances(probs))
+
+
+def shares_of_documents(seen: Seen, corpus: Any, tell: Tell) -> Found:
+    """The topics of documents: the largest of each, and the shares of all."""
+    return of_shares(seen.fit.transform(corpus, key=seen.key, progress=tell))
+
+
+def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:
+    """Shares, and before them the number of the topic with the largest share."""
+    return {"topic": shares.argmax(axis=1), "share": shares}
+
+
+def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:
+    """For each topic the documents with the largest share of it, among `MOST_READ` spread over the training set."""
+    rows = thinned(corpus.num_documents, MOST_READ)
+    sample = corpus[rows]
+    shares = np.asarray(proportions(sample, rows))
+
+    def document(row: int, k: int) -> Document:
+        title = str(sample.titles[row]) if sample.titles else f"document {rows[row]}"
+        excerpt = sample.texts[row] if sample.texts else commonest_words(sample, row)
+        return Document(title, excerpt, float(shares[row, k]))
+
+    return [[document(row, k) for row in chosen] for k, chosen in enumerate(typical_rows(shares, sample.tokens))]
+
+
+def _coherence(probs: Float[np.ndarray, "K V"], corpus: Any) -> Float[np.ndarray, " K"]:
+    """NPMI of each topic's leading words in the training documents, or in many of them."""
+    rows = thinned(corpus.num_documents, MOST_COUNTED)
+    number = min(LEADING, probs.shape[1])
+    if number < 2:
+        return np.full(len(probs), np.nan)
+    sample = corpus if len(rows) == corpus.num_documents else corpus[rows]
+    return np.asarray(npmi(probs, sample, num_words=number).per_topic)
+
+
+# --- latent Dirichlet allocation -------------------------------------------------------------------------------------
+LdaSettings = model_section(
+    models.lda, "latent Dirichlet allocation", width="vocab_size", learn=("alpha", "eta"), num_topics=50, eta=0.1
+)
+
+
+def describe_lda(seen: Seen) -> list[Topics]:
+    """The topics, with typical documents."""
+    return [topics_block(seen)]
+
+
+# --- the correlated topic model --------------------------------------------------------------------------------------
+def _by(make: Callable[[], Any], covariance: str = "full") -> tuple[Callable[..., Any], dict[str, Argument]]:
+    """An option of `chooser`: the E-step with an expectation made by `make`."""
+
+    def made(covariance: Any = covariance, **given: Any) -> Any:
+        return estep.proximal_gradient(make(), covariance, **given)
+
+    taken = settings_in(estep.proximal_gradient, ("refine",))
+    return made, {**taken, "covariance": taken["covariance"]._replace(default=covariance)}
+
+
+def _sampled(num_samples: int = 64, **given: Any) -> Any:
+    return estep.proximal_gradient(expectation.vector_monte_carlo(num_samples, antithetic=True, matched=True), **given)
+
+
+DRAWS = Argument(int, 64, "draws, in pairs", EVEN)
+CtmEstep = chooser(
+    "[algorithm.estep]: how q(z) of a document, a Gaussian, is found.",
+    "proximal_gradient",
+    "by draws, or by an approximation of the expectation",
+    proximal_gradient=(_sampled, {"num_samples": DRAWS, **settings_in(estep.proximal_gradient)}),
+    laplace=_by(expectation.laplace),
+    delta_method=_by(expectation.delta_method),
+    blei_lafferty=_by(expectation.blei_lafferty, "diagonal"),
+)
+CtmAlgorithm = row_section("em", "the message to topics and logits", CtmEstep, lazy=lazy())
+CtmSettings = model_section(models.ctm, "correlated topic model", width="vocab_size", without=("seed",), num_topics=20)
+
+
+def describe_ctm(seen: Seen) -> list[Block]:
+    """The topics, with typical documents, and which of them go together."""
+    topics = topics_block(seen)
+    correlation = _correlation_of_logits(np.asarray(seen.point("logits").precision, np.float64))
+    order = [topic.number for topic in topics.topics]
+    names = [*map(str, order)]
+    words = {topic.number: " ".join(topic.words[:3]) for topic in topics.topics}
+    pairs = sorted((float(correlation[i, j]), i, j) for i in order for j in order if i < j)
+    shown = pairs[::-1] if len(pairs) <= 2 * MOST_PAIRS else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
+    rows = [[words[i], words[j], value] for value, i, j in shown]
+    return [
+        topics,
+        Table("Topics that go together, and that do not", ["", "", "correlation"], rows),
+        Heat("Correlations of logits", names, names, correlation[np.ix_(order, order)], apart=True),
+    ]
+
+
+def _correlation_of_logits(precision: np.ndarray) -> np.ndarray:
+    """The correlations of the logits. These are known up to a common constant, which is taken out first."""
+    centring = np.eye(len(precision)) - 1 / len(precision)
+    cov = centring @ covariance_of(precision) @ centring
+    deviation = np.sqrt(np.maximum(np.diag(cov), 1e-300))
+    return cov / np.outer(deviation, deviation)
+
+
+# --- pLSA ------------------------------------------------------------------------------------------------------------
+PlsaSettings = model_section(
+    models.plsa, "probabilistic latent semantic analysis", width="vocab_size", without=("num_documents",), num_topics=20
+)
+
+
+def score_plsa(seen: Seen) -> Any:
+    """Document completion: held-out documents have no parameters, so their proportions get the prior Dirichlet."""
+    from vijax.evaluate import document_completion
+
+    return document_completion(_words(seen), seen.settings.alpha, seen.data.test, seen.key)
+
+
+def describe_plsa(seen: Seen) -> list[Topics]:
+    """The topics, with typical documents."""
+    if seen.settings.form == "conditional":
+        shares = np.asarray(seen.point("proportions"), float)
+    else:
+        weights, documents = (np.asarray(seen.point(name), np.float64) for name in ("weights", "documents"))
+        joint = (weights[:, None] * documents).T
+        shares = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
+    return [topics_block(seen, lambda sample, rows: shares[rows])]
+
+
+def transform_plsa(seen: Seen, corpus: Any, tell: Tell) -> Found:
+    """Topic shares of documents under the fitted topics and the prior of their proportions. Shares of training
+    documents are inferred in this way too, from their words alone, so that old and new documents can be compared."""
+    words = _words(seen)
+    model = models.lda(len(words), len(seen.data.names), alpha=seen.settings.alpha)
+    alg = algorithms.map(model, estep=estep.mean_field())
+    topics = Dirichlet.from_concentration(jnp.asarray(1.0 + SHARP * words, jnp.result_type(float)))
+    state = alg.init(seen.key)._replace(posterior=Product({"topics": topics}))
+    return of_shares(Fit(alg, state, {}, None).transform(corpus, key=seen.key, progress=tell))
+
+
+def _words(seen: Seen) -> Float[np.ndarray, "K V"]:
+    """Probabilities of words, none of them 0: held-out documents may have words that a topic has never seen."""
+    words = np.asarray(seen.point("topics"), float) + 1e-10
+    return words / words.sum(axis=1, keepdims=True)
+
+
+# --- the simple mixture ----------------------------------------------------------------------------------------------
+SimpleMixtureSettings = model_section(
+    models.simple_mixture,
+    "mixture of documents, each of a single topic",
+    width="vocab_size",
+    learn=("alpha", "eta"),
+    num_topics=20,
+)
+
+
+def score_simple_mixture(seen: Seen) -> RowScore:
+    """Log probability of held-out documents at the fitted weights and topics, per word."""
+    joint = _joint(seen, seen.data.test)
+    return RowScore.of(logsumexp(joint, axis=1), "word", f"{len(joint)} documents", seen.data.test.tokens)
+
+
+def describe_simple_mixture(seen: Seen) -> list[Topics]:
+    """The topics, with typical documents."""
+    return [topics_block(seen, lambda sample, rows: _memberships(seen, sample))]
+
+
+def transform_simple_mixture(seen: Seen, corpus: Any, tell: Tell) -> Found:
+    """The probabilities of the one topic that each document has."""
+    shares = _memberships(seen, corpus)
+    tell(len(shares))
+    return of_shares(shares)
+
+
+def _joint(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
+    """log p(topic, words) of each document."""
+    weights = np.asarray(seen.point("weights"), float)
+    return np.log(np.maximum(weights, 1e-300)) + corpus.to_scipy() @ np.log(_words(seen)).T
+
+
+def _memberships(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
+    """p(topic | words) of each document."""
+    joint = _joint(seen, corpus)
+    return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+
+
+# --- the listings ----------------------------------------------------------------------------------------------------
+OF_DOCUMENTS: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
+LDA = Listing(LdaSettings, DOCUMENTS, DocumentAlgorithm, describe_lda, transform=shares_of_documents, **OF_DOCUMENTS)
+CTM = Listing(CtmSettings, DOCUMENTS, CtmAlgorithm, describe_ctm, transform=shares_of_documents, **OF_DOCUMENTS)
+PLSA = Listing(
+    PlsaSettings,
+    DOCUMENTS,
+    DocumentAlgorithm,
+    describe_plsa,
+    lambda corpus, settings: models.plsa_entries(corpus),
+    score_plsa,
+    lambda settings, data: built(settings, data, num_documents=data.train.num_documents),
+    unit="pair",
+    per="pair",
+    transform=transform_plsa,
+    predicts="topic",
+    needs_rows=True,
+)
+SIMPLE_MIXTURE = Listing(
+    SimpleMixtureSettings,
+    DOCUMENTS,
+    DocumentAlgorithm,
+    describe_simple_mixture,
+    score=score_simple_mixture,
+    transform=transform_simple_mixture,
+    **OF_DOCUMENTS,
+)

@@ -1,0 +1,274 @@
+"""A look at some data before a run: the settings that suit them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vijax.app.kinds.assemble import FULL_DATA
+from vijax.app.kinds.documents import load_documents
+from vijax.app.settings.typed_toml import ConfigError, flatten
+from vijax.data.read import guess_format
+from vijax.data.reading.download import fetch, is_url
+from vijax.data.reading.guards import kind_of
+from vijax.data.tables.columns import are_missing, as_numbers, not_numbers
+from vijax.data.tables.table_files import read_columns
+from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
+from vijax.fitting.loader import USUAL
+
+
+class Look(NamedTuple):
+    """Suggestions for some data.
+
+    Attributes:
+      facts: lines for a reader: sizes, columns.
+      settings: values by dotted key, as TOML has them.
+      why: a line for each setting that needs one, by its key.
+      without: settings of the first configuration that do not suit these data.
+    """
+
+    facts: list[str]
+    settings: dict[str, Any]
+    why: Mapping[str, str] = MappingProxyType({})
+    without: frozenset[str] = frozenset()
+
+
+MOST_LISTED = 30
+"""Columns that are listed."""
+WIDE = 10.0
+"""A larger ratio of the columns' deviations makes them be standardised."""
+MANY = 15
+"""Number of columns beyond which covariances are taken diagonal."""
+KINDS = {"binary": "two classes", "count": "counts 0, 1, 2, ...", "real": "numbers"}
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+      name: its name.
+      values: numbers, NaN where one is missing; None for text.
+      distinct: number of different values.
+      missing: number of missing values.
+      number: number of rows.
+    """
+
+    name: str
+    values: np.ndarray | None
+    distinct: int
+    missing: int
+    number: int
+
+    @property
+    def counts(self) -> bool:
+        """True where all values are 0, 1, 2, ..."""
+        return self.values is not None and not self.missing and bool(np.all(_whole(self.values) & (self.values >= 0)))
+
+    @property
+    def binary(self) -> bool:
+        """True where all values are 0 or 1."""
+        return self.values is not None and bool(np.isin(self.values, (0.0, 1.0)).all())
+
+    @property
+    def identifies(self) -> bool:
+        """True where it numbers the rows, or names each of them."""
+        unique = self.distinct == self.number > 2
+        return unique and (self.values is None or (not self.missing and bool(np.all(_whole(self.values)))))
+
+    def suits(self, kind: str) -> bool:
+        """True where it could be a target of this kind."""
+        if kind == "binary":
+            return self.distinct == 2 and not self.missing
+        if self.values is None or self.missing or self.distinct < 3 or self.identifies:
+            return False
+        return self.counts if kind == "count" else True
+
+    def __str__(self) -> str:
+        if self.identifies:
+            return f"{self.name}: identifies the rows"
+        missing = f", {self.missing:,} missing" if self.missing else ""
+        if self.values is None:
+            return f"{self.name}: text, {self.distinct:,} different{missing}"
+        low, high = np.nanmin(self.values), np.nanmax(self.values)
+        return f"{self.name}: numbers from {low:.4g} to {high:.4g}, {self.distinct:,} different{missing}"
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    return values == np.floor(values)
+
+
+def columns_at(data: str) -> list[Column]:
+    """The columns of a table, in their order."""
+    return [_column(name, values) for name, values in read_columns(data).items()]
+
+
+def _column(name: str, values: np.ndarray) -> Column:
+    text = bool(not_numbers(values).any())
+    numbers = None if text else as_numbers(values)
+    missing = are_missing(values) if numbers is None else np.isnan(numbers)
+    known = (values if numbers is None else numbers)[~missing]
+    distinct = len(set(map(str, known.tolist())))
+    return Column(name, numbers if len(known) else None, distinct, int(missing.sum()), len(values))
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+def look_at_table(data: str, listing: Any, begun: Any) -> Look:
+    """The probable target, group and other columns of a table, and settings that suit them."""
+    found = columns_at(data)
+    known = flatten(begun)
+    kind = listing.target(begun.model) if listing.target is not None and "model.image" not in known else None
+    target = _target(found, kind, data, listing.name) if kind else None
+    group = _group([c for c in found if c is not target]) if listing.wants_group else None
+    left = [c for c in found if c not in (target, group)]
+    columns = [c for c in left if c.values is not None and not c.identifies and (listing.missing or not c.missing)]
+    if not columns:
+        raise ConfigError(f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, found))}")
+    settings: dict[str, Any] = {"data.columns": [c.name for c in columns]}
+    unused = "; ".join([str(c) for c in left if c not in columns][:MOST_LISTED])
+    why = {"data.columns": f"Left out: {unused}."} if unused else {}
+    if target is not None and kind:
+        settings["data.target"] = target.name
+        why["data.target"] = f"The last column of {KINDS[kind]}; name another if it is not the one."
+    if group is not None:
+        settings["data.group"] = group.name
+        why["data.group"] = f"{group.distinct:,} different in {group.number:,} rows."
+    units = group.distinct if group else 1 if listing.wants_group else found[0].number
+    settings["data.held_out"] = 0.0 if units == 1 else 0.1 if units >= 10 else -(-100 // units) / 100
+    if listing.wants_group and group is None:
+        why["data.held_out"] = "No column looks like groups, and so all rows are one."
+    settings |= _emission(columns, known) | _networks(columns, known)
+    if not all(column.counts for column in columns):
+        deviations = [float(np.nanstd(c.values)) for c in columns if c.values is not None]
+        spread = [d for d in deviations if d > 0]
+        settings["data.standardise"] = bool(spread and max(spread) > WIDE * min(spread))
+    if known["fit.batch_size"] is not None:
+        settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, found[0].number // 4))
+    facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED])]
+    facts += [f"  and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
+    return Look(facts, settings, why, WITHOUT)
+
+
+def _target(found: list[Column], kind: str, data: str, model: str) -> Column:
+    candidates = [column for column in found if column.suits(kind)]
+    if not candidates:
+        known = "; ".join(map(str, found[:MOST_LISTED]))
+        raise ConfigError(f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}")
+    return candidates[-1]
+
+
+def _group(found: list[Column]) -> Column | None:
+    """A column whose values come again and again: one of text, or else of whole numbers."""
+    repeated = [c for c in found if 2 <= c.distinct <= c.number / 2 and not c.missing]
+    text = [c for c in repeated if c.values is None]
+    return next(iter([*text, *(c for c in repeated if c.counts)]), None)
+
+
+def _emission(columns: list[Column], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The emission of components, for binary columns, counts, or numbers."""
+    if "model.emission.name" not in known:
+        return {}
+    if all(column.binary for column in columns):
+        return {"model.emission.name": "bernoulli"}
+    if all(column.counts for column in columns):
+        return {"model.emission.name": "poisson"}
+    return {"model.emission.name": "full_gaussian" if len(columns) <= MANY else "diagonal_gaussian"}
+
+
+def _networks(columns: list[Column], known: Mapping[str, Any]) -> dict[str, Any]:
+    if "model.networks.hidden" not in known:
+        return {}
+    law = "bernoulli" if all(column.binary for column in columns) else "gaussian"
+    size = min(known["model.latent_dim"], max(1, len(columns) // 2))
+    return {"model.observed.name": law, "model.latent_dim": size}
+
+
+OF_EMISSIONS = ("location", "strength", "variance", "degrees", "shape", "rate", "alpha", "beta", "eta")
+WITHOUT = frozenset(
+    ["model.image", "model.observed.threshold", "model.observed.sd"]
+    + [f"model.emission.{name}" for name in OF_EMISSIONS]
+)
+"""Settings that belong to the data on which a configuration is tried."""
+
+
+# --- graphs ----------------------------------------------------------------------------------------------------------
+def look_at_graph(data: str, listing: Any, begun: Any) -> Look:
+    """The columns of an edge list; a square matrix has none to name."""
+    found = columns_at(data)
+    facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED])]
+    numbers = [column for column in found if column.values is not None]
+    if len(numbers) == found[0].number or {"source", "target"} <= {column.name for column in found}:
+        return Look(facts, {})
+    ends = [c for c in found if c.values is None or c.counts][:2]
+    if len(ends) < 2:
+        raise ConfigError(f"{data}: neither an edge list nor a square matrix: {'; '.join(map(str, found))}")
+    settings = {"data.source": ends[0].name, "data.target": ends[1].name}
+    weights = [c.name for c in numbers if c not in ends]
+    settings |= {"data.weight": weights[0]} if weights else {}
+    return Look(facts, settings, {"data.source": "The first two columns that can be names of nodes."})
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+WORD = re.compile(r"[^\W\d_]{3,}")
+MOST_READ = 200
+"""Records that are read to find the column of the text."""
+UPDATES = 200
+"""Steps that a fit by minibatches should take at least."""
+
+
+def look_at_documents(data: str, listing: Any, begun: Any) -> Look:
+    """Reads the documents once, as a fit would."""
+    if data == "docstrings":
+        found: dict[str, Any] = {"data.path": data}
+        section = dataclasses.replace(begun.data, path=data)
+    else:
+        column = _text_column(data)
+        found = {} if column in (None, DEFAULT_COLUMN) else {"data.column": column}
+        section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=None)
+    parts = load_documents(dataclasses.replace(section, held_out=0.1))
+    number = parts.train.num_documents + parts.test.num_documents
+    words = parts.train.num_tokens + parts.test.num_tokens
+    facts = [
+        f"{number:,} documents of {words / number:,.0f} words on average that are kept, of {len(parts.names):,} kinds.",
+        *parts.train.notes,
+    ]
+    topics = int(np.clip(5 * round(np.sqrt(number / 2) / 5), 5, 100)) if number >= 50 else max(2, number // 10)
+    why = {"model.num_topics": "Begin with about the root of half the documents; compare: vijax fit ... --sweep."}
+    settings = found | {"data.held_out": 0.1, "model.num_topics": topics} | _steps(begun, number)
+    return Look(facts, settings, why)
+
+
+def _steps(begun: Any, number: int) -> dict[str, Any]:
+    """Batches and passes with which a fit by minibatches takes enough steps."""
+    if begun.fit.batch_size is None and begun.algorithm.name in FULL_DATA:
+        return {}
+    batch = min(begun.fit.batch_size or USUAL, max(10, number // 10))
+    passes = max(begun.fit.num_epochs, -(-UPDATES * batch // number))
+    return {"fit.batch_size": min(batch, number), "fit.num_epochs": passes}
+
+
+def _text_column(data: str) -> str | None:
+    """The column `text`, or else that of the longest texts; None for a source without columns."""
+    path = fetch(data) if is_url(data) else Path(data).expanduser()
+    if kind_of(path) != "a file":
+        return None
+    kind = guess_format(path)
+    rows = RECORDS[kind](path).rows(None) if kind in RECORDS else iter(())
+    records = [row for *_, row in itertools.islice(rows, MOST_READ)]
+    if not records:
+        return None
+    words: dict[str, int] = {}
+    for name, text in (item for record in records for item in record.items()):
+        words[name] = words.get(name, 0) + (len(WORD.findall(text)) if isinstance(text, str) else 0)
+    if DEFAULT_COLUMN in words:
+        return DEFAULT_COLUMN
+    longest = max(words, key=lambda name: words[name])
+    if not words[longest]:
+        raise ConfigError(f"{data}: no column holds text, among {', '.join(map(repr, list(words)[:20]))}")
+    return longest

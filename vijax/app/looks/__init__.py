@@ -1,1 +1,0 @@
-"""A look at some data before a run: which settings suit them."""
