@@ -9,20 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.automatic import low_rank, minibatches, mixture, trust_region
-from vijax.automatic.assessment import as_fit, as_mixture, assessed, compared, rivals
-from vijax.automatic.conjugate import of_conjugate, of_mixed
+from vijax.automatic import by_steps, low_rank, mixture, trust_region
+from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
+from vijax.automatic.density_checks import exchanges
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.label_switching import exchanges
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
-from vijax.automatic.report import Ended, Report
-from vijax.automatic.stage import Sitting, Stage, Watcher, check_stage, stage_of
+from vijax.automatic.report import Ended, Report, as_fit, as_mixture
 from vijax.automatic.target import Target
-from vijax.automatic.trust_region import Run
+from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.checks import require, require_integers
 from vijax.constrain import real
@@ -119,7 +117,7 @@ def auto(
     if density is None:
         given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
         _check_conjugate(model, **given, stage=stage)
-        of = of_conjugate if model.free is None else of_mixed
+        of = by_steps.of_conjugate if model.free is None else by_steps.of_mixed
         return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
@@ -140,10 +138,10 @@ def auto(
         if size is None:
             misfit = Misfit(target.dim, richer)
             return _normal_or_mixture(done(*_normal(run, watcher, seed, num_starts, max_draws, misfit)), misfit)
-        sample = run._replace(target=Target(density, *minibatches.sample_of(target.groups, target.dim, seed)))
+        sample = run._replace(target=Target(density, *by_steps.sample_of(target.groups, target.dim, seed)))
         q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
-            q = minibatches.fit_all(model, target.groups, q, size, key)
+            q = by_steps.fit_all(model, target.groups, q, size, key)
         return done(q, found).as_fit()
 
 
@@ -179,7 +177,7 @@ def _batch_size(density: LogDensity, asked: int | None, num_groups: int, dim: in
         require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
         require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
         return asked
-    return minibatches.BATCH if num_groups >= minibatches.LARGE and dim <= MOST_FULL else None
+    return by_steps.BATCH_OF_MANY if num_groups >= by_steps.MANY_GROUPS and dim <= MOST_FULL else None
 
 
 def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:
@@ -240,23 +238,14 @@ def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: in
 
 # --- one normal or a mixture ------------------------------------------------------------------------------------------
 class _Done(NamedTuple):
-    """A normal that has been fitted.
+    """A normal that has been fitted."""
 
-    Attributes:
-      model: the density.
-      run: the same on the host, and the limits.
-      q: the normal.
-      searched: what the starts found.
-      watcher: of Ctrl-C.
-      key: of the fit.
-    """
-
-    model: Model
-    run: Run
-    q: Gaussian
-    searched: Searched
-    watcher: Watcher
-    key: PRNGKeyArray
+    model: Model  # the density
+    run: Run  # the same on the host, and the limits
+    q: Gaussian  # the normal
+    searched: Searched  # what the starts found
+    watcher: Watcher  # of Ctrl-C
+    key: PRNGKeyArray  # of the fit
 
     def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
         """Reports on this normal, or on a mixture that began at it."""

@@ -20,14 +20,14 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy import linalg
 
 from vijax.automatic import lbfgs
-from vijax.automatic.assessment import as_fit, assessed, in_words
+from vijax.automatic.assessment import assessed, in_words
+from vijax.automatic.density_checks import exchanges
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.label_switching import exchanges
 from vijax.automatic.lbfgs import Mode, maximise, never
 from vijax.automatic.modes import Searched, find_modes, with_bounds
-from vijax.automatic.report import Ended
-from vijax.automatic.stage import Stage, Watcher, check_stage
+from vijax.automatic.report import Ended, as_fit
 from vijax.automatic.target import Target
+from vijax.automatic.trust_region import Stage, Watcher, check_stage
 from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.fitting.fit_arguments import check_key, check_not_forked
@@ -262,17 +262,11 @@ def _conjugate_gradients(
 
 
 class Maximum(NamedTuple):
-    """The end of Newton's steps.
+    """The end of Newton's steps."""
 
-    Attributes:
-      point: (2D,).
-      value: of the function there.
-      promised: nats that a further step still promises; infinite where the Hessian is not negative definite.
-    """
-
-    point: Float[np.ndarray, " 2D"]
-    value: float
-    promised: float
+    point: Float[np.ndarray, " 2D"]  # (2D,)
+    value: float  # of the function there
+    promised: float  # nats that a further step still promises; infinite where the Hessian is not negative definite
 
 
 def newton(

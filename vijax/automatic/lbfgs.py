@@ -29,31 +29,19 @@ LOOKS = 5
 
 
 class Mode(NamedTuple):
-    """The end of a search.
+    """The end of a search."""
 
-    Attributes:
-      x: the point.
-      value: log density there.
-      sds: rough standard deviations, from the curvature that the search has seen.
-    """
-
-    x: Float[np.ndarray, " D"]
-    value: float
-    sds: Float[np.ndarray, " D"]
+    x: Float[np.ndarray, " D"]  # the point
+    value: float  # log density there
+    sds: Float[np.ndarray, " D"]  # rough standard deviations, from the curvature that the search has seen
 
 
 class Point(NamedTuple):
-    """The present point of a search.
+    """The present point of a search."""
 
-    Attributes:
-      x: the point.
-      value: log density there.
-      promised: nats by which the quadratic model expects the maximum to be higher.
-    """
-
-    x: Float[np.ndarray, " D"]
-    value: float
-    promised: float
+    x: Float[np.ndarray, " D"]  # the point
+    value: float  # log density there
+    promised: float  # nats by which the quadratic model expects the maximum to be higher
 
 
 def never() -> bool:

@@ -22,8 +22,8 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
+from vijax.automatic.density_checks import ASKED, grows_along
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.improper import ASKED, grows_along
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
@@ -204,56 +204,43 @@ def lanczos(
 
 # --- steps ------------------------------------------------------------------------------------------------------------
 class Gradient(NamedTuple):
-    """The ELBO of q on draws, and its gradient.
+    """The ELBO of q on draws, and its gradient."""
 
-    Attributes:
-      at: q.
-      elbo: the value.
-      mean: gradient in m.
-      log_sd: gradient in log s.
-      b: gradient in b.
-      whitened: gradients of the log density in z, of each draw.
-      left: the same beyond those of N(0, I); zero for a normal target at its optimum.
-    """
-
-    at: Gaussian
-    elbo: float
-    mean: Float[np.ndarray, " D"]
-    log_sd: Float[np.ndarray, " D"]
-    b: Float[np.ndarray, " r"]
-    whitened: Float[np.ndarray, "draws D"]
-    left: Float[np.ndarray, "draws D"]
+    at: Gaussian  # q
+    elbo: float  # the value
+    mean: Float[np.ndarray, " D"]  # gradient in m
+    log_sd: Float[np.ndarray, " D"]  # gradient in log s
+    b: Float[np.ndarray, " r"]  # gradient in b
+    whitened: Float[np.ndarray, "draws D"]  # gradients of the log density in z, of each draw
+    left: Float[np.ndarray, "draws D"]  # the same beyond those of N(0, I); zero for a normal target at its optimum
 
 
-class Directed:
-    """Normals with directions, as the loops of `vijax.automatic.trust_region` move them."""
+def gradient(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Gradient | None:
+    """Evaluates a normal with directions on draws; None where a draw has no density."""
+    assert q.directions is not None
+    assert q.stretch is not None
+    x = q.at(noise)
+    values, slopes = target.slopes(x)
+    if not np.isfinite(values).all():
+        return None
+    scaled = slopes * q.scale
+    is_used = (q.directions**2).sum(0) > 0
+    b = ((scaled @ q.directions) * (noise @ q.directions) * q.stretch).mean(0) + is_used
+    log_sd = (slopes * (x - q.mean)).mean(0) + 1
+    whitened = q.stretched(scaled)
+    elbo = float(values.mean()) + q.entropy()
+    return Gradient(q, elbo, slopes.mean(0), log_sd, b, whitened, whitened + noise)
 
-    def look(self, target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Gradient | None:
-        """Evaluates q on draws; None where a draw has no density."""
-        assert q.directions is not None
-        assert q.stretch is not None
-        x = q.at(noise)
-        values, slopes = target.slopes(x)
-        if not np.isfinite(values).all():
-            return None
-        scaled = slopes * q.scale
-        is_used = (q.directions**2).sum(0) > 0
-        b = ((scaled @ q.directions) * (noise @ q.directions) * q.stretch).mean(0) + is_used
-        log_sd = (slopes * (x - q.mean)).mean(0) + 1
-        whitened = q.stretched(scaled)
-        elbo = float(values.mean()) + q.entropy()
-        return Gradient(q, elbo, slopes.mean(0), log_sd, b, whitened, whitened + noise)
 
-    def moved(self, seen: Gradient, radius: float, rho: float) -> Gaussian:
-        """Takes a natural-gradient step of size rho, its mean within the radius. (The information of log s and b is
-        2.)"""
-        q = seen.at
-        assert q.stretch is not None
-        by = lambda slope: np.exp(np.clip(0.5 * rho * slope, -MOST, MOST))
-        shift = rho * seen.whitened.mean(0)
-        shift *= min(1.0, np.sqrt(2 * radius) / max(float(np.linalg.norm(shift)), 1e-30))
-        mean = q.mean + q.scale * q.stretched(shift)
-        return q._replace(mean=mean, scale=q.scale * by(seen.log_sd), stretch=q.stretch * by(seen.b))
+def moved(seen: Gradient, radius: float, rho: float) -> Gaussian:
+    """Takes a natural-gradient step of size rho, its mean within the radius. (The information of log s and b is 2.)"""
+    q = seen.at
+    assert q.stretch is not None
+    by = lambda slope: np.exp(np.clip(0.5 * rho * slope, -MOST, MOST))
+    shift = rho * seen.whitened.mean(0)
+    shift *= min(1.0, np.sqrt(2 * radius) / max(float(np.linalg.norm(shift)), 1e-30))
+    mean = q.mean + q.scale * q.stretched(shift)
+    return q._replace(mean=mean, scale=q.scale * by(seen.log_sd), stretch=q.stretch * by(seen.b))
 
 
 def _stepped(run: Run, q: Gaussian, seed: list[int]) -> tuple[Gaussian, float]:
@@ -263,12 +250,12 @@ def _stepped(run: Run, q: Gaussian, seed: list[int]) -> tuple[Gaussian, float]:
         if run.stopped() or not run.affords(FRESH):
             break
         noise = noise_of(FRESH, target.dim, [*seed, turn])
-        seen = Directed().look(target, q, noise)
+        seen = gradient(target, q, noise)
         if seen is None:
             break
         slack = 10 * target.epsilon * abs(seen.elbo)
         while rho >= LEAST:
-            trial = Directed().moved(seen, FURTHEST, rho)
+            trial = moved(seen, FURTHEST, rho)
             if float(target.values(trial.at(noise)).mean()) + trial.entropy() >= seen.elbo - slack:
                 q = trial._replace(elbo=seen.elbo)
                 break
@@ -296,7 +283,7 @@ def _on_fresh_draws(run: Run, q: Gaussian, start: Mode, rho: float, seed: list[i
         q = q._replace(error=error, elbo=q.elbo + (seen.elbo - q.elbo) / taken)
         return q, Ended.CONVERGED if near and error < SDS and count >= 2 * first else None
 
-    q = averaged(run, Directed(), q, FRESH, seed, first, lambda t: FURTHEST, after)
+    q = averaged(run, gradient, moved, q, FRESH, seed, first, lambda t: FURTHEST, after)
     return q if q.ended is Ended.INTERRUPTED else q._replace(ended=_ended(target, q, start, slope, curvature))
 
 

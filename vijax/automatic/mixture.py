@@ -57,24 +57,15 @@ that some components are near the mass and some in the tails (Arenz et al. 2023,
 
 # --- mixtures ---------------------------------------------------------------------------------------------------------
 class Mixture(NamedTuple):
-    """sum_k w_k N_k.
+    """sum_k w_k N_k."""
 
-    Attributes:
-      weights: w, (K,).
-      parts: the normals.
-      elbo: on the draws of the fit.
-      ended: why the fit stopped.
-      trace: ELBO after each step taken.
-      error: 0, for that of the means is not known.
-      rise: nats that the ELBO still rose in a thousand gradients; infinite where that is not known.
-    """
-
-    weights: Float[np.ndarray, " K"]
-    parts: tuple[Gaussian, ...]
-    elbo: float = -np.inf
-    ended: Ended = Ended.SPENT
-    trace: tuple[float, ...] = ()
-    error: float = 0.0
+    weights: Float[np.ndarray, " K"]  # w, (K,)
+    parts: tuple[Gaussian, ...]  # the normals
+    elbo: float = -np.inf  # on the draws of the fit
+    ended: Ended = Ended.SPENT  # why the fit stopped
+    trace: tuple[float, ...] = ()  # ELBO after each step taken
+    error: float = 0.0  # 0, for that of the means is not known
+    # Nats that the ELBO still rose in a thousand gradients; infinite where that is not known
     rise: float = float("inf")
 
     @property
@@ -132,23 +123,14 @@ class Mixture(NamedTuple):
 
 
 class Bank(NamedTuple):
-    """All draws so far, with log p and its gradient there, taken as draws of one mixture of the normals that made them.
+    """All draws so far, with log p and its gradient there: draws of one mixture of the normals that made them."""
 
-    Attributes:
-      x: the draws.
-      values: log p, -inf where it is zero.
-      slopes: its gradients, zero there.
-      parts: the normals.
-      counts: number of draws of each.
-      log_mass: log of the sum of counts times densities.
-    """
-
-    x: Float[np.ndarray, "draws D"]
-    values: Float[np.ndarray, " draws"]
-    slopes: Float[np.ndarray, "draws D"]
-    parts: tuple[Gaussian, ...]
-    counts: tuple[int, ...]
-    log_mass: Float[np.ndarray, " draws"]
+    x: Float[np.ndarray, "draws D"]  # the draws
+    values: Float[np.ndarray, " draws"]  # log p, -inf where it is zero
+    slopes: Float[np.ndarray, "draws D"]  # its gradients, zero there
+    parts: tuple[Gaussian, ...]  # the normals
+    counts: tuple[int, ...]  # number of draws of each
+    log_mass: Float[np.ndarray, " draws"]  # log of the sum of counts times densities
 
     @classmethod
     def empty(cls, dim: int) -> Bank:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from vijax.automatic.density_checks import Exchange, check_slopes
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.label_switching import Exchange
 from vijax.automatic.lbfgs import Mode, Point, Slopes, maximise, never
-from vijax.automatic.target import Target, check_slopes
+from vijax.automatic.target import Target
 from vijax.checks import require
 
 MOST_JUDGED, MANY, DENSE = 8, 50, 300
@@ -31,31 +31,20 @@ ARRIVED = 0.5
 
 
 class Found(NamedTuple):
-    """A mode that was found.
+    """A mode that was found."""
 
-    Attributes:
-      mode: the mode.
-      num_starts: number of searches that ended there.
-      elbo: rough bound of the normal with the curvature there; -inf where it was not computed, or it is no mode.
-    """
-
-    mode: Mode
-    num_starts: int
+    mode: Mode  # the mode
+    num_starts: int  # number of searches that ended there
+    # Rough bound of the normal with the curvature there; -inf where it was not computed, or it is no mode
     elbo: float = -np.inf
 
 
 class Searched(NamedTuple):
-    """The result of all searches.
+    """The result of all searches."""
 
-    Attributes:
-      found: modes, best first.
-      labels: exchanges of labels that leave the density as it is.
-      num_starts: number of searches.
-    """
-
-    found: list[Found]
-    labels: list[Exchange]
-    num_starts: int
+    found: list[Found]  # modes, best first
+    labels: list[Exchange]  # exchanges of labels that leave the density as it is
+    num_starts: int  # number of searches
 
 
 def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[], bool] = never) -> list[Found]:
@@ -166,19 +155,13 @@ DIP = 0.1
 
 
 class Scales(NamedTuple):
-    """Middle and width of the prior of each coordinate.
+    """Middle and width of the prior of each coordinate."""
 
-    Attributes:
-      middle: (D,).
-      width: (D,), standard deviations.
-      is_known: (D,), false where the prior says nothing: the middle is then 0, the width that of the box.
-      is_prior: whether it is of a prior; false of a density that is one function.
-    """
-
-    middle: Float[np.ndarray, " D"]
-    width: Float[np.ndarray, " D"]
+    middle: Float[np.ndarray, " D"]  # (D,)
+    width: Float[np.ndarray, " D"]  # (D,), standard deviations
+    # (D,), false where the prior says nothing: the middle is then 0, the width that of the box
     is_known: Bool[np.ndarray, " D"]
-    is_prior: bool
+    is_prior: bool  # whether it is of a prior; false of a density that is one function
 
 
 def prior_scales(target: Target) -> Scales:

@@ -1,5 +1,5 @@
 """Fits that run to their own end, `vijax.auto` and `vijax.dadvi`. Stopped by Ctrl-C, they leave their stage in the
-run's folder (`vijax.automatic.stage`), from which they go on."""
+run's folder (`vijax.automatic.trust_region.Stage`), from which they go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import ConfigError, Entry
 from vijax.automatic.auto import auto
 from vijax.automatic.dadvi import dadvi
-from vijax.automatic.stage import Stage
+from vijax.automatic.trust_region import Stage
 from vijax.fitting.fit import Progress
 from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm

@@ -10,7 +10,7 @@ from typing import Any
 from vijax.app.runs.at_once import is_at_once
 from vijax.app.runs.run_folder import read_json, write_json
 from vijax.app.settings.typed_toml import DamagedError
-from vijax.automatic.assessment import of_mixture
+from vijax.automatic.report import of_mixture
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.fitting.fit import Progress
 from vijax.inference.compose import Algorithm

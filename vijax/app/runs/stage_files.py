@@ -11,7 +11,7 @@ from vijax.app.runs.run_folder import latest_checkpoint
 from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import flatten
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
-from vijax.automatic.stage import Stage, stage_like
+from vijax.automatic.trust_region import Stage, stage_like
 from vijax.fitting import checkpoint
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
