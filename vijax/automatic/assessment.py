@@ -25,7 +25,7 @@ from scipy import special
 
 from vijax.automatic.density_checks import grows_along
 from vijax.automatic.gaussian import Gaussian
-from vijax.automatic.lbfgs import Mode, Point
+from vijax.automatic.lbfgs import Mode
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, on_one_hill
 from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, bound, distance
@@ -42,12 +42,9 @@ CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 8192, 8
 they are made of."""
 SURE = 0.01
 """There are more draws where the standard error of the bound is above so many nats, if more can bring it near."""
-WORTH = 0.01
-"""Nats that a mixture must gain at least to be kept."""
-DEAR = 50_000
-"""Groups from which on moments are judged by the draws of q alone."""
-RIVAL = 5.0
-"""Nats below the best bound within which another mode holds a share of the posterior."""
+WORTH = 0.01  # nats that a mixture must gain at least to be kept
+DEAR = 50_000  # groups from which on moments are judged by the draws of q alone
+RIVAL = 5.0  # nats below the best bound within which another mode holds a share of the posterior
 LOST, WIDE = 100.0, 1e9
 """A log density above zero that is rounded to more nats than `LOST`, and one along which a standard deviation is above
 `WIDE`, may grow without limit."""
@@ -57,7 +54,7 @@ def assessed(
     model: Model, target: Target, q: Q, searched: Searched, seed: int, normal: Gaussian | None = None
 ) -> Report:
     """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and the modes that the
-    starts found. Of a mixture `normal` is the one from which it began, and tells which modes are one."""
+    starts found. `normal` is the one from which a mixture began; it tells which modes are one."""
     draws, ratios, log_q = _checked(target, q, seed)
     rounding = target.epsilon * float(np.median(np.abs(ratios + log_q)))
     zero, gap, khat = distance(ratios, rounding)
@@ -167,11 +164,10 @@ def rivals(q: Q, searched: Searched, target: Target) -> list[Found]:
 
 def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ()) -> list[Found]:
     """Returns modes that are not on the hill of others, nor of a mode before."""
-    point = lambda one: Point(one.mode.x, one.mode.value, 0.0)
-    joined = lambda one, two: on_one_hill(target, *sorted([point(one), point(two)], key=lambda at: at.value))
+    joined = lambda *two: on_one_hill(target, *sorted(two, key=lambda mode: mode.value))
     kept: list[Found] = []
     for one in found:
-        if not any(joined(one, own) for own in (*others, *kept)):
+        if not any(joined(one.mode, own.mode) for own in (*others, *kept)):
             kept.append(one)
     return kept
 
@@ -226,12 +222,9 @@ def _shown(model: Model, q: Q, searched: Searched) -> list[FoundMode]:
 
 
 # --- importance weights -----------------------------------------------------------------------------------------------
-WIDER = 320
-"""Draws of each wider law."""
-FREEDOM = 4
-"""Degrees of freedom of the t."""
-OUTWARD, FARTHEST = 4, 8
-"""How often laws are centred at draws that count most for sds; and at how many draws."""
+WIDER = 320  # draws of each wider law
+FREEDOM = 4  # degrees of freedom of the t
+OUTWARD, FARTHEST = 4, 8  # how often laws are centred at draws that count most for sds; and at how many draws
 
 
 class Wide(NamedTuple):
@@ -283,17 +276,8 @@ def weighed(
     seed: list[int],
     num_wider: int = WIDER,
 ) -> Weighed:
-    """Returns draws of q, and draws of wider laws in which all components have equal weights.
-
-    Args:
-      log_density: of points.
-      q: a normal, or a mixture.
-      draws: of q.
-      log_p: log density of the posterior there.
-      log_q: log density of q there.
-      seed: of further draws.
-      num_wider: number of draws of each wider law; 0 where the density is dear.
-    """
+    """Returns draws of q, with log p and log q there, beside draws of wider laws in which all components have equal
+    weights: `num_wider` of each law, 0 where the density is dear."""
     if not num_wider:
         return Weighed(draws, log_p, log_q, log_q)
     rng = np.random.default_rng(seed)
@@ -306,8 +290,9 @@ def weighed(
     laws = [Wide(parts, each) for each in (False, True)]
     pilot = [drawn(law, num_wider // 2) for law in laws]
     for _ in range(OUTWARD):
-        far = [_nearest(parts, x)._replace(mean=x) for x in _farthest(_together(pilot))]
-        laws.append(Wide(tuple(far), False))
+        far = _farthest(_together(pilot))
+        near = [min(parts, key=lambda part, x=x: part.distance(x)) for x in far]
+        laws.append(Wide(tuple(part._replace(mean=x) for part, x in zip(near, far, strict=True)), False))
         pilot.append(drawn(laws[-1], num_wider // 2))
     # Afresh: a law that was put where a draw weighed much would take that draw's weight.
     return _together([(None, draws, log_p, log_q), *(drawn(law, num_wider) for law in laws)])
@@ -315,10 +300,6 @@ def weighed(
 
 _Drawn = tuple[Wide | None, np.ndarray, np.ndarray, np.ndarray]
 """Draws of one law, None that of q, with the log densities of posterior and q there."""
-
-
-def _nearest(parts: tuple[Gaussian, ...], x: Float[np.ndarray, " D"]) -> Gaussian:
-    return min(parts, key=lambda part: part.distance(x))
 
 
 def _together(sets: list[_Drawn]) -> Weighed:
@@ -339,12 +320,7 @@ def _farthest(of: Weighed) -> Float[np.ndarray, "FARTHEST D"]:
 
 
 def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]) -> Moments:
-    """Returns how far means and standard deviations of q are off.
-
-    Args:
-      of: draws.
-      numbers: the numbers that are judged, at these draws.
-      names: of the numbers.
+    """Returns how far means and standard deviations of q are off, of these numbers at the draws, by their names.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(4000, 1))  # of q, N(0, 1); the posterior is N(.2, .9^2)

@@ -1,4 +1,4 @@
-"""`vijax.auto`, the default method: nothing to choose, and a verdict."""
+"""The default method, `vijax.auto`: nothing to choose, and a verdict."""
 
 from __future__ import annotations
 
@@ -32,17 +32,13 @@ from vijax.inference.compatibility import check_model
 from vijax.models.energies.density import LogDensity
 from vijax.xla import keys
 
-MOST_FULL = 300
-"""Dimensions up to which a full covariance is fitted."""
-NUM_STARTS, MAX_DRAWS = 16, 2048
-"""Defaults of a log density."""
-FIRST_STEPS = 20
-"""Steps of independent normals, where a full covariance begins at them."""
+MOST_FULL = 300  # dimensions up to which a full covariance is fitted
+NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
+FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
-"""Share of the gradients that searches for modes may take, or gradients a start, if more: where there is no mode, as in
-a funnel, they would go on for long."""
-EARLY = 2 * CLOSE
-"""A larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws."""
+"""Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
+as in a funnel, they would go on for long."""
+EARLY = 2 * CLOSE  # a larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws
 
 
 def auto(
@@ -112,7 +108,9 @@ def auto(
     check_model(model)
     check_not_forked()
     check_key(key)
-    _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
+    given = {"num_starts": num_starts, "max_gradients": max_gradients}
+    require_integers(**{name: value for name, value in given.items() if value is not None})
+    require_integers(8, max_draws=MAX_DRAWS if max_draws is None else max_draws)
     density = model.log_density
     if density is None:
         given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
@@ -127,7 +125,7 @@ def auto(
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        run = Run(target, budget, watcher.stopped)
+        run = Run(target, budget, asked.is_set)
 
         def done(q: Gaussian, found: list[Found]) -> _Done:
             labels = exchanges(target, found[0].mode.x, q.sds, seed)
@@ -143,13 +141,6 @@ def auto(
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
             q = by_steps.fit_all(model, target.groups, q, size, key)
         return done(q, found).as_fit()
-
-
-def _check_integers(**given: tuple[int | None, int]) -> None:
-    """Raises ValueError on arguments that are no integers, or below the least."""
-    for name, (value, least) in given.items():
-        if value is not None:
-            require_integers(least, **{name: value})
 
 
 def _check_conjugate(model: Model, **given: Any) -> None:
@@ -215,14 +206,16 @@ def _normal(
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting
     assert sitting is not None
-    asks = misfit.among(rivalry(target, found, seed))
-    return trust_region.fit(run, sitting, seed, max_draws, watcher.notes(target), asks), found
+    note = functools.partial(watcher.note, target)
+    misfits = functools.partial(misfit.is_seen, rivalry(target, found, seed))
+    return trust_region.fit(run, sitting, seed, max_draws, note, misfits), found
 
 
 def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: int) -> tuple[Gaussian, list[Found]]:
-    """Returns the normal at the mode with the highest bound, and the modes with their bounds. Independent normals from
-    the middle of where searches begin take its place if they are better: the mode of a funnel is where a scale is zero.
-    They are tried wherever searches were cut short."""
+    """Returns the normal at the mode with the highest bound, and the modes with their bounds.
+
+    Independent normals from the middle of the box where searches begin take its place if they are better: the mode of a
+    funnel is where a scale is zero. They are always tried if searches were cut short."""
     target = run.target
     found, best = with_bounds(target, found, seed, is_cut)
     noise = noise_of(32, target.dim, [seed, 99])
@@ -258,25 +251,17 @@ class _Done(NamedTuple):
 
 
 class Misfit:
-    """Decides whether one normal is not enough.
-
-    Attributes:
-      is_tried: whether a mixture may be tried.
-      seen: whether the fit of one normal ended early, for no normal will do.
-    """
+    """Decides whether one normal is not enough."""
 
     def __init__(self, dim: int, asked: bool | None):
-        self.is_tried, self._asked, self.seen = dim <= mixture.MOST_DIM if asked is None else asked, asked, False
+        self.is_tried = dim <= mixture.MOST_DIM if asked is None else asked  # whether a mixture may be tried
+        self.seen = False  # whether the fit of one normal ended early, because no normal will do
+        self._asked = asked
 
-    def among(self, has_rivals: Callable[[Gaussian], bool]) -> Callable[[Gaussian, float], bool]:
-        """Returns a function that says whether gradients are worth more in a mixture than in less noise of the
-        normal."""
-
-        def asks(q: Gaussian, gap: float) -> bool:
-            self.seen = self.is_tried and (gap > EARLY or has_rivals(q))
-            return self.seen
-
-        return asks
+    def is_seen(self, has_rivals: Callable[[Gaussian], bool], q: Gaussian, gap: float) -> bool:
+        """Says whether gradients are worth more in a mixture than in less noise of the normal."""
+        self.seen = self.is_tried and (gap > EARLY or has_rivals(q))
+        return self.seen
 
     def is_worth(self, said: Report, has_rivals: bool) -> bool:
         """Says whether to try a mixture, by the report on the normal."""

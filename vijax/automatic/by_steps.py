@@ -46,18 +46,12 @@ from vijax.xla import keys
 
 SMALL, LARGE = 5_000, 200_000
 """Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""
-SMALL_CORPUS = 200
-"""The same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds."""
-STARTS, OF_CORPUS = 8, 4
-"""Number of starts of small data, and of documents up to `SMALL`; larger data have one."""
-PART = 500
-"""Groups of a part whose message is remembered, about."""
-REMEMBERED = 1 << 26
-"""Largest number of numbers in the messages of all parts together: a quarter of a gigabyte."""
-BATCH = 256
-"""Groups of a minibatch."""
-SAME = 1e-4
-"""Starts have the same end where their bounds differ by less than this share."""
+SMALL_CORPUS = 200  # the same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds
+STARTS, OF_CORPUS = 8, 4  # number of starts of small data, and of documents up to `SMALL`; larger data have one
+PART = 500  # groups of a part whose message is remembered, about
+REMEMBERED = 1 << 26  # largest number of numbers in the messages of all parts together: a quarter of a gigabyte
+BATCH = 256  # groups of a minibatch
+SAME = 1e-4  # starts have the same end where their bounds differ by less than this share
 FREE_STARTS, FIRST, MOST = 4, 500, 8_000
 """Starts side by side for the first steps, of which the best goes on; the number of these steps; and of all steps."""
 DRIFT = 0.05
@@ -208,21 +202,15 @@ def _of_free(done: Fit, starts: int) -> Fit:
 
 
 # --- log densities of many groups -------------------------------------------------------------------------------------
-MANY_GROUPS = 50_000
-"""Groups from which on minibatches are taken unasked."""
-BATCH_OF_MANY = 500
-"""Groups of a minibatch."""
-SAMPLE, PER_VARIABLE = 2_000, 20
-"""Groups of the sample: at least so many, and so many a variable."""
-MOST_PASSES = 60
-"""Largest number of passes over all groups."""
-FEWEST_AT_ONCE, MOST_AT_ONCE = 16, 64
-"""Steps between two checks of whether a pass has ended, at least and at most."""
+MANY_GROUPS = 50_000  # groups from which on minibatches are taken unasked
+BATCH_OF_MANY = 500  # groups of a minibatch
+SAMPLE, PER_VARIABLE = 2_000, 20  # groups of the sample: at least so many, and so many a variable
+MOST_PASSES = 60  # largest number of passes over all groups
+FEWEST_AT_ONCE, MOST_AT_ONCE = 16, 64  # steps between two checks of whether a pass has ended, at least and at most
 LEAST_PASSES, FIRST_PASSES = 2, 12
 """The posterior before a pass counts for `LEAST_PASSES` passes (c above) during the first `FIRST_PASSES` passes, then
 for one more a pass."""
-LEFT = 0.02
-"""A fit has converged where less is left, in nats, of up to ten variables; in proportion for more."""
+LEFT = 0.02  # a fit has converged where less is left, in nats, of up to ten variables; in proportion for more
 
 
 class Sample(NamedTuple):

@@ -41,15 +41,12 @@ NUM_STARTS = 16
 MAX_STEPS = 1000
 FAR = 2.0
 """There are too few fixed draws where the bound on them is so many nats above that on fresh ones, beside its error."""
-WIDEST = 40.0
-"""Log standard deviation beyond which float32 holds no draws: a density on which q gets there is improper."""
-MOST_DENSE = 200
-"""D up to which the Hessian is formed."""
+WIDEST = 40.0  # log standard deviation beyond which float32 holds no draws: a density on which q gets there is improper
+MOST_DENSE = 200  # D up to which the Hessian is formed
 ENOUGH, SETTLED = 1e-8, 1e-4
 """Newton's steps end where a further one promises fewer nats than `ENOUGH`. Where rounding allows no less, an end that
 promises less than `SETTLED` counts as the maximum."""
-TOL = 1e-6
-"""Residual at which conjugate gradients end, relative to the right-hand side."""
+TOL = 1e-6  # residual at which conjugate gradients end, relative to the right-hand side
 
 
 def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int = 30, stage: Stage | None = None) -> Fit:
@@ -101,15 +98,15 @@ def dadvi(model: Model, data: Any = None, *, key: PRNGKeyArray, num_draws: int =
     check_stage(stage, target.dim, NUM_STARTS, False)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        found = watcher.searched(target, lambda: find_modes(target, seed, NUM_STARTS, watcher.stopped), NUM_STARTS)
+        found = watcher.searched(target, lambda: find_modes(target, seed, NUM_STARTS, asked.is_set), NUM_STARTS)
         if len(found) > 1:
             found, _ = with_bounds(target, found, seed)
         start = found[int(np.argmax([one.elbo for one in found]))].mode
         noise = unit_noise(num_draws, target.dim, seed)
         objective = OnDraws(target, noise)
-        reached = climb(objective, start, MAX_STEPS, stopped=watcher.stopped)
-        top = newton(objective, as_point(reached), stopped=watcher.stopped)
-    cut = Ended.INTERRUPTED if watcher.stopped() else Ended.UNSOLVED
+        reached = climb(objective, start, MAX_STEPS, stopped=asked.is_set)
+        top = newton(objective, np.concatenate([reached.mean, np.log(reached.scale)]), stopped=asked.is_set)
+    cut = Ended.INTERRUPTED if asked.is_set() else Ended.UNSOLVED
     q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
     searched = Searched(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
     said = assessed(model, target, q, searched, seed)._replace(noise=noise)
@@ -128,12 +125,7 @@ def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws 
 
 
 class OnDraws:
-    """f as a function of points (m, l) of length 2D, up to a constant.
-
-    Attributes:
-      dim: D.
-      noise: e, (draws, D).
-    """
+    """f as a function of points (m, l) of length 2D, up to a constant; `noise` is e, (draws, D)."""
 
     def __init__(self, target: Target, noise: Float[np.ndarray, "draws D"]):
         self.dim, self.noise, self._target = target.dim, noise, target
@@ -197,11 +189,6 @@ def as_gaussian(point: Float[np.ndarray, " 2D"], value: float, ended: Ended = En
     mean, log_sd = np.split(point, 2)
     elbo = float(value + 0.5 * len(mean) * np.log(2 * np.pi * np.e))
     return Gaussian(mean, np.exp(log_sd), elbo, ended, (elbo,))
-
-
-def as_point(q: Gaussian) -> Float[np.ndarray, " 2D"]:
-    """Returns means and log standard deviations."""
-    return np.concatenate([q.mean, np.log(q.scale)])
 
 
 # --- the maximum ------------------------------------------------------------------------------------------------------

@@ -90,12 +90,8 @@ for; and their largest entry, beyond which they count as a coordinate."""
 
 
 def grows_along(target: Target, x: Float[np.ndarray, "draws D"]) -> Bool[np.ndarray, " D"]:
-    """Returns the coordinates along which, or along directions of which, the bound is seen to grow without limit.
-
-    Args:
-      target: the density.
-      x: draws of q, `ASKED` of them or more.
-    """
+    """Returns the coordinates along which, or along directions of which, the bound is seen to grow without limit, from
+    `ASKED` draws of q or more."""
     found = np.zeros(target.dim, bool)
     if not np.isfinite(x).all() or max(x.std(0).max(), np.abs(x.mean(0)).max()) < WIDE:
         return found
@@ -165,16 +161,8 @@ def _gains(
 def report_of_improper(
     model: Model, hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray
 ) -> Report | None:
-    """Returns a report that the bound of a fit by steps grows without limit, and along which variables; None where that
-    is not seen.
-
-    Args:
-      model: a model with free variables.
-      hyper: its hyperparameters at the end of the fit.
-      posterior: q of the globals.
-      batch: groups on which it is judged.
-      key: of draws.
-    """
+    """Returns a report that the bound of a fit by steps grows without limit, and along which variables, by groups of a
+    batch; None where it does not."""
     free, q = model.free, posterior[Z]
     found = None if free is None else free.given_others(model, hyper, posterior, key)
     if free is None or found is None or isinstance(q, Point):
@@ -207,16 +195,13 @@ def target_of(model: OfFree, batch: Minibatch, *given: PyTree) -> Target:
 MOST_LABELS, MOST_SETS, MOST_ORDERS = 12, 64, 120
 """Longest axis whose entries are taken for labels; number of sets of variables that are tried, the largest ones first;
 and of orders under which copies of a mode are looked for."""
-POINTS = 4
-"""Number of points at which the density is compared."""
-SAME = 100.0
-"""Values that differ by less than so many times their rounding are the same."""
-ELSEWHERE = 1.0
-"""Standard deviations by which an exchange must move some coordinate of a mode, to be one of labels."""
+POINTS = 4  # number of points at which the density is compared
+SAME = 100.0  # values that differ by less than so many times their rounding are the same
+ELSEWHERE = 1.0  # standard deviations by which an exchange must move some coordinate of a mode, to be one of labels
 
 
 class Axes(NamedTuple):
-    """Axes of a variable along which entries are exchanged."""
+    """Axes of a variable, the `leaf`-th one, along which entries are exchanged."""
 
     leaf: int
     axes: tuple[int, ...]
@@ -247,14 +232,8 @@ class Exchange(NamedTuple):
 def exchanges(
     target: Target, mode: Float[np.ndarray, " D"], sds: Float[np.ndarray, " D"], seed: int = 0
 ) -> list[Exchange]:
-    """Finds the labels that may be exchanged.
-
-    Args:
-      target: the density.
-      mode: a mode of it; entries whose exchange moves it less than `ELSEWHERE` are no labels.
-      sds: of q.
-      seed: of the points.
-    """
+    """Finds the labels that may be exchanged. Entries whose exchange moves the mode by less than `ELSEWHERE` standard
+    deviations of q (`sds`) are no labels."""
     variables, found = target.variables, []
     points = mode + 2 * sds * np.random.default_rng([seed, 13]).normal(size=(POINTS, target.dim))
     before = target.values(points)
@@ -303,7 +282,7 @@ def _reordered(
 ) -> Float[np.ndarray, "points D"]:
     """Returns the coordinates of points with their entries in another order."""
     x = x.copy()
-    for (i, axes), (begin, end) in zip(along, _places(variables, along), strict=True):
+    for (i, axes), (begin, end) in zip(along, _spans(variables, along), strict=True):
         leaf = variables.leaves[i]
         part = x[:, begin:end].reshape(len(x), *leaf.free_shape)
         for axis in axes:
@@ -318,7 +297,7 @@ def _reordered(
     return x
 
 
-def _places(variables: Variables, along: tuple[Axes, ...]) -> list[tuple[int, int]]:
+def _spans(variables: Variables, along: tuple[Axes, ...]) -> list[tuple[int, int]]:
     """Returns where the coordinates of these variables begin and end."""
     ends = np.cumsum([0, *(math.prod(leaf.free_shape) for leaf in variables.leaves)])
     return [(int(ends[i]), int(ends[i + 1])) for i, _ in along]
@@ -327,6 +306,6 @@ def _places(variables: Variables, along: tuple[Axes, ...]) -> list[tuple[int, in
 def _coordinates_of(variables: Variables, along: tuple[Axes, ...]) -> np.ndarray:
     """Returns which coordinates are of these variables."""
     chosen = np.zeros(variables.dim, bool)
-    for begin, end in _places(variables, along):
+    for begin, end in _spans(variables, along):
         chosen[begin:end] = True
     return chosen

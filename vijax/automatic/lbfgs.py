@@ -24,8 +24,7 @@ MEMORY = 20
 ENOUGH, NEARLY = 1e-3, 1.0
 """A search ends where its quadratic model promises fewer nats than `ENOUGH`: the start of a fit need not be exact.
 Below `NEARLY` it is checked whether it climbs the same hill as another search."""
-LOOKS = 5
-"""Evaluations of each search between two such checks."""
+LOOKS = 5  # evaluations of each search between two such checks
 
 
 class Mode(NamedTuple):
@@ -107,20 +106,13 @@ def _last(i: int, joined: dict[int, int]) -> int:
 
 
 class _Search:
-    """One search.
-
-    Attributes:
-      asked: the point that it wants to have evaluated.
-      now: its present point.
-      end: its end; None before it has ended.
-    """
+    """One search."""
 
     def __init__(self, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]):
-        self.now, self.end = Point(x, -np.inf, np.inf), None
+        self.now = Point(x, -np.inf, np.inf)
+        self.end: Mode | None = None
         self._asks = _ascent(self, x, max_steps, enough, stopped)
-        self.asked = next(self._asks)
-
-    end: Mode | None
+        self.asked = next(self._asks)  # the point whose value and gradient it waits for
 
     def told(self, value: float, slope: np.ndarray) -> None:
         """Takes value and gradient at the point that it asked for."""

@@ -29,27 +29,20 @@ from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, averaged
 
-RANK = 32
-"""Largest number of directions."""
+RANK = 32  # largest number of directions
 KRYLOV, HESSIANS = 100, 4
 """Hessian-vector products from which directions are computed, each the mean over so many draws."""
-SPECTRUM = 2 * KRYLOV * HESSIANS
-"""Gradients that they cost."""
-MIDDLE = 0.3
-"""Standard deviation at a start in the middle of where searches begin."""
+SPECTRUM = 2 * KRYLOV * HESSIANS  # gradients that they cost
+MIDDLE = 0.3  # standard deviation at a start in the middle of where searches begin
 FIXED, FRESH, JUDGED = 32, 64, 512
 """Draws: the fixed ones of independent normals; those of a step after them; those on which two fits are compared."""
-ROUNDS, STEPS = 2, 10
-"""How often directions are computed, and the number of first steps on fresh draws each time."""
-WHOLE, LEAST = 0.5, 1e-3
-"""Largest and smallest size of such a step."""
-FURTHEST = 1.0
-"""Nats that the mean may move in a step."""
+ROUNDS, STEPS = 2, 10  # how often directions are computed, and the number of first steps on fresh draws each time
+WHOLE, LEAST = 0.5, 1e-3  # largest and smallest size of such a step
+FURTHEST = 1.0  # nats that the mean may move in a step
 SDS = 0.02
 """A fit has converged where the noise of its draws makes less of the means, in standard deviations, over all of
 them."""
-POWER = 12
-"""Hessian-vector products that measure the largest curvature."""
+POWER = 12  # Hessian-vector products that measure the largest curvature
 OFF, MOST, FAR = 0.5, 0.3, 1e6
 """Whitened slopes at an optimum are at most so far from zero; the logarithm of a standard deviation moves at most so
 much in a step; and where q gets so many times as wide as at its start the density may be improper."""
@@ -65,16 +58,9 @@ def rank_of(dim: int) -> int:
 
 
 def fit(run: Run, start: Mode, seed: int) -> Gaussian:
-    """Returns the better of independent normals and of those with directions.
-
-    Args:
-      run: the limits. No step is taken that needs more gradients, but for the first ten of independent normals.
-      start: a mode of the density.
-      seed: of the draws.
-
-    Returns:
-      A normal with `directions` and `stretch`; all stretches are 1 where directions gain nothing.
-    """
+    """Returns the better of independent normals and of those with directions, from a mode of the density on. All
+    stretches are 1 where directions gain nothing. No step is taken that needs more gradients than the run has, but for
+    the first ten of independent normals."""
     target = run.target
     plain = _independent(run, start, seed)
     size = rank_of(target.dim)
@@ -121,7 +107,7 @@ def compared(target: Target, one: Gaussian, other: Gaussian, seed: list[int]) ->
     return float(pairs.mean()), float(pairs.std(ddof=1) / np.sqrt(len(pairs)))
 
 
-# --- directions ---------------------------------------------------------------------------------------------------
+# --- directions -------------------------------------------------------------------------------------------------------
 def directed(target: Target, q: Gaussian, seed: list[int]) -> Gaussian:
     """Gives q the directions in which the curvature, in units of the standard deviations, is furthest from its bulk."""
     plain = q._replace(directions=None, stretch=None)

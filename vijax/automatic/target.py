@@ -18,8 +18,7 @@ from vijax.models.energies.free_part import GivenOthers
 from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit
 
-AT_ONCE = 8
-"""Points in one call: half as many as there are starts, so that these and all draws share a program."""
+AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
 
 
 OfFree = LogDensity | GivenOthers

@@ -30,14 +30,10 @@ from vijax.checks import require
 
 NATS, SDS = 2e-3, 0.015
 """A fit has converged where the noise of its draws makes less of a step: nats, and standard deviations of the mean."""
-WIDEST = 10.0
-"""Largest radius, in nats."""
-SLOW = 0.3
-"""Where a step gains less than this share of the gap, most of the gap is one of shape."""
-FEWEST_STEPS = 4
-"""More fixed draws are taken only if gradients are left for so many evaluations of them."""
-NEAR = 0.3
-"""Nats of noise in a step below which fresh draws are averaged: the steps are then nearly linear in q."""
+WIDEST = 10.0  # largest radius, in nats
+SLOW = 0.3  # where a step gains less than this share of the gap, most of the gap is one of shape
+FEWEST_STEPS = 4  # more fixed draws are taken only if gradients are left for so many evaluations of them
+NEAR = 0.3  # nats of noise in a step below which fresh draws are averaged: the steps are then nearly linear in q
 
 
 class Run(NamedTuple):
@@ -98,16 +94,16 @@ def averaged(
     falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951).
 
     Args:
-      run: its limits.
+      run: the limits.
       look: evaluates a normal of the family of q on draws, one gradient each; None where the draws say nothing.
-      moved: takes what was seen, a radius and a size, and returns q after such a natural-gradient step.
-      q: where to begin.
+      moved: returns q after a natural-gradient step, from the evaluation, a radius in nats and a size.
+      q: the normal to begin at.
       size: draws of a step.
       seed: of the draws.
       first: t of the step before the first.
-      radius: of step t, in nats.
-      after: takes q, what was seen before the step, and t; returns q with what is known of its error, and why the fit
-        ends, or None.
+      radius: t -> radius of the step in nats.
+      after: takes q after a step, the evaluation before it, and t; returns q with its error, and why the fit ends, or
+        None.
     """
     for count in itertools.count(first + 1):
         if run.stopped():
@@ -132,17 +128,12 @@ def fit(
     note: Callable[[Sitting], None] = lambda sitting: None,
     misfits: Callable[[Gaussian, float], bool] = lambda q, gap: False,
 ) -> Gaussian:
-    """Returns the normal nearest to the target, by the ELBO.
+    """Returns the normal nearest to the target, by the ELBO, on at most `max_draws` fixed draws.
 
-    Args:
-      run: the limits; no step is taken, and no set of draws begun, that needs more gradients.
-      begin: where to begin.
-      seed: of the draws.
-      max_draws: largest number of fixed draws.
-      note: called with the place to go on from, at each new set of draws.
-      misfits: called with a normal and its gap, less the part that the noise of draws makes of it; where that noise is
-        all that is left, or a step gains little beside the gap. True says that no normal will do: the fit ends.
-    """
+    No step is taken, and no set of draws begun, that needs more gradients than the run has. `note` is called with the
+    place to go on from, at each new set of draws. `misfits` is called with a normal and its gap, less the part that the
+    noise of draws makes of it, where that noise is all that is left, or a step gains little beside the gap. If it
+    returns True, no normal will do, and the fit ends."""
     trace: list[float] = []
     while not begin.averaged:
         now, begin, ended = _on_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
@@ -164,8 +155,8 @@ def fit(
 def _on_fixed_draws(
     run: Run, begin: Sitting, seed: list[int], trace: list[float], misfits: Callable[[Gaussian, float], bool]
 ) -> tuple[Evaluated, Sitting, Ended | None]:
-    """Takes steps on one set of draws until their noise is all that is left. Returns the last normal, scales of the
-    density as they are known then, and why the fit ends, if it does."""
+    """Takes steps on one set of draws until their noise is all that is left. Returns the last normal, where to begin
+    next, and why the fit ends, if it does."""
     noise = noise_of(begin.size, len(begin.mean), seed)
     begin = begin._replace(size=len(noise))
     now, radius, refused = evaluate(run.target, begin.q, noise), 1.0, 0
@@ -253,20 +244,13 @@ class Stage(NamedTuple):
 def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradients: int) -> Stage:
     """Returns the stage after the searches."""
 
-    def padded(rows: list[Any]) -> Float[np.ndarray, starts * shape]:
+    def padded(rows: Any) -> np.ndarray:
         filled = np.full((num_starts, *np.shape(rows[0])), np.nan)
         filled[: len(rows)] = rows
         return filled
 
-    return Stage(
-        padded([one.mode.x for one in found]),
-        padded([one.mode.value for one in found]),
-        padded([one.mode.sds for one in found]),
-        padded([one.num_starts for one in found]),
-        padded([one.elbo for one in found]),
-        sitting,
-        gradients,
-    )
+    rows = [(*one.mode, one.num_starts, one.elbo) for one in found]
+    return Stage(*map(padded, zip(*rows, strict=True)), sitting, gradients)
 
 
 def stage_like(dim: int, num_starts: int, is_full: bool) -> Stage:
@@ -277,37 +261,26 @@ def stage_like(dim: int, num_starts: int, is_full: bool) -> Stage:
 
 
 class Watcher:
-    """Says whether Ctrl-C was pressed, and keeps the last stage that was reached.
-
-    Attributes:
-      stage: None before the searches have ended.
-      begun: the stage at which the fit of one normal began, in this call.
-    """
+    """Keeps the last stage that was reached before Ctrl-C (`asked`)."""
 
     def __init__(self, asked: threading.Event, stage: Stage | None):
-        self._asked, self.stage, self.begun = asked, stage, stage
-
-    def stopped(self) -> bool:
-        """Says whether to stop."""
-        return self._asked.is_set()
+        self._asked = asked
+        self.stage = stage  # None before the searches have ended
+        self.begun = stage  # at which the fit of one normal began, in this call
 
     def searched(self, target: Target, search: Callable[[], list[Found]], num_starts: int) -> list[Found]:
         """Returns the modes of the stage that was reached, or of a search."""
         if self.stage is None:
             found = search()
-            self.stage = None if self.stopped() else stage_of(found, num_starts, None, target.num_gradients)
+            self.stage = None if self._asked.is_set() else stage_of(found, num_starts, None, target.num_gradients)
             return found
         target.num_gradients = self.stage.gradients
         return self.stage.found()
 
-    def notes(self, target: Target) -> Callable[[Sitting], None]:
-        """Returns a function that keeps each new state of the fit."""
-
-        def note(sitting: Sitting) -> None:
-            assert self.stage is not None
-            self.stage = self.stage._replace(sitting=sitting, gradients=target.num_gradients)
-
-        return note
+    def note(self, target: Target, sitting: Sitting) -> None:
+        """Keeps a new state of the fit."""
+        assert self.stage is not None
+        self.stage = self.stage._replace(sitting=sitting, gradients=target.num_gradients)
 
 
 def check_stage(stage: Any, dim: int, num_starts: int, is_full: bool) -> None:
