@@ -182,7 +182,7 @@ ON_FIRST_USE = {
     "sklearn": "vijax.sklearn",
     "trust": "vijax.trust",
 }
-"""Modules of the list above that `import vijax` leaves for later, and where they are."""
+"""Modules in the list above that are imported when they are first used, by their places."""
 
 
 # Rooms inside `vijax.inference` and `vijax.contract` whose names users know: `import vijax.estep` finds them too.

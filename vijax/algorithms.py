@@ -1,4 +1,4 @@
-"""The algorithms by the names the literature uses, each a row of arguments to `vijax.inference.compose.compose`.
+"""The algorithms by their names in the literature, each a row of arguments to `vijax.inference.compose.compose`.
 
 | name | estimand | estimator | step size | data |
 |---|---|---|---|---|
@@ -16,9 +16,10 @@
 | `aevb` | points (networks), or distributions of their weights | reparameterised | an optax optimiser's | any |
 | `pg_svi` | distribution | mean field, of Gaussian predictors; else reparameterised | backtracking | any |
 
-Each takes the keyword arguments of `compose`; `estimand`, `estimator` and `update` given for some globals by name leave
-the row's own to the others. The stochastic ones, whose reported ELBO is an estimate anyway, evaluate its KL term at
-every tenth step; with `lazy=True` about once a pass. Each takes short arguments for wrappers too:
+Each takes the keyword arguments of `compose`. `estimand`, `estimator` and `update` may be given for some globals by
+name; the other globals keep the row's own. The stochastic algorithms, whose reported ELBO is an estimate anyway,
+evaluate its KL term at every tenth step; with `lazy=True` about once a pass. Each takes short arguments for wrappers
+too:
 
 | argument | wrapper |
 |---|---|
@@ -84,9 +85,9 @@ def cavi(
     1 on full data.
 
     Args:
-      model: what is inferred.
+      model: the model.
       points: globals of which only the posterior mode is found (variational EM), not a distribution.
-      estep: how local variables are treated.
+      estep: treatment of local variables (`vijax.estep`); None takes the model's own.
       step_size: rho_t; 1 never decreases the ELBO.
       **choices: the other arguments of `compose`.
     """
@@ -99,12 +100,12 @@ def memoized(
 ) -> Algorithm:
     """Incremental coordinate ascent (Neal and Hinton 1998; memoized variational inference of Hughes and Sudderth 2013).
 
-    The data are cut once into parts, and a step visits one: it replaces the part's message and keeps the others'. So
-    there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes:
-    where `cavi` takes many, in about a quarter of them if the globals can be updated at once and the E-step ascends,
-    for then a part's locals are found where the globals are going (`vijax.messages.by_part` says how). There
-    a part also keeps the locals that it remembers where those found afresh are worse, as they may be in documents with
-    alpha below 1. Then the bound ends above that of `cavi` at the same globals.
+    The data are cut once into parts, and a step visits one: it replaces the message of this part and keeps the others.
+    So there is no step size, and every step uses all the data. Its fixed points are those of `cavi`, in fewer passes.
+    Where `cavi` takes many, it takes about a quarter of them if the globals can be updated at once and the E-step
+    ascends: then a part's locals are found where the globals are going (`vijax.messages.by_part` says how), and a part
+    keeps the locals that it remembers if those found afresh are worse, as may happen in documents with alpha below 1.
+    Then the bound ends above that of `cavi` at the same globals.
 
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
     E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,
@@ -117,12 +118,12 @@ def memoized(
     another `num_parts` the messages are begun anew, as a `vijax.ForgottenWarning` says, and the posterior stays.
 
     Args:
-      model: what is inferred.
-      num_parts: into how many parts the data are cut, at random but always alike; `vijax.fit` does it, and takes no
+      model: the model.
+      num_parts: number of parts. `vijax.fit` cuts the data into them, at random but always alike, and takes no
         `batch_size`. The state holds the natural parameters of the globals so many times, twice that where locals are
         found ahead.
       points: as for `cavi`; with all globals as points it is incremental EM.
-      estep: how local variables are treated.
+      estep: as for `cavi`.
       **choices: the other arguments of `compose`.
 
     Raises:
@@ -184,9 +185,9 @@ def ssvi(
     """Structured SVI (Hoffman and Blei 2015, Algorithm 1): restores the dependence between globals and locals.
 
     Args:
-      model: what is inferred.
+      model: the model.
       points: as for `cavi`.
-      estep: how local variables are treated.
+      estep: as for `cavi`.
       step_size: rho_t; by default (t + 1)^-0.6, as for SSVI-A.
       damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.estimator.ssvi`. By measurement: on
         AP tau = 0.3 comes within 0.01 nats per word of SSVI-A, tau = 1 stays 0.08 behind after 35 passes of (t +
@@ -222,22 +223,22 @@ def pg_svi(
 
     f = -E_q[log p(y | z)] is linearised in the mean parameters, from an expectation that is exact, sampled or bounded,
     on all data or a minibatch; h = KL(q || p) is kept. With D = KL the step is (1 - rho) lambda + rho (prior +
-    message), rho = beta / (1 + beta), for sites simply (1 - rho) (a, g) + rho message.
+    message), rho = beta / (1 + beta). For sites it is (1 - rho) (a, g) + rho message.
 
     Args:
-      model: of Gaussian predictors (`vijax.models.gp`, `glm`), whose posterior is prior plus sites; or any other, whose
-        message is then that of `vijax.estimator.reparameterised`.
+      model: one of Gaussian predictors (`vijax.models.gp`, `glm`), whose posterior is prior plus sites; or any other,
+        whose message is then that of `vijax.estimator.reparameterised`.
       expectation: E_q[log p(y | z)] and its derivatives (`vijax.expectation`); None takes the model's own.
-      update: how q moves (`vijax.update`): a proximal step in some divergence D; None is `kl()`.
+      update: the rule by which q moves (`vijax.update`): a proximal step in some divergence D; None is `kl()`.
       step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta), or `backtracking()`, the default on
         full data, whose steps never lower the ELBO. With minibatches the default moves the batch's sites a third of the
         way to their messages: rho = 1/3 with `memory`, else (S/N)/3, decaying as (1 + passes)^-0.6.
       memory: keep every site's last message: large steps with small batches then converge. Those of the batch are
-        replaced, instead of estimating all of them from the batch; the noise then vanishes at the optimum. Of globals
-        beside the sites nothing is remembered: they want a decreasing `step_size`.
-      inner_steps: with memory: steps on the batch's sites before all is factorised again. Those are of size rho, the
-        other sites held (`vijax.update.block`). Measured on GP classification with batches
-        of 5, a gap of 1e-3 after 3 or 4 passes, where full-data steps take 9 (ionosphere) and 28 (sonar).
+        replaced, instead of estimating all of them from the batch; the noise then vanishes at the optimum. Globals
+        beside the sites have no memory: they want a decreasing `step_size`.
+      inner_steps: with memory, steps on the batch's sites before all is factorised again. They have size rho, and the
+        other sites are held (`vijax.update.block`). Measured on GP classification with batches of 5: a gap of 1e-3
+        after 3 or 4 passes, where full-data steps take 9 (ionosphere) and 28 (sonar).
       mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural gradient; "exact",
         the exact-m form of appendix D, has the same fixed points and is undamped while the sites are weak.
       **choices: the other arguments of `compose`, `learn` among them, and short ones, as `average_after`.
@@ -275,20 +276,21 @@ def pg_svi(
 
 
 def a_third(share: float) -> Schedule:
-    """With memory messages are not scaled by the share of the data that a batch holds."""
+    """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled by it."""
     del share
     return constant(1 / 3)
 
 
 def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()) -> PerVariable[Estimand]:
-    """The row's own, where the user says nothing; `points` is short for their modes."""
+    """Estimands by the user's choice, else the row's own; `points` is short for modes."""
     chosen = per_variable("estimand", choices.get("estimand"), default, Estimand, "vijax.estimand")
     named = {**dict.fromkeys(points, mode()), **dict(chosen.named)}
     return PerVariable(chosen.default, tuple(sorted(named.items())))
 
 
 def _estimator(choices: Mapping[str, Any], default: Estimator, serves: Model | None = None) -> PerVariable[Any]:
-    """The row's own, where the user says nothing; for free variables of `serves`, which it cannot serve, nothing."""
+    """Estimators by the user's choice, else the row's own; free variables of `serves`, which that cannot serve, keep
+    theirs."""
     chosen = per_variable("estimator", choices.get("estimator"), default, Estimator, "vijax.estimator")
     if serves is None or not isinstance(choices.get("estimator"), Mapping | None):
         return chosen
@@ -296,7 +298,7 @@ def _estimator(choices: Mapping[str, Any], default: Estimator, serves: Model | N
 
 
 def _full(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
-    """Coordinate ascent; bare data are the whole data set, unless the caller said how many groups there are."""
+    """Coordinate ascent; bare data are the whole data set, unless `num_groups` was given."""
     full_data = choices.get("num_groups") is None
     return row(model, {"name": name, "full_data": full_data, "blocks": model.blocks, **own}, choices)
 

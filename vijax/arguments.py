@@ -1,12 +1,12 @@
-"""What a constructor says of its arguments: meaning, default and limit, each in one place.
+"""Meaning, default and limit of a constructor's arguments, each said in one place and read from there.
 
-The meaning stands in the section `Args:` of the docstring, default, choices (a `Literal`) and limit in the signature:
+The meaning stands under `Args:` in the docstring. Default, choices (a `Literal`) and limit stand in the signature:
 
     @checked
     def lda(num_topics: Size, vocab_size: Size, alpha: Positives = 0.1) -> Model: ...
 
-The decorator has every call checked. `arguments_of(lda)` reads all of it back: settings of the command line and checks
-of estimators are made of that.
+The decorator checks every call. `arguments_of(lda)` reads all of it back: settings of the command line and checks of
+estimators are made from it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Make = TypeVar("Make", bound=Callable)
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """What a value must satisfy.
+    """A condition that a value must satisfy.
 
     Attributes:
       test: value, or an array of values -> which of them are allowed.
@@ -102,7 +102,7 @@ NotNegative = Annotated[float, at_least(0)]
 # --- checking --------------------------------------------------------------------------------------------------------
 def checked(make: Make) -> Make:
     """Decorates a function, or a class with a constructor: each call is checked against the limits and the choices of
-    the signature. An argument that may be None, or a function, may be that.
+    the signature. None passes where the signature allows it, and so does a function.
 
     >>> @checked
     ... def grid(size: Size, form: Literal["open", "closed"] = "open"): ...
@@ -179,20 +179,20 @@ class Argument(NamedTuple):
 
     @property
     def choices(self) -> tuple:
-        """Those of a `Literal`."""
+        """Allowed values, those of a `Literal`."""
         return tuple(
             choice for one in members_of(self.hint) if get_origin(one) is Literal for choice in typing.get_args(one)
         )
 
     @property
     def may_be_none(self) -> bool:
-        """Whether None is allowed."""
+        """True where None is allowed."""
         return self.default is None or type(None) in members_of(self.hint)
 
 
 @functools.cache
 def arguments_of(make: Callable) -> Mapping[str, Argument]:
-    """The arguments of a function or class, by name; those it takes by `*` and `**` are left out.
+    """The arguments of a function or class, by name, without `*args` and `**kwargs`.
 
     >>> def grid(size: Size = 3):
     ...     '''A grid.
@@ -235,7 +235,7 @@ def _signature(make: Callable) -> inspect.Signature:
 
 
 def members_of(hint: Any) -> tuple:
-    """The types that a union is of; of another type that alone.
+    """The types of a union; any other type alone.
 
     >>> members_of(int | None)
     (<class 'int'>, <class 'NoneType'>)

@@ -9,11 +9,11 @@ import numpy as np
 
 
 class RowError(ValueError):
-    """A row of data that cannot be.
+    """A row of data with a value that is not allowed.
 
     Attributes:
-      row: its number, from 0.
-      column: that of the column, from 0.
+      row: the number of the row, from 0.
+      column: the number of the column, from 0.
 
     >>> error = RowError("data: expected counts, got -1.0 in", 5, 1, "(3 such values). Remove them.")
     >>> print(error)
@@ -27,12 +27,12 @@ class RowError(ValueError):
         self.row, self.column, self._before, self._after = row, column, before, after
 
     def at(self, place: str) -> str:
-        """The message with another name of the place."""
+        """Returns the message with another name for row and column."""
         return f"{self._before} {place} {self._after}"
 
 
 def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -> None:
-    """Raises ValueError naming the argument when `ok` is concretely false; traced values pass.
+    """Raises ValueError naming the argument where `ok` is false; traced values pass.
 
     >>> require(np.array([2.0, -1.0]) > 0, "rate", "positive numbers", np.array([2.0, -1.0]))
     Traceback (most recent call last):
@@ -75,7 +75,7 @@ def require_positive(**values: Any) -> None:
 
 
 def require_numbers(argument: str, *values: Any, expected: str = "numbers") -> None:
-    """Raises ValueError on what is not made of numbers: a string above all, None, and lists that hold such."""
+    """Raises ValueError on strings, None, and lists that hold them, where numbers are expected."""
     for value in values:
         if isinstance(value, str | bytes):
             remedy = "Write the number without quotes."
@@ -84,13 +84,20 @@ def require_numbers(argument: str, *values: Any, expected: str = "numbers") -> N
         require(all(map(_is_numeric, leaves)), argument, expected, repr(value))
 
 
+def finite_array(argument: str, x: Any) -> np.ndarray:
+    """Returns numbers as a float64 array; raises ValueError naming the argument where one is not finite."""
+    x = np.asarray(x, np.float64)
+    require(np.isfinite(x), argument, "finite numbers", x)
+    return x
+
+
 def _is_numeric(leaf: Any) -> bool:
     kind = getattr(getattr(leaf, "dtype", None), "kind", "f")
     return leaf is not None and not isinstance(leaf, str | bytes) and kind not in "USO"
 
 
 def brief(x: Any) -> str:
-    """A value as an error message should show it: large arrays by shape and range."""
+    """Returns a value as text for an error message, a large array by its shape and range."""
     if isinstance(x, jax.core.Tracer) or not hasattr(x, "dtype"):
         return str(x)
     x = np.asarray(x)

@@ -9,11 +9,11 @@ import warnings
 from types import ModuleType
 
 PACKAGES = {"sklearn": "scikit-learn", "contourpy": "matplotlib"}
-"""What installs a module, where the names differ."""
+"""Packages whose names are not those of their modules."""
 
 
 def missing(name: str, packages: str, extra: str) -> str:
-    """What to say of a module that is not installed, with the command that installs it.
+    """The message about a module that is not installed, with the command that installs it.
 
     >>> missing("sklearn", "scikit-learn", "cli")
     'sklearn is needed for this and is not installed: pip install scikit-learn (in a clone: pip install -e ".[cli]")'
@@ -23,8 +23,8 @@ def missing(name: str, packages: str, extra: str) -> str:
 
 
 def require_extra(module: str, extra: str = "cli") -> ModuleType:
-    """Imports an optional dependency. Warnings that it gives while it is first imported are not shown: they are of the
-    package itself, and the user of vijax can do nothing about them.
+    """Imports an optional dependency. Warnings at its first import are not shown: they are about the package, and the
+    user of vijax can do nothing about them.
 
     Args:
       module: the module's dotted name, "sklearn.feature_extraction.text" say.

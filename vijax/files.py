@@ -1,7 +1,7 @@
 """Files of a run: written wholly or not at all, and never through a symbolic link.
 
-A run folder may come from somebody else. A link in it must not lead a write to another place, so a file is written
-under a new name and then takes the place of whatever has its name: of a link itself, not of what it points to.
+A run folder may come from somebody else, and a link in it must not lead a write to another place. So a file is written
+under a new name, and then replaces whatever has its name: a link itself, not the file that it points to.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ PERMISSIONS = 0o666  # less the user's umask
 
 
 def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Puts what `write` writes at `target`: wholly, durably, or not at all; a link there is replaced.
+    """Writes a file by `write`, wholly and durably or not at all; a link at `target` is replaced.
 
     Raises:
-      OSError: it could not be written; what was at `target` is as it was.
+      OSError: it could not be written; a file that was at `target` before is as it was.
     """
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -51,14 +51,14 @@ def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def write_text(target: Path, text: str) -> None:
-    r"""Writes a text in UTF-8, as `write_atomically` does. What UTF-8 lacks, half a surrogate pair (a cut emoji of a
-    JSON file, a byte of a file name), is written as JSON writes it, `\ud83d`: no run is lost for a letter of a title.
+    r"""Writes a text in UTF-8, as `write_atomically` does. Half a surrogate pair (a cut emoji of a JSON file, a byte of
+    a file name), which UTF-8 lacks, is written as JSON writes it, `\ud83d`: no run is lost for a letter of a title.
     """
     write_atomically(target, lambda file: file.write(text.encode("utf-8", errors="backslashreplace")))
 
 
 def open_to_append(path: Path) -> int:
-    """A descriptor for a file that grows.
+    """Opens a file to append to; returns its descriptor.
 
     Raises:
       OSError: it cannot be opened, or is a link.
@@ -67,7 +67,7 @@ def open_to_append(path: Path) -> int:
 
 
 def own_folder(path: Path) -> Path:
-    """The folder, made if it is missing.
+    """Returns the folder, which is made if it is missing.
 
     Raises:
       OSError: it cannot be made, or is a link to another one.
@@ -89,7 +89,7 @@ def _create(path: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable; not every system can open a folder, and there the rename alone must do."""
+    """Makes a rename durable, on systems that can open a folder."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

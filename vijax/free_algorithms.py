@@ -54,7 +54,7 @@ def ngvi(
       model: with free variables (`vijax.density`).
       guide: family of q (`vijax.guides`); None is the model's own.
       num_samples: draws a step. `vijax.estimator.least_squares` says how many are exact on normal targets.
-      nats: no step goes further than this.
+      nats: the furthest that a step may go.
       step_size: rho_t.
       **choices: the other arguments of `compose`.
 
@@ -85,16 +85,16 @@ def bam(
 ) -> Algorithm:
     """Batch and match (Cai et al. 2024): a normal of full covariance whose scores match those of the density.
 
-    Nothing to tune on a normal posterior, where it arrives in few steps. Its aim is another than the evidence lower
-    bound: where the posterior is not normal it ends elsewhere than `ngvi`, and its sds may be far off (of eight schools
-    by half); from a start that is tens of standard deviations away it may never arrive. There use `ngvi` or
-    `vijax.auto`, or `nats`. For all the data at each step.
+    On a normal posterior there is nothing to tune, and it arrives in few steps. Its aim is another than the evidence
+    lower bound: where the posterior is not normal it ends elsewhere than `ngvi`, and its sds may be far off (by half on
+    eight schools); from a start that is tens of standard deviations away it may never arrive. There use `ngvi` or
+    `vijax.auto`, or `nats`. Each step takes all the data.
 
     Args:
       model: a density (`vijax.density`).
       num_samples: draws a step, B.
-      nats: no step goes further than this; None takes every step whole, as the paper does. Scores far from the
-        posterior say little of it, and whole steps may leap from side to side there: of the posterior "wells" they end
+      nats: the furthest that a step may go; None takes every step whole, as the paper does. Scores far from the
+        posterior say little of it, and whole steps may leap from side to side there: on the posterior "wells" they end
         650 sds off, with 10 nats 0.003 (benchmarks/results_posteriors.md).
       step_size: rho_t; None is `vijax.step_size.by_odds(10 B D)` for D coordinates: ten times the weights of the paper,
         with which posteriors of scales far from one took hundreds of steps more.
@@ -134,13 +134,13 @@ def advi(
 
     Args:
       model: with free variables (`vijax.density`).
-      guide: family of q; None is `vijax.guides.mean_field()`. Of `full_rank()` and `block()` the same densities
-        are taken by mean and triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their
-        strongest dependences; with `vijax.guides.mixture(components)` q may have any shape.
+      guide: family of q; None is `vijax.guides.mean_field()`. `full_rank()` and `block()` are moved by mean and
+        triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their strongest dependences; with
+        `vijax.guides.mixture(components)` q may have any shape.
       num_samples: draws a step.
-      objective: of several draws (`vijax.objective`), in the place of the evidence lower bound: with
+      objective: an objective of several draws (`vijax.objective`) in the place of the evidence lower bound: with
         `importance_weighted()` q is made to serve as a proposal, and covers more. See `vijax.estimator.weighted`.
-      optimizer: None is Adam at rate 0.01. What rate is right depends on the scales of the posterior.
+      optimizer: None is Adam at rate 0.01. The right rate depends on the scales of the posterior.
       **choices: the other arguments of `compose`.
 
     Raises:
@@ -209,15 +209,15 @@ def aevb(
     on the bound, whose locals an encoder gives. Conjugate globals beside them take natural-gradient steps of (t +
     10)^-0.6.
 
-    A network is a pair (apply, params). Of Equinox: `params, static = eqx.partition(net, eqx.is_array)` and `apply =
-    lambda params, x: eqx.combine(params, static)(x)`; of Flax NNX: `graph, params = nnx.split(net)` and `apply = lambda
-    params, x: nnx.merge(graph, params)(x)`.
+    A network is a pair (apply, params). With Equinox: `params, static = eqx.partition(net, eqx.is_array)` and `apply =
+    lambda params, x: eqx.combine(params, static)(x)`; with Flax NNX: `graph, params = nnx.split(net)` and `apply =
+    lambda params, x: nnx.merge(graph, params)(x)`.
 
     Args:
       model: `vijax.models.vae`, `vijax.models.svae`, or any model with points; all of its points are learnt, unless
         `learn` says which.
-      learning_rate: of Adam.
-      optimizer: in its place.
+      learning_rate: the rate of Adam.
+      optimizer: an optimiser of optax in the place of Adam.
       estep: `vijax.estep.amortised(num_samples, closed_kl, refinements, objective)` of `vae`,
         `vijax.estep.structured(num_sweeps, num_samples, objective=)` of `svae`; None is the model's. With
         `objective=vijax.objective.importance_weighted()` and some draws it is importance-weighted (Burda et al. 2016).
@@ -226,7 +226,7 @@ def aevb(
     Raises:
       ValueError: a model without points.
 
-    Points on a line, (z, -2 z), of which the decoder finds the slopes:
+    Points on a line, (z, -2 z), whose slopes the decoder finds:
 
     >>> import jax, jax.numpy as jnp, numpy as np, vijax as vi
     >>> encode = lambda w, x: (x @ w, jnp.full(1, -2.0))
@@ -267,7 +267,7 @@ def _updates(
 
 
 def _over(given: Any, own: Mapping[str, Any]) -> Any:
-    """The row's own choices by name, those given by name in their place; one that is given for all stays that."""
+    """The row's own choices by name, replaced by those given by name; a choice for all variables stays as given."""
     return {**own, **(given or {})} if given is None or isinstance(given, Mapping) else given
 
 
@@ -281,9 +281,9 @@ def _check_said_once(model: Model, choices: Mapping[str, Any], name: str, **shor
 
 
 def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:
-    """The model with this family of q, or of a density the row's own; ValueError where it has no free variables."""
+    """The model with this family of q, or for a density the row's default; ValueError without free variables."""
     check_model(model)
-    remedy = "Of conjugate globals use vijax.cavi, vijax.svi or vijax.ssvi."
+    remedy = "For conjugate globals use vijax.cavi, vijax.svi or vijax.ssvi."
     require(model.free is not None, "model", "one with free variables (vijax.density)", "one without", remedy)
     require(guide is None or isinstance(guide, Guide), "guide", "one of vijax.guides", repr(guide))
     if model.log_density is not None:

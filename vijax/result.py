@@ -1,4 +1,4 @@
-"""Where an older vijax had `Fit`: its pickles name this module, and are refused here."""
+"""Pickled fits of an older vijax name this module: it refuses them with a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of the algorithms' table: `compose`, and the wrappers that a row's short arguments name."""
+"""The function that makes an algorithm of the table: it calls `compose`, and adds wrappers by short arguments."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
     "average_after": averaged,
 }
 SHORT = (*WITH_ARGUMENT, "full_data", "warm_starts", "lazy", "active_topics", "left_out")
-"""Arguments that every row takes, each short for a wrapper; those that are not in `WITH_ARGUMENT` for `vijax.whole`,
-`vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`."""
+"""Arguments that every named algorithm takes, each short for a wrapper. Those outside `WITH_ARGUMENT` are short for
+`vijax.whole`, `vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`."""
 
 
 def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
-    """An algorithm of a row's own choices, and of those that the user made in their place.
+    """An algorithm by its own choices (`own`), replaced where the user made others (`choices`).
 
     Raises:
-      TypeError: an argument that there is not.
+      TypeError: an unknown argument.
     """
     check_names(choices, [*inspect.signature(compose).parameters, *SHORT], MOVED)
     both = {**own, **choices}

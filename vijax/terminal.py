@@ -1,7 +1,7 @@
-r"""Text from data, on its way to a terminal: shown, never obeyed.
+r"""Safe text for a terminal: control characters from data are shown, never obeyed.
 
 A word, a title or a file name may hold an escape sequence (which colours, moves, renames or worse), a sign that turns
-the direction of writing, or half a surrogate pair, which no terminal can be sent.
+the direction of writing, or half a surrogate pair, which cannot be sent to a terminal.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def register(cls: T) -> T:
     >>> jax.tree.map(lambda x: 2 * x, Line([1, 2], "a"))
     Line(points=[2, 4], name='a')
 
-    Those with metadata `context` are children too, and come last, but no arithmetic of this module changes them.
+    Fields with metadata `context` are children too, and come last, but no arithmetic of this module changes them.
     """
     fields = dataclasses.fields(cls)
     static = tuple(field.name for field in fields if field.metadata.get("static"))
@@ -57,28 +57,28 @@ def register(cls: T) -> T:
 @jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What comes along with parameters and is none of them: a kernel, a mask. Arithmetic takes it from its first
-    operand as it is; `jit`, `vmap` and checkpoints see arrays like any other."""
+    """Arrays beside the parameters: a kernel, a mask. Arithmetic takes them from its first operand unchanged; `jit`,
+    `vmap` and checkpoints treat them like other arrays."""
 
     value: Any
 
     def tree_flatten_with_keys(self) -> tuple[tuple, None]:
-        """Its value is its one child."""
+        """Returns the value as the one child."""
         return ((jax.tree_util.GetAttrKey("value"), self.value),), None
 
     @classmethod
     def tree_unflatten(cls, static: None, children: Any) -> Context:
-        """See `tree_flatten_with_keys`."""
+        """Makes a context of its child."""
         return cls(*children)
 
 
 def is_context(x: Any) -> bool:
-    """Whether it is a `Context`."""
+    """Returns True for a `Context`."""
     return isinstance(x, Context)
 
 
 def apply(f: Callable, a: PyTree, *rest: PyTree) -> PyTree:
-    """f leaf by leaf, but for contexts: the result has those of `a`.
+    """Applies f leaf by leaf; contexts are left as they are in `a`.
 
     >>> @register
     ... @dataclasses.dataclass(frozen=True)
@@ -92,12 +92,12 @@ def apply(f: Callable, a: PyTree, *rest: PyTree) -> PyTree:
 
 
 def parameters(a: PyTree) -> list[Any]:
-    """The leaves that are in no context."""
+    """The leaves outside contexts."""
     return [x for x in jax.tree.leaves(a, is_leaf=is_context) if not is_context(x)]
 
 
 def with_parameters(a: Tree, leaves: Sequence[Any]) -> Tree:
-    """`a` with these in the place of its `parameters`, its contexts as they are."""
+    """Returns `a` with other parameters (`leaves`) and its own contexts."""
     flat, structure = jax.tree.flatten(a, is_leaf=is_context)
     given = iter(leaves)
     filled = [x if is_context(x) else next(given) for x in flat]
@@ -107,7 +107,7 @@ def with_parameters(a: Tree, leaves: Sequence[Any]) -> Tree:
 
 
 def add(a: PyTree, b: PyTree) -> PyTree:
-    """a + b; both of the same structure (natural and mean parameters differ in it, and do not add)."""
+    """a + b, of the same structure (natural and mean parameters differ in structure, and do not add)."""
     return apply(jnp.add, a, b)
 
 
@@ -131,7 +131,7 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
 
 
 def on_device(x: Any) -> Any:
-    """`jnp.asarray(x)`, which of an array of NumPy compiles a program for each shape (jax 0.10.2 and later).
+    """Returns x as a JAX array. `jnp.asarray` would compile a program for each shape of a NumPy array (jax 0.10.2).
 
     >>> on_device(np.ones(2))
     Array([1., 1.], dtype=float32)
@@ -150,7 +150,7 @@ def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:
 
 
 def count_non_finite(a: PyTree) -> Int[Array, ""]:
-    """How many entries of the floating leaves are infinite or no number.
+    """The number of entries of floating leaves that are infinite or NaN.
 
     >>> int(count_non_finite({"x": jnp.array([1.0, jnp.nan, jnp.inf]), "n": jnp.arange(3)}))
     2
@@ -160,6 +160,6 @@ def count_non_finite(a: PyTree) -> Int[Array, ""]:
 
 
 def all_finite(a: PyTree) -> Bool[Array, ""]:
-    """Whether every entry of every floating leaf is finite."""
+    """Returns True where every entry of every floating leaf is finite."""
     checks = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(a) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
     return jnp.all(jnp.array(checks)) if checks else jnp.array(True)

@@ -11,10 +11,10 @@ from jax.scipy.stats import norm
 import vijax as vi
 from tests.programs import compiled
 from vijax.automatic import auto as automatic
-from vijax.automatic import conjugate, lbfgs
+from vijax.automatic import by_steps, lbfgs
+from vijax.automatic.by_steps import by_passes
 from vijax.automatic.gaussian import Gaussian, noise_of, step
 from vijax.automatic.lbfgs import maximise
-from vijax.automatic.minibatches import by_passes
 from vijax.data import synthetic
 from vijax.fitting import checkpoint
 from vijax.models.energies.density import with_guide
@@ -262,7 +262,7 @@ def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):
         done = vi.fit(*given, **more)
         return done._replace(state=done.state._replace(num_skipped=np.int32(3)))
 
-    monkeypatch.setattr(conjugate, "fit", skipping)
+    monkeypatch.setattr(by_steps, "fit", skipping)
     fit = vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY, num_starts=1)
     told = f"3 of {fit.state.step} steps were not finite and were skipped"
     assert told in fit.outcome
@@ -275,9 +275,9 @@ def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):
 )
 def test_the_rows_of_documents_by_their_number(monkeypatch, num, remembered, row, starts):
     asked = []
-    monkeypatch.setattr(conjugate, "fit", lambda alg, *_, restarts, **more: asked.append((alg.spec.name, restarts)))
-    monkeypatch.setattr(conjugate, "_reported", lambda done, words: done)
-    monkeypatch.setattr(conjugate, "REMEMBERED", remembered)
+    monkeypatch.setattr(by_steps, "fit", lambda alg, *_, restarts, **more: asked.append((alg.spec.name, restarts)))
+    monkeypatch.setattr(by_steps, "_reported", lambda done, words: done)
+    monkeypatch.setattr(by_steps, "REMEMBERED", remembered)
     vi.auto(vi.models.lda(2, 3), np.ones((num, 3), int), key=KEY)
     assert asked == [(row, starts)]
 
@@ -286,8 +286,8 @@ def test_documents_end_where_coordinate_ascent_does(monkeypatch):
     """Or in an optimum as good, in far fewer passes."""
     corpus, _ = synthetic.lda_corpus(num_documents=60, num_topics=2, vocab_size=8, document_length=30.0, seed=0)
     model = vi.models.lda(2, 8)
-    monkeypatch.setattr(conjugate, "SMALL_CORPUS", 50)
-    monkeypatch.setattr(conjugate, "PART", 20)
+    monkeypatch.setattr(by_steps, "SMALL_CORPUS", 50)
+    monkeypatch.setattr(by_steps, "PART", 20)
     parts = vi.auto(model, corpus, key=KEY)
     assert parts.alg.spec.name == "memoized"
     assert parts.trace["restart_elbo"].shape == (90, 4)

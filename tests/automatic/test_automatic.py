@@ -7,11 +7,10 @@ from scipy import special, stats
 
 import vijax as vi
 from vijax.automatic import dadvi, gaussian, trust_region
+from vijax.automatic.by_steps import by_passes, fit_all, sample_of
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.minibatches import by_passes, fit_all, sample_of
 from vijax.automatic.report import Ended
-from vijax.automatic.stage import Sitting
-from vijax.automatic.trust_region import Run
+from vijax.automatic.trust_region import Run, Sitting
 
 PRECISION = np.array([[1.0, 0.3], [0.3, 0.8]])
 MEAN = np.array([0.2, -0.1])

@@ -9,7 +9,7 @@ import vijax as vi
 from vijax.automatic import auto as automatic
 from vijax.automatic import low_rank
 from vijax.automatic.gaussian import Gaussian
-from vijax.automatic.low_rank import FURTHEST, Directed, lanczos, rank_of
+from vijax.automatic.low_rank import FURTHEST, gradient, lanczos, moved, rank_of
 from vijax.models.energies.density import Frame
 
 KEY, DIM = jax.random.key(0), 60
@@ -109,8 +109,8 @@ def directed():
 
 def test_the_gradient_is_that_of_the_bound():
     noise, q = np.random.default_rng(0).normal(size=(16, 4)), directed()
-    asked = Directed().look(Known(), q, noise)
-    value = lambda q: Directed().look(Known(), q, noise).elbo
+    asked = gradient(Known(), q, noise)
+    value = lambda q: gradient(Known(), q, noise).elbo
     h = 1e-6
     for i, one in enumerate(np.eye(4) * h):
         of_mean = (value(q._replace(mean=q.mean + one)) - value(q._replace(mean=q.mean - one))) / (2 * h)
@@ -128,9 +128,7 @@ def test_a_whole_step_of_the_mean_is_newtons():
     cov = q.at(np.eye(4)) - q.mean
     cov = cov.T @ cov
     want = q.mean - 0.1 * cov @ Known.precision @ q.mean
-    np.testing.assert_allclose(
-        Directed().moved(Directed().look(Known(), q, noise), FURTHEST, 0.1).mean, want, rtol=1e-6
-    )
+    np.testing.assert_allclose(moved(gradient(Known(), q, noise), FURTHEST, 0.1).mean, want, rtol=1e-6)
 
 
 def test_density_distance_and_frame_are_those_of_its_covariance():

@@ -11,7 +11,7 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
-from vijax.automatic import importance, label_switching, report
+from vijax.automatic import assessment, density_checks, report
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.lbfgs import Point, maximise
 from vijax.automatic.mixture import Mixture
@@ -159,9 +159,9 @@ def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
 # --- means and sds ----------------------------------------------------------------------------------------------
 def judged(q, log_p, numbers=lambda x: x):
     draws, log_q = q.drawn(1024, [0, 1])
-    found = importance.weighed(log_p, q, draws, log_p(draws), log_q, [0, 2])
+    found = assessment.weighed(log_p, q, draws, log_p(draws), log_q, [0, 2])
     x = numbers(found.x)
-    return importance.moments(found, x, [str(i) for i in range(x.shape[1])])
+    return assessment.moments(found, x, [str(i) for i in range(x.shape[1])])
 
 
 @pytest.mark.parametrize("dim", [1, 3, 10])
@@ -344,13 +344,13 @@ def test_labels_that_may_be_exchanged_are_found(name):
     y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 20) for m in (-2.0, 2.0)]).astype(np.float32)
     target = Target.of(model, y)
     at = np.random.default_rng(1).normal(size=target.dim)
-    found = label_switching.exchanges(target, at, np.full(target.dim, 0.1))
+    found = density_checks.exchanges(target, at, np.full(target.dim, 0.1))
     assert [exchange.names for exchange in found] == expected
     for exchange in found:
         copies = exchange.copies(model.free.variables, at[None])
         assert len(copies) == {2: 1, 3: 5}[exchange.size]
         np.testing.assert_allclose(target.values(np.concatenate(copies)), target.values(at[None])[0], rtol=1e-5)
-    assert not label_switching.exchanges(
+    assert not density_checks.exchanges(
         target, np.zeros(target.dim), np.full(target.dim, 10.0)
     )  # they are where they were
 

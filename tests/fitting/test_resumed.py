@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.automatic import conjugate
+from vijax.automatic import by_steps
 from vijax.data import Corpus
 from vijax.fitting import checkpoint
 from vijax.fitting import fingerprint as fingerprints
@@ -138,8 +138,8 @@ def test_a_fit_that_goes_on_keeps_its_posterior(begun):
 
 
 def test_what_auto_hands_out_goes_on_by_its_own_words(monkeypatch):
-    monkeypatch.setattr(conjugate, "SMALL", 50)
-    monkeypatch.setattr(conjugate, "PART", 10)
+    monkeypatch.setattr(by_steps, "SMALL", 50)
+    monkeypatch.setattr(by_steps, "PART", 10)
     fit = vi.auto(MIXTURE, Y, key=KEY)
     assert fit.alg is not SIX
     assert fit.alg.spec == SIX.spec

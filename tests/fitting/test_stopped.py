@@ -12,8 +12,8 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax.automatic import auto as automatic
-from vijax.automatic.stage import stage_like
 from vijax.automatic.target import Target
+from vijax.automatic.trust_region import stage_like
 from vijax.fitting import checkpoint
 
 KEY = jax.random.key(0)

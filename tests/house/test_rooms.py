@@ -35,12 +35,12 @@ ROOMS = [
 TOP = ("tree", "checks", "arguments", "extras", "files", "terminal", "result")
 MOST = 17
 """Files in a folder, the `__init__` among them."""
-MORE = {"automatic": 21}
-"""Folders that have more, and are still to be put in order."""
+MORE: dict[str, int] = {}
+"""Folders that have more."""
 ASKED_LATE = {
     ("vijax.fitting.result", "vijax.adapters.to_arviz"): "`Fit.to_arviz` is a short way to it",
     ("vijax.fitting.judge", "vijax.automatic.judged"): "`Fit.judged` is a short way to it",
-    ("vijax.fitting.fit", "vijax.automatic.improper"): "a fit says whether its bound grows without limit",
+    ("vijax.fitting.fit", "vijax.automatic.density_checks"): "a fit says whether its bound grows without limit",
 }
 """Imports inside functions that go up all the same: a fit that asks what is outside."""
 

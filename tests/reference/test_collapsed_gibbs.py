@@ -10,8 +10,7 @@ from scipy.special import gammaln
 
 from vijax.data import Corpus
 from vijax.reference import collapsed_gibbs_lda
-from vijax.reference.collapsed_gibbs import Prior, random_start, sweep
-from vijax.reference.lanes import deal_lanes
+from vijax.reference.collapsed_gibbs import Prior, deal_lanes, random_start, sweep
 
 CORPUS = Corpus.from_counts([[2, 1, 0], [0, 1, 1], [1, 0, 1]])
 ALPHA, ETA = np.array([0.5, 0.9]), np.array([0.3, 0.4, 0.6])

@@ -11,7 +11,7 @@ from tests.rounding import rounding
 from vijax import families, reference
 from vijax.families import CoefficientsPrecision, MeanPrecision
 from vijax.models import emission, group_rows
-from vijax.reference.unconstrained import coordinates, from_free, to_free
+from vijax.reference.walk import coordinates, from_free, to_free
 
 pytest.importorskip("blackjax")
 

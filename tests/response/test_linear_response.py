@@ -11,7 +11,7 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax.models.energies.density import Frame
-from vijax.response.of_draws import _free
+from vijax.response.linear_response import _free
 
 KEY = jax.random.key(0)
 A = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])  # precision of a normal target

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from vijax.trust import in_words, psis
-from vijax.trust.generalised_pareto import GeneralisedPareto, fit
+from vijax.trust.psis import GeneralisedPareto, fit_pareto
 
 
 def draws(num, seed=0):
@@ -50,7 +50,7 @@ def test_quantiles_are_scipys(k):
 def test_the_fit_is_near_maximum_likelihood(k):
     """Without the prior; for as many observations the two estimators agree to a fraction of their standard error."""
     x = np.sort(stats.genpareto(k, scale=2.0).ppf((np.arange(2000) + 0.5) / 2000))
-    law = fit(np.log(x))
+    law = fit_pareto(np.log(x))
     shape, _, scale = stats.genpareto.fit(x, floc=0.0)
     assert (law.k * 2010 - 5) / 2000 == pytest.approx(shape, abs=0.005)
     assert np.exp(law.log_sigma) == pytest.approx(scale, rel=0.005)

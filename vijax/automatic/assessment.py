@@ -1,59 +1,60 @@
-"""Judges a fit of a log density on draws that it has not seen, and makes it a `vijax.Fit` like any other."""
+"""Judges a fit of a log density on draws that it has not seen.
+
+Importance weights say how far means and standard deviations of q are off. Beside draws of q there are draws of two
+wider laws, in which each component of q is made longer by Student's t: in all directions alike, and in each direction
+by itself. With n_j draws of law j of density f_j, all draws are weighted by
+
+    w  ~  p / (sum_j n_j f_j)        (the balance heuristic, Veach and Guibas 1995),
+
+so that there are draws where q itself would have none. Further laws of that kind are centred at draws that count most
+for standard deviations, so that they reach on along a bent arm or into a tail. The moments of q come from the same
+draws, weighted by q in the place of p: so the difference of two moments has little noise where q is near p, and none
+where it is p.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float
 from scipy import special
 
+from vijax.automatic.density_checks import grows_along
 from vijax.automatic.gaussian import Gaussian
-from vijax.automatic.importance import WIDER, Weighed, moments, weighed
-from vijax.automatic.improper import grows_along
-from vijax.automatic.lbfgs import Mode, Point
+from vijax.automatic.lbfgs import Mode
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, on_one_hill
-from vijax.automatic.report import Ended, FoundMode, Moments, Others, Report, bound, distance
+from vijax.automatic.report import Ended, FoundMode, Moments, Off, Others, Report, bound, distance
 from vijax.automatic.target import Target
 from vijax.automatic.verdict import RARE, is_usable, verdict, with_mixture
 from vijax.contract.model import Model
 from vijax.contract.variables import Variables
-from vijax.families import Product
-from vijax.fitting.result import Fit
-from vijax.fitting.status import Status
-from vijax.free_algorithms import advi, ngvi
-from vijax.inference import guides
-from vijax.inference.compose import Algorithm, State
-from vijax.inference.guides import Z
-from vijax.models.energies.density import with_guide
-from vijax.xla import keys
+from vijax.trust import psis
+
+Q = Gaussian | Mixture
 
 CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 8192, 8
 """Fresh draws on which a fit is judged, at first and at most; and the independent scrambles of a Sobol sequence that
 they are made of."""
 SURE = 0.01
 """There are more draws where the standard error of the bound is above so many nats, if more can bring it near."""
-WORTH = 0.01
-"""Nats that a mixture must gain at least to be kept."""
-DEAR = 50_000
-"""Groups from which on moments are judged by the draws of q alone."""
-RIVAL = 5.0
-"""Nats below the best bound within which another mode holds a share of the posterior."""
+WORTH = 0.01  # nats that a mixture must gain at least to be kept
+DEAR = 50_000  # groups from which on moments are judged by the draws of q alone
+RIVAL = 5.0  # nats below the best bound within which another mode holds a share of the posterior
 LOST, WIDE = 100.0, 1e9
 """A log density above zero that is rounded to more nats than `LOST`, and one along which a standard deviation is above
 `WIDE`, may grow without limit."""
-
-Q = Gaussian | Mixture
 
 
 def assessed(
     model: Model, target: Target, q: Q, searched: Searched, seed: int, normal: Gaussian | None = None
 ) -> Report:
     """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and the modes that the
-    starts found. Of a mixture `normal` is the one from which it began, and tells which modes are one."""
+    starts found. `normal` is the one from which a mixture began; it tells which modes are one."""
     draws, ratios, log_q = _checked(target, q, seed)
     rounding = target.epsilon * float(np.median(np.abs(ratios + log_q)))
     zero, gap, khat = distance(ratios, rounding)
@@ -163,11 +164,10 @@ def rivals(q: Q, searched: Searched, target: Target) -> list[Found]:
 
 def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ()) -> list[Found]:
     """Returns modes that are not on the hill of others, nor of a mode before."""
-    point = lambda one: Point(one.mode.x, one.mode.value, 0.0)
-    joined = lambda one, two: on_one_hill(target, *sorted([point(one), point(two)], key=lambda at: at.value))
+    joined = lambda *two: on_one_hill(target, *sorted(two, key=lambda mode: mode.value))
     kept: list[Found] = []
     for one in found:
-        if not any(joined(one, own) for own in (*others, *kept)):
+        if not any(joined(one.mode, own.mode) for own in (*others, *kept)):
             kept.append(one)
     return kept
 
@@ -221,34 +221,135 @@ def _shown(model: Model, q: Q, searched: Searched) -> list[FoundMode]:
     return [FoundMode(at(one.mode), one.mode.value, elbo(one), one.num_starts) for one in others]
 
 
-# --- as a fit ---------------------------------------------------------------------------------------------------------
-def as_fit(model: Model, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns q as a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
-    guide = guides.full_rank() if q.is_full else guides.mean_field()
-    directions = 0 if q.stretch is None else len(q.stretch)
-    framed = with_guide(model, guide, is_framed=True, num_directions=directions)
-    return _begun(ngvi(framed), q, q, report, key)
+# --- importance weights -----------------------------------------------------------------------------------------------
+WIDER = 320  # draws of each wider law
+FREEDOM = 4  # degrees of freedom of the t
+OUTWARD, FARTHEST = 4, 8  # how often laws are centred at draws that count most for sds; and at how many draws
 
 
-def as_mixture(model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns q as a fit by pathwise gradients, in the frame of a normal."""
-    fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
-    return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
+class Wide(NamedTuple):
+    """A mixture of normals of equal weights, whose draws are made longer by Student's t."""
+
+    parts: tuple[Gaussian, ...]  # the normals
+    each: bool  # True makes each direction longer by itself, False all directions alike
+
+    def drawn(self, size: int, rng: np.random.Generator) -> Float[np.ndarray, "draws D"]:
+        """Returns draws."""
+        num_parts, dim = len(self.parts), len(self.parts[0].mean)
+        counts = np.bincount(rng.choice(num_parts, size, p=np.full(num_parts, 1 / num_parts)))
+        drawn = []
+        for part, count in zip(self.parts, counts, strict=False):
+            chi2 = rng.chisquare(FREEDOM, (count, dim if self.each else 1))
+            drawn.append(part.at(rng.normal(size=(count, dim)) * np.sqrt(FREEDOM / chi2)))
+        return np.concatenate(drawn)
+
+    def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
+        """Returns the log density of points."""
+        return special.logsumexp(np.stack([self._of(part, x) for part in self.parts]), 0) - np.log(len(self.parts))
+
+    def _of(self, part: Gaussian, x: np.ndarray) -> np.ndarray:
+        noise, v = part.whitened(x), FREEDOM
+        dim = noise.shape[1]
+        volume = part.entropy() - 0.5 * dim * np.log(2 * np.pi * np.e)
+        if self.each:
+            one = special.gammaln(0.5 * (v + 1)) - special.gammaln(0.5 * v) - 0.5 * np.log(v * np.pi)
+            return dim * one - 0.5 * (v + 1) * np.log1p(noise**2 / v).sum(1) - volume
+        one = special.gammaln(0.5 * (v + dim)) - special.gammaln(0.5 * v) - 0.5 * dim * np.log(v * np.pi)
+        return one - 0.5 * (v + dim) * np.log1p((noise**2).sum(1) / v) - volume
 
 
-def of_mixture(model: Model, parts: int) -> Algorithm:
-    """Returns the algorithm of a fit that is a mixture of so many normals."""
-    guide = guides.mixture(parts)
-    return advi(with_guide(model, guide, is_framed=True), guide=guide)
+class Weighed(NamedTuple):
+    """Draws of several laws, with the density of their mixture."""
+
+    x: Float[np.ndarray, "S D"]  # draws, (S, D)
+    log_p: Float[np.ndarray, " S"]  # log density of the posterior, up to a constant
+    log_q: Float[np.ndarray, " S"]  # of q
+    log_all: Float[np.ndarray, " S"]  # of the mixture of all laws
 
 
-def _begun(alg: Algorithm, q: Q, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns the fit at N(0, I) of a frame."""
-    key_init, _, _ = keys.of_run(key)
-    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame()})
-    trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
-    status = STATUS.get(q.ended, Status.FINISHED)
-    return Fit(alg, state, trace, status, report)
+def weighed(
+    log_density: Callable[[np.ndarray], np.ndarray],
+    q: Q,
+    draws: Float[np.ndarray, "draws D"],
+    log_p: Float[np.ndarray, " draws"],
+    log_q: Float[np.ndarray, " draws"],
+    seed: list[int],
+    num_wider: int = WIDER,
+) -> Weighed:
+    """Returns draws of q, with log p and log q there, beside draws of wider laws in which all components have equal
+    weights: `num_wider` of each law, 0 where the density is dear."""
+    if not num_wider:
+        return Weighed(draws, log_p, log_q, log_q)
+    rng = np.random.default_rng(seed)
+    parts = (q,) if isinstance(q, Gaussian) else q.parts
+
+    def drawn(law: Wide, size: int) -> _Drawn:
+        x = law.drawn(size, rng)
+        return law, x, log_density(x), q.log_prob(x)
+
+    laws = [Wide(parts, each) for each in (False, True)]
+    pilot = [drawn(law, num_wider // 2) for law in laws]
+    for _ in range(OUTWARD):
+        far = _farthest(_together(pilot))
+        near = [min(parts, key=lambda part, x=x: part.distance(x)) for x in far]
+        laws.append(Wide(tuple(part._replace(mean=x) for part, x in zip(near, far, strict=True)), False))
+        pilot.append(drawn(laws[-1], num_wider // 2))
+    # Afresh: a law that was put where a draw weighed much would take that draw's weight.
+    return _together([(None, draws, log_p, log_q), *(drawn(law, num_wider) for law in laws)])
 
 
-STATUS = {Ended.CONVERGED: Status.CONVERGED, Ended.INTERRUPTED: Status.INTERRUPTED}
+_Drawn = tuple[Wide | None, np.ndarray, np.ndarray, np.ndarray]
+"""Draws of one law, None that of q, with the log densities of posterior and q there."""
+
+
+def _together(sets: list[_Drawn]) -> Weighed:
+    """Returns all draws as those of one mixture."""
+    laws, *parts = zip(*sets, strict=True)
+    x, log_p, log_q = (np.concatenate(part) for part in parts)
+    each = np.stack([log_q if law is None else law.log_prob(x) for law in laws])
+    counts = np.array([len(part) for part in parts[0]])
+    return Weighed(x, log_p, log_q, special.logsumexp(each, 0, b=counts[:, None] / len(x)))
+
+
+def _farthest(of: Weighed) -> Float[np.ndarray, "FARTHEST D"]:
+    """Returns the draws that count most for standard deviations."""
+    weights = special.softmax(of.log_p - of.log_all)
+    apart = of.x - weights @ of.x
+    counts = weights * np.max(apart**2 / np.maximum(weights @ apart**2, 1e-300), 1)
+    return of.x[np.argsort(-counts, kind="stable")[:FARTHEST]]
+
+
+def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]) -> Moments:
+    """Returns how far means and standard deviations of q are off, of these numbers at the draws, by their names.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(4000, 1))  # of q, N(0, 1); the posterior is N(.2, .9^2)
+    >>> log_p = -0.5 * ((x[:, 0] - 0.2) / 0.9) ** 2
+    >>> found = moments(Weighed(x, log_p, -0.5 * x[:, 0] ** 2, -0.5 * x[:, 0] ** 2), x, ["x"])
+    >>> print(f"{found.mean.value:.1f} {np.exp(found.log_sd.value):.1f}")  # (0 - .2) / .9, 1 / .9
+    -0.2 1.1
+    """
+    smoothed = psis(of.log_p - of.log_all)
+    p = np.exp(smoothed.log_weights)
+    q = special.softmax(of.log_q - of.log_all)
+    usable = np.isfinite(numbers).all(1)
+    p, q, x = (p[usable] / p[usable].sum(), q[usable] / q[usable].sum(), numbers[usable])
+    mean_p, mean_q = p @ x, q @ x
+    apart_p, apart_q = x - mean_p, x - mean_q
+    sd_p, sd_q = np.sqrt(p @ apart_p**2), np.sqrt(q @ apart_q**2)
+    least = np.maximum(sd_p, np.finfo(float).tiny)
+    mean, log_sd = (mean_q - mean_p) / least, np.log(np.maximum(sd_q, np.finfo(float).tiny) / least)
+    of_mean = p[:, None] * apart_p - q[:, None] * apart_q
+    of_sd = p[:, None] * ((apart_p / least) ** 2 - 1) - q[:, None] * ((apart_q / np.maximum(sd_q, 1e-300)) ** 2 - 1)
+    errors = np.sqrt((of_mean**2).sum(0)) / least, 0.5 * np.sqrt((of_sd**2).sum(0))
+    mean_off, sd_off = _most_off(mean, errors[0], names), _most_off(log_sd, errors[1], names)
+    with np.errstate(divide="ignore"):
+        squares = np.log(p) + 2 * np.log(np.abs(apart_p[:, list(names).index(sd_off.at)]))
+    sd_off = sd_off._replace(khat=psis(squares).khat)
+    return Moments(mean_off, sd_off, smoothed.khat, smoothed.ess, int(usable.sum()))
+
+
+def _most_off(off: Float[np.ndarray, " M"], errors: Float[np.ndarray, " M"], names: Sequence[str]) -> Off:
+    """Returns the number that is off most, two standard errors included."""
+    at = int(np.argmax(np.abs(off) + 2 * errors))
+    return Off(float(off[at]), float(errors[at]), names[at])

@@ -1,4 +1,4 @@
-"""`vijax.auto`, the default method: nothing to choose, and a verdict."""
+"""The default method, `vijax.auto`: nothing to choose, and a verdict."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.arguments import Size, whole
-from vijax.automatic import low_rank, minibatches, mixture, trust_region
-from vijax.automatic.assessment import as_fit, as_mixture, assessed, compared, rivals
-from vijax.automatic.conjugate import of_conjugate, of_mixed
+from vijax.automatic import by_steps, low_rank, mixture, trust_region
+from vijax.automatic.assessment import assessed, compared, rivals
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
+from vijax.automatic.density_checks import exchanges
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.label_switching import exchanges
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
 from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
-from vijax.automatic.report import Ended, Report
-from vijax.automatic.stage import Sitting, Stage, Watcher, check_stage, stage_of
+from vijax.automatic.report import Ended, Report, as_fit, as_mixture
 from vijax.automatic.target import Target
-from vijax.automatic.trust_region import Run
+from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
 from vijax.automatic.verdict import CLOSE, NO_GRADIENTS_LEFT, RARE, ROUNDED, mixture_spent
 from vijax.checks import require, require_integers
 from vijax.constrain import real
@@ -35,17 +33,13 @@ from vijax.inference.compatibility import check_model
 from vijax.models.energies.density import LogDensity
 from vijax.xla import keys
 
-MOST_FULL = 300
-"""Dimensions up to which a full covariance is fitted."""
-NUM_STARTS, MAX_DRAWS = 16, 2048
-"""Defaults of a log density."""
-FIRST_STEPS = 20
-"""Steps of independent normals, where a full covariance begins at them."""
+MOST_FULL = 300  # dimensions up to which a full covariance is fitted
+NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
+FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
-"""Share of the gradients that searches for modes may take, or gradients a start, if more: where there is no mode, as in
-a funnel, they would go on for long."""
-EARLY = 2 * CLOSE
-"""A larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws."""
+"""Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
+as in a funnel, they would go on for long."""
+EARLY = 2 * CLOSE  # a larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws
 
 
 def auto(
@@ -115,12 +109,14 @@ def auto(
     check_model(model)
     check_not_forked()
     check_key(key)
-    _check_integers(num_starts=(num_starts, 1), max_draws=(max_draws, 8), max_gradients=(max_gradients, 1))
+    given = {"num_starts": num_starts, "max_gradients": max_gradients}
+    require_integers(**{name: value for name, value in given.items() if value is not None})
+    require_integers(8, max_draws=MAX_DRAWS if max_draws is None else max_draws)
     density = model.log_density
     if density is None:
         given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
         _check_conjugate(model, **given, stage=stage)
-        of = of_conjugate if model.free is None else of_mixed
+        of = by_steps.of_conjugate if model.free is None else by_steps.of_mixed
         return of(model, data, key=key, num_starts=num_starts)
     num_starts, max_draws = num_starts or NUM_STARTS, max_draws or MAX_DRAWS
     target, seed = Target.of(model, data), keys.seed(key)
@@ -130,7 +126,7 @@ def auto(
     check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        run = Run(target, budget, watcher.stopped)
+        run = Run(target, budget, asked.is_set)
 
         def done(q: Gaussian, found: list[Found]) -> _Done:
             labels = exchanges(target, found[0].mode.x, q.sds, seed)
@@ -141,18 +137,11 @@ def auto(
         if size is None:
             misfit = Misfit(target.dim, richer)
             return _normal_or_mixture(done(*_normal(run, watcher, seed, num_starts, max_draws, misfit)), misfit)
-        sample = run._replace(target=Target(density, *minibatches.sample_of(target.groups, target.dim, seed)))
+        sample = run._replace(target=Target(density, *by_steps.sample_of(target.groups, target.dim, seed)))
         q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
         if q.ended not in (Ended.UNBOUNDED, Ended.INTERRUPTED):
-            q = minibatches.fit_all(model, target.groups, q, size, key)
+            q = by_steps.fit_all(model, target.groups, q, size, key)
         return done(q, found).as_fit()
-
-
-def _check_integers(**given: tuple[int | None, int]) -> None:
-    """Raises ValueError on arguments that are no integers, or below the least."""
-    for name, (value, least) in given.items():
-        if value is not None:
-            require_integers(least, **{name: value})
 
 
 def _check_conjugate(model: Model, **given: Any) -> None:
@@ -180,7 +169,7 @@ def _batch_size(density: LogDensity, asked: int | None, num_groups: int, dim: in
         require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
         require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
         return asked
-    return minibatches.BATCH if num_groups >= minibatches.LARGE and dim <= MOST_FULL else None
+    return by_steps.BATCH_OF_MANY if num_groups >= by_steps.MANY_GROUPS and dim <= MOST_FULL else None
 
 
 def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:
@@ -218,14 +207,16 @@ def _normal(
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting
     assert sitting is not None
-    asks = misfit.among(rivalry(target, found, seed))
-    return trust_region.fit(run, sitting, seed, max_draws, watcher.notes(target), asks), found
+    note = functools.partial(watcher.note, target)
+    misfits = functools.partial(misfit.is_seen, rivalry(target, found, seed))
+    return trust_region.fit(run, sitting, seed, max_draws, note, misfits), found
 
 
 def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: int) -> tuple[Gaussian, list[Found]]:
-    """Returns the normal at the mode with the highest bound, and the modes with their bounds. Independent normals from
-    the middle of where searches begin take its place if they are better: the mode of a funnel is where a scale is zero.
-    They are tried wherever searches were cut short."""
+    """Returns the normal at the mode with the highest bound, and the modes with their bounds.
+
+    Independent normals from the middle of the box where searches begin take its place if they are better: the mode of a
+    funnel is where a scale is zero. They are always tried if searches were cut short."""
     target = run.target
     found, best = with_bounds(target, found, seed, is_cut)
     noise = noise_of(32, target.dim, [seed, 99])
@@ -241,23 +232,14 @@ def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: in
 
 # --- one normal or a mixture ------------------------------------------------------------------------------------------
 class _Done(NamedTuple):
-    """A normal that has been fitted.
+    """A normal that has been fitted."""
 
-    Attributes:
-      model: the density.
-      run: the same on the host, and the limits.
-      q: the normal.
-      searched: what the starts found.
-      watcher: of Ctrl-C.
-      key: of the fit.
-    """
-
-    model: Model
-    run: Run
-    q: Gaussian
-    searched: Searched
-    watcher: Watcher
-    key: PRNGKeyArray
+    model: Model  # the density
+    run: Run  # the same on the host, and the limits
+    q: Gaussian  # the normal
+    searched: Searched  # what the starts found
+    watcher: Watcher  # of Ctrl-C
+    key: PRNGKeyArray  # of the fit
 
     def report(self, q: Gaussian | Mixture, normal: Gaussian | None = None) -> Report:
         """Reports on this normal, or on a mixture that began at it."""
@@ -270,25 +252,17 @@ class _Done(NamedTuple):
 
 
 class Misfit:
-    """Decides whether one normal is not enough.
-
-    Attributes:
-      is_tried: whether a mixture may be tried.
-      seen: whether the fit of one normal ended early, for no normal will do.
-    """
+    """Decides whether one normal is not enough."""
 
     def __init__(self, dim: int, asked: bool | None):
-        self.is_tried, self._asked, self.seen = dim <= mixture.MOST_DIM if asked is None else asked, asked, False
+        self.is_tried = dim <= mixture.MOST_DIM if asked is None else asked  # whether a mixture may be tried
+        self.seen = False  # whether the fit of one normal ended early, because no normal will do
+        self._asked = asked
 
-    def among(self, has_rivals: Callable[[Gaussian], bool]) -> Callable[[Gaussian, float], bool]:
-        """Returns a function that says whether gradients are worth more in a mixture than in less noise of the
-        normal."""
-
-        def asks(q: Gaussian, gap: float) -> bool:
-            self.seen = self.is_tried and (gap > EARLY or has_rivals(q))
-            return self.seen
-
-        return asks
+    def is_seen(self, has_rivals: Callable[[Gaussian], bool], q: Gaussian, gap: float) -> bool:
+        """Says whether gradients are worth more in a mixture than in less noise of the normal."""
+        self.seen = self.is_tried and (gap > EARLY or has_rivals(q))
+        return self.seen
 
     def is_worth(self, said: Report, has_rivals: bool) -> bool:
         """Says whether to try a mixture, by the report on the normal."""

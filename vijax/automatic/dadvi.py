@@ -21,14 +21,14 @@ from scipy import linalg
 
 from vijax.arguments import whole
 from vijax.automatic import lbfgs
-from vijax.automatic.assessment import as_fit, assessed, in_words
+from vijax.automatic.assessment import assessed, in_words
+from vijax.automatic.density_checks import exchanges
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.label_switching import exchanges
 from vijax.automatic.lbfgs import Mode, maximise, never
 from vijax.automatic.modes import Searched, find_modes, with_bounds
-from vijax.automatic.report import Ended
-from vijax.automatic.stage import Stage, Watcher, check_stage
+from vijax.automatic.report import Ended, as_fit
 from vijax.automatic.target import Target
+from vijax.automatic.trust_region import Stage, Watcher, check_stage
 from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.fitting.fit_arguments import check_key, check_not_forked
@@ -42,15 +42,12 @@ NUM_STARTS = 16
 MAX_STEPS = 1000
 FAR = 2.0
 """There are too few fixed draws where the bound on them is so many nats above that on fresh ones, beside its error."""
-WIDEST = 40.0
-"""Log standard deviation beyond which float32 holds no draws: a density on which q gets there is improper."""
-MOST_DENSE = 200
-"""D up to which the Hessian is formed."""
+WIDEST = 40.0  # log standard deviation beyond which float32 holds no draws: a density on which q gets there is improper
+MOST_DENSE = 200  # D up to which the Hessian is formed
 ENOUGH, SETTLED = 1e-8, 1e-4
 """Newton's steps end where a further one promises fewer nats than `ENOUGH`. Where rounding allows no less, an end that
 promises less than `SETTLED` counts as the maximum."""
-TOL = 1e-6
-"""Residual at which conjugate gradients end, relative to the right-hand side."""
+TOL = 1e-6  # residual at which conjugate gradients end, relative to the right-hand side
 
 
 def dadvi(
@@ -109,15 +106,15 @@ def dadvi(
     check_stage(stage, target.dim, NUM_STARTS, False)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        found = watcher.searched(target, lambda: find_modes(target, seed, NUM_STARTS, watcher.stopped), NUM_STARTS)
+        found = watcher.searched(target, lambda: find_modes(target, seed, NUM_STARTS, asked.is_set), NUM_STARTS)
         if len(found) > 1:
             found, _ = with_bounds(target, found, seed)
         start = found[int(np.argmax([one.elbo for one in found]))].mode
         noise = unit_noise(num_draws, target.dim, seed)
         objective = OnDraws(target, noise)
-        reached = climb(objective, start, MAX_STEPS, stopped=watcher.stopped)
-        top = newton(objective, as_point(reached), stopped=watcher.stopped)
-    cut = Ended.INTERRUPTED if watcher.stopped() else Ended.UNSOLVED
+        reached = climb(objective, start, MAX_STEPS, stopped=asked.is_set)
+        top = newton(objective, np.concatenate([reached.mean, np.log(reached.scale)]), stopped=asked.is_set)
+    cut = Ended.INTERRUPTED if asked.is_set() else Ended.UNSOLVED
     q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
     searched = Searched(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
     said = assessed(model, target, q, searched, seed)._replace(noise=noise)
@@ -136,12 +133,7 @@ def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws 
 
 
 class OnDraws:
-    """f as a function of points (m, l) of length 2D, up to a constant.
-
-    Attributes:
-      dim: D.
-      noise: e, (draws, D).
-    """
+    """f as a function of points (m, l) of length 2D, up to a constant; `noise` is e, (draws, D)."""
 
     def __init__(self, target: Target, noise: Float[np.ndarray, "draws D"]):
         self.dim, self.noise, self._target = target.dim, noise, target
@@ -207,11 +199,6 @@ def as_gaussian(point: Float[np.ndarray, " 2D"], value: float, ended: Ended = En
     return Gaussian(mean, np.exp(log_sd), elbo, ended, (elbo,))
 
 
-def as_point(q: Gaussian) -> Float[np.ndarray, " 2D"]:
-    """Returns means and log standard deviations."""
-    return np.concatenate([q.mean, np.log(q.scale)])
-
-
 # --- the maximum ------------------------------------------------------------------------------------------------------
 def climb(
     objective: OnDraws, start: Mode, max_steps: int, enough: float = lbfgs.ENOUGH, stopped: Callable[[], bool] = never
@@ -270,17 +257,11 @@ def _conjugate_gradients(
 
 
 class Maximum(NamedTuple):
-    """The end of Newton's steps.
+    """The end of Newton's steps."""
 
-    Attributes:
-      point: (2D,).
-      value: of the function there.
-      promised: nats that a further step still promises; infinite where the Hessian is not negative definite.
-    """
-
-    point: Float[np.ndarray, " 2D"]
-    value: float
-    promised: float
+    point: Float[np.ndarray, " 2D"]  # (2D,)
+    value: float  # of the function there
+    promised: float  # nats that a further step still promises; infinite where the Hessian is not negative definite
 
 
 def newton(

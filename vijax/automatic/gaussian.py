@@ -18,27 +18,18 @@ from vijax.tree import on_device
 
 
 class Gaussian(NamedTuple):
-    """N(mean, scale scale').
+    """N(mean, scale scale')."""
 
-    Attributes:
-      mean: (D,).
-      scale: lower triangle (D, D), or standard deviations (D,).
-      elbo: on the draws of the fit; the normaliser of a normal included.
-      ended: why the fit stopped.
-      trace: ELBO after each step taken.
-      error: error of the means by the noise of the draws, in posterior standard deviations, the worst.
-      directions: orthonormal columns (D, r) along which q is wider or narrower than `scale` says
-        (`vijax.automatic.low_rank`), those of a stretch of 1 zero; None of other normals.
-      stretch: how much wider q is along each direction, in units of `scale`, (r,); None of other normals.
-    """
-
-    mean: Float[np.ndarray, " D"]
-    scale: Float[np.ndarray, "D D"]
-    elbo: float
-    ended: Ended = Ended.SPENT
-    trace: tuple[float, ...] = ()
-    error: float = 0.0
+    mean: Float[np.ndarray, " D"]  # (D,)
+    scale: Float[np.ndarray, "D D"]  # lower triangle (D, D), or standard deviations (D,)
+    elbo: float  # on the draws of the fit; the normaliser of a normal included
+    ended: Ended = Ended.SPENT  # why the fit stopped
+    trace: tuple[float, ...] = ()  # ELBO after each step taken
+    error: float = 0.0  # error of the means by the noise of the draws, in posterior standard deviations, the worst
+    # Orthonormal columns (D, r) along which q is wider or narrower than `scale` says (`vijax.automatic.low_rank`),
+    # those of a stretch of 1 zero; None of other normals
     directions: Float[np.ndarray, "D r"] | None = None
+    # How much wider q is along each direction, in units of `scale`, (r,); None of other normals
     stretch: Float[np.ndarray, " r"] | None = None
 
     @property
@@ -146,19 +137,13 @@ def _root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:
 
 # --- steps ------------------------------------------------------------------------------------------------------------
 class Regressed(NamedTuple):
-    """The step that scores at draws ask for, and the noise in it.
+    """The step that scores at draws ask for, and the noise in it."""
 
-    Attributes:
-      slope: a, (D,).
-      curvature: B, (D, D).
-      sds: standard errors of a, in posterior standard deviations, (D,).
-      nats: length of a whole step that is made by the noise alone: half the squared errors of the means, and a quarter
-        of the squared errors of the D^2 curvatures.
-    """
-
-    slope: Float[np.ndarray, " D"]
-    curvature: Float[np.ndarray, "D D"]
-    sds: Float[np.ndarray, " D"]
+    slope: Float[np.ndarray, " D"]  # a, (D,)
+    curvature: Float[np.ndarray, "D D"]  # B, (D, D)
+    sds: Float[np.ndarray, " D"]  # standard errors of a, in posterior standard deviations, (D,)
+    # Length of a whole step that is made by the noise alone: half the squared errors of the means, and a quarter of the
+    # squared errors of the D^2 curvatures
     nats: float
 
 
@@ -178,21 +163,13 @@ def regressed(noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "dr
 
 
 class Evaluated(NamedTuple):
-    """A normal evaluated on draws.
+    """A normal evaluated on draws."""
 
-    Attributes:
-      at: the normal.
-      elbo: its ELBO on these draws, up to a constant.
-      asked: the step that the scores ask for.
-      size: largest value of the log density, of which rounding is a share.
-      gap: a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm.
-    """
-
-    at: Gaussian
-    elbo: float
-    asked: Regressed
-    size: float
-    gap: float
+    at: Gaussian  # the normal
+    elbo: float  # its ELBO on these draws, up to a constant
+    asked: Regressed  # the step that the scores ask for
+    size: float  # largest value of the log density, of which rounding is a share
+    gap: float  # a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm
 
 
 def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluated:
@@ -213,17 +190,11 @@ def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -
 
 
 class Step(NamedTuple):
-    """A natural-gradient step inside a trust region.
+    """A natural-gradient step inside a trust region."""
 
-    Attributes:
-      to: where it leads.
-      nats: KL(to || q).
-      is_whole: false where the radius or the cone of positive definite matrices made it shorter than was asked.
-    """
-
-    to: Gaussian
-    nats: float
-    is_whole: bool
+    to: Gaussian  # where it leads
+    nats: float  # KL(to || q)
+    is_whole: bool  # false where the radius or the cone of positive definite matrices made it shorter than was asked
 
 
 def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float, rho: float = 1.0) -> Step:
@@ -241,15 +212,3 @@ def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float, r
         rho *= 0.6
     scale = np.linalg.cholesky(q.scale @ ((v / w) @ v.T) @ q.scale.T)
     return Step(q._replace(mean=q.mean + q.scale @ shift, scale=scale), nats, rho == asked)
-
-
-class FullCovariance:
-    """Normals of full covariance, as the loops of `vijax.automatic.trust_region` move them."""
-
-    def look(self, target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluated:
-        """Evaluates q on draws."""
-        return evaluate(target, q, noise)
-
-    def moved(self, seen: Evaluated, radius: float, rho: float) -> Gaussian:
-        """Takes the step that the scores ask for."""
-        return step(seen.at, seen.asked.slope, seen.asked.curvature, radius, rho).to

@@ -43,15 +43,12 @@ from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
 from vijax.xla.compiler import kept, step_jit
 
-DRAWS, FEWEST = 512, 128
-"""Draws of q; and the smallest number of them, of large data or many variables."""
+DRAWS, FEWEST = 512, 128  # draws of q; and the smallest number of them, of large data or many variables
 WORK, MOST_WORK = 1 << 26, 1 << 28
 """Draws times groups: up to the first there are `DRAWS` of them; beyond the second a fit is judged only where the
 number of draws is said."""
-NUMBERS = 1 << 24
-"""Largest number of numbers in all draws, where there are more than `FEWEST`."""
-ROWS = 4096
-"""Smallest number of groups in one call, where there are so many."""
+NUMBERS = 1 << 24  # largest number of numbers in all draws, where there are more than `FEWEST`
+ROWS = 4096  # smallest number of groups in one call, where there are so many
 FEWEST_STEPS, BLOCKS = 64, 8
 """Smallest number of steps whose quarters can be compared; and blocks of a quarter, whose means count as
 independent."""
@@ -116,10 +113,8 @@ def judged(fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = 
     return found._replace(verdict=verdict_of_steps.of(found, fit.outcome, q, variables, len(fit.posterior) > 1))
 
 
-FEWEST_ASKED = 32
-"""Draws: the tail of fewer says nothing."""
-ALIKE = 0.05
-"""Nats between the largest and the smallest ratio, up to which q is the posterior but for rounding."""
+FEWEST_ASKED = 32  # draws: the tail of fewer says nothing
+ALIKE = 0.05  # nats between the largest and the smallest ratio, up to which q is the posterior but for rounding
 
 
 def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
@@ -130,7 +125,7 @@ def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
     return int(np.clip(min(WORK // rows, NUMBERS // dim), FEWEST, DRAWS))
 
 
-# --- the ratios ------------------------------------------------------------------------------------------------------
+# --- the ratios -------------------------------------------------------------------------------------------------------
 def _ratios(
     spec: Spec, hyper: Hyper, posterior: Product, loader: Loader, key: PRNGKeyArray, count: int
 ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"], float]:
@@ -224,7 +219,7 @@ def _stats_at(estimand: PerVariable[Estimand], posterior: Product) -> Callable[[
     return lambda z: {**others, Z: posterior[Z].stats(z)}
 
 
-# --- what is seen in them --------------------------------------------------------------------------------------------
+# --- what is seen in them ---------------------------------------------------------------------------------------------
 Move = tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]
 """The change of something of each coordinate, and its standard error."""
 
@@ -245,8 +240,7 @@ def _mean(x: Float[np.ndarray, "draws D"]) -> Move:
     return x.mean(0), x.std(0, ddof=1) / np.sqrt(len(x))
 
 
-FEWEST_KNOWN = 16
-"""Smallest number of draws with a finite density for that."""
+FEWEST_KNOWN = 16  # smallest number of draws with a finite density for that
 
 
 def drift(bounds: Any) -> Estimate | None:
@@ -269,5 +263,4 @@ def drift(bounds: Any) -> Estimate | None:
     return Estimate(float(after - before), float(np.hypot(*errors)))
 
 
-NORMAL_MEDIAN = float(np.sqrt(np.pi / 2))
-"""Standard error of the median of normals, over that of their mean."""
+NORMAL_MEDIAN = float(np.sqrt(np.pi / 2))  # standard error of the median of normals, over that of their mean

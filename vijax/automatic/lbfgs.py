@@ -24,36 +24,23 @@ MEMORY = 20
 ENOUGH, NEARLY = 1e-3, 1.0
 """A search ends where its quadratic model promises fewer nats than `ENOUGH`: the start of a fit need not be exact.
 Below `NEARLY` it is checked whether it climbs the same hill as another search."""
-LOOKS = 5
-"""Evaluations of each search between two such checks."""
+LOOKS = 5  # evaluations of each search between two such checks
 
 
 class Mode(NamedTuple):
-    """The end of a search.
+    """The end of a search."""
 
-    Attributes:
-      x: the point.
-      value: log density there.
-      sds: rough standard deviations, from the curvature that the search has seen.
-    """
-
-    x: Float[np.ndarray, " D"]
-    value: float
-    sds: Float[np.ndarray, " D"]
+    x: Float[np.ndarray, " D"]  # the point
+    value: float  # log density there
+    sds: Float[np.ndarray, " D"]  # rough standard deviations, from the curvature that the search has seen
 
 
 class Point(NamedTuple):
-    """The present point of a search.
+    """The present point of a search."""
 
-    Attributes:
-      x: the point.
-      value: log density there.
-      promised: nats by which the quadratic model expects the maximum to be higher.
-    """
-
-    x: Float[np.ndarray, " D"]
-    value: float
-    promised: float
+    x: Float[np.ndarray, " D"]  # the point
+    value: float  # log density there
+    promised: float  # nats by which the quadratic model expects the maximum to be higher
 
 
 def never() -> bool:
@@ -119,20 +106,13 @@ def _last(i: int, joined: dict[int, int]) -> int:
 
 
 class _Search:
-    """One search.
-
-    Attributes:
-      asked: the point that it wants to have evaluated.
-      now: its present point.
-      end: its end; None before it has ended.
-    """
+    """One search."""
 
     def __init__(self, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]):
-        self.now, self.end = Point(x, -np.inf, np.inf), None
+        self.now = Point(x, -np.inf, np.inf)
+        self.end: Mode | None = None
         self._asks = _ascent(self, x, max_steps, enough, stopped)
-        self.asked = next(self._asks)
-
-    end: Mode | None
+        self.asked = next(self._asks)  # the point whose value and gradient it waits for
 
     def told(self, value: float, slope: np.ndarray) -> None:
         """Takes value and gradient at the point that it asked for."""

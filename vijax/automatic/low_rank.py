@@ -22,34 +22,27 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
+from vijax.automatic.density_checks import ASKED, grows_along
 from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.improper import ASKED, grows_along
 from vijax.automatic.lbfgs import Mode
 from vijax.automatic.report import Ended
 from vijax.automatic.target import Target
 from vijax.automatic.trust_region import Run, averaged
 
-RANK = 32
-"""Largest number of directions."""
+RANK = 32  # largest number of directions
 KRYLOV, HESSIANS = 100, 4
 """Hessian-vector products from which directions are computed, each the mean over so many draws."""
-SPECTRUM = 2 * KRYLOV * HESSIANS
-"""Gradients that they cost."""
-MIDDLE = 0.3
-"""Standard deviation at a start in the middle of where searches begin."""
+SPECTRUM = 2 * KRYLOV * HESSIANS  # gradients that they cost
+MIDDLE = 0.3  # standard deviation at a start in the middle of where searches begin
 FIXED, FRESH, JUDGED = 32, 64, 512
 """Draws: the fixed ones of independent normals; those of a step after them; those on which two fits are compared."""
-ROUNDS, STEPS = 2, 10
-"""How often directions are computed, and the number of first steps on fresh draws each time."""
-WHOLE, LEAST = 0.5, 1e-3
-"""Largest and smallest size of such a step."""
-FURTHEST = 1.0
-"""Nats that the mean may move in a step."""
+ROUNDS, STEPS = 2, 10  # how often directions are computed, and the number of first steps on fresh draws each time
+WHOLE, LEAST = 0.5, 1e-3  # largest and smallest size of such a step
+FURTHEST = 1.0  # nats that the mean may move in a step
 SDS = 0.02
 """A fit has converged where the noise of its draws makes less of the means, in standard deviations, over all of
 them."""
-POWER = 12
-"""Hessian-vector products that measure the largest curvature."""
+POWER = 12  # Hessian-vector products that measure the largest curvature
 OFF, MOST, FAR = 0.5, 0.3, 1e6
 """Whitened slopes at an optimum are at most so far from zero; the logarithm of a standard deviation moves at most so
 much in a step; and where q gets so many times as wide as at its start the density may be improper."""
@@ -65,16 +58,9 @@ def rank_of(dim: int) -> int:
 
 
 def fit(run: Run, start: Mode, seed: int) -> Gaussian:
-    """Returns the better of independent normals and of those with directions.
-
-    Args:
-      run: the limits. No step is taken that needs more gradients, but for the first ten of independent normals.
-      start: a mode of the density.
-      seed: of the draws.
-
-    Returns:
-      A normal with `directions` and `stretch`; all stretches are 1 where directions gain nothing.
-    """
+    """Returns the better of independent normals and of those with directions, from a mode of the density on. All
+    stretches are 1 where directions gain nothing. No step is taken that needs more gradients than the run has, but for
+    the first ten of independent normals."""
     target = run.target
     plain = _independent(run, start, seed)
     size = rank_of(target.dim)
@@ -121,7 +107,7 @@ def compared(target: Target, one: Gaussian, other: Gaussian, seed: list[int]) ->
     return float(pairs.mean()), float(pairs.std(ddof=1) / np.sqrt(len(pairs)))
 
 
-# --- directions ---------------------------------------------------------------------------------------------------
+# --- directions -------------------------------------------------------------------------------------------------------
 def directed(target: Target, q: Gaussian, seed: list[int]) -> Gaussian:
     """Gives q the directions in which the curvature, in units of the standard deviations, is furthest from its bulk."""
     plain = q._replace(directions=None, stretch=None)
@@ -204,56 +190,43 @@ def lanczos(
 
 # --- steps ------------------------------------------------------------------------------------------------------------
 class Gradient(NamedTuple):
-    """The ELBO of q on draws, and its gradient.
+    """The ELBO of q on draws, and its gradient."""
 
-    Attributes:
-      at: q.
-      elbo: the value.
-      mean: gradient in m.
-      log_sd: gradient in log s.
-      b: gradient in b.
-      whitened: gradients of the log density in z, of each draw.
-      left: the same beyond those of N(0, I); zero for a normal target at its optimum.
-    """
-
-    at: Gaussian
-    elbo: float
-    mean: Float[np.ndarray, " D"]
-    log_sd: Float[np.ndarray, " D"]
-    b: Float[np.ndarray, " r"]
-    whitened: Float[np.ndarray, "draws D"]
-    left: Float[np.ndarray, "draws D"]
+    at: Gaussian  # q
+    elbo: float  # the value
+    mean: Float[np.ndarray, " D"]  # gradient in m
+    log_sd: Float[np.ndarray, " D"]  # gradient in log s
+    b: Float[np.ndarray, " r"]  # gradient in b
+    whitened: Float[np.ndarray, "draws D"]  # gradients of the log density in z, of each draw
+    left: Float[np.ndarray, "draws D"]  # the same beyond those of N(0, I); zero for a normal target at its optimum
 
 
-class Directed:
-    """Normals with directions, as the loops of `vijax.automatic.trust_region` move them."""
+def gradient(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Gradient | None:
+    """Evaluates a normal with directions on draws; None where a draw has no density."""
+    assert q.directions is not None
+    assert q.stretch is not None
+    x = q.at(noise)
+    values, slopes = target.slopes(x)
+    if not np.isfinite(values).all():
+        return None
+    scaled = slopes * q.scale
+    is_used = (q.directions**2).sum(0) > 0
+    b = ((scaled @ q.directions) * (noise @ q.directions) * q.stretch).mean(0) + is_used
+    log_sd = (slopes * (x - q.mean)).mean(0) + 1
+    whitened = q.stretched(scaled)
+    elbo = float(values.mean()) + q.entropy()
+    return Gradient(q, elbo, slopes.mean(0), log_sd, b, whitened, whitened + noise)
 
-    def look(self, target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Gradient | None:
-        """Evaluates q on draws; None where a draw has no density."""
-        assert q.directions is not None
-        assert q.stretch is not None
-        x = q.at(noise)
-        values, slopes = target.slopes(x)
-        if not np.isfinite(values).all():
-            return None
-        scaled = slopes * q.scale
-        is_used = (q.directions**2).sum(0) > 0
-        b = ((scaled @ q.directions) * (noise @ q.directions) * q.stretch).mean(0) + is_used
-        log_sd = (slopes * (x - q.mean)).mean(0) + 1
-        whitened = q.stretched(scaled)
-        elbo = float(values.mean()) + q.entropy()
-        return Gradient(q, elbo, slopes.mean(0), log_sd, b, whitened, whitened + noise)
 
-    def moved(self, seen: Gradient, radius: float, rho: float) -> Gaussian:
-        """Takes a natural-gradient step of size rho, its mean within the radius. (The information of log s and b is
-        2.)"""
-        q = seen.at
-        assert q.stretch is not None
-        by = lambda slope: np.exp(np.clip(0.5 * rho * slope, -MOST, MOST))
-        shift = rho * seen.whitened.mean(0)
-        shift *= min(1.0, np.sqrt(2 * radius) / max(float(np.linalg.norm(shift)), 1e-30))
-        mean = q.mean + q.scale * q.stretched(shift)
-        return q._replace(mean=mean, scale=q.scale * by(seen.log_sd), stretch=q.stretch * by(seen.b))
+def moved(seen: Gradient, radius: float, rho: float) -> Gaussian:
+    """Takes a natural-gradient step of size rho, its mean within the radius. (The information of log s and b is 2.)"""
+    q = seen.at
+    assert q.stretch is not None
+    by = lambda slope: np.exp(np.clip(0.5 * rho * slope, -MOST, MOST))
+    shift = rho * seen.whitened.mean(0)
+    shift *= min(1.0, np.sqrt(2 * radius) / max(float(np.linalg.norm(shift)), 1e-30))
+    mean = q.mean + q.scale * q.stretched(shift)
+    return q._replace(mean=mean, scale=q.scale * by(seen.log_sd), stretch=q.stretch * by(seen.b))
 
 
 def _stepped(run: Run, q: Gaussian, seed: list[int]) -> tuple[Gaussian, float]:
@@ -263,12 +236,12 @@ def _stepped(run: Run, q: Gaussian, seed: list[int]) -> tuple[Gaussian, float]:
         if run.stopped() or not run.affords(FRESH):
             break
         noise = noise_of(FRESH, target.dim, [*seed, turn])
-        seen = Directed().look(target, q, noise)
+        seen = gradient(target, q, noise)
         if seen is None:
             break
         slack = 10 * target.epsilon * abs(seen.elbo)
         while rho >= LEAST:
-            trial = Directed().moved(seen, FURTHEST, rho)
+            trial = moved(seen, FURTHEST, rho)
             if float(target.values(trial.at(noise)).mean()) + trial.entropy() >= seen.elbo - slack:
                 q = trial._replace(elbo=seen.elbo)
                 break
@@ -296,7 +269,7 @@ def _on_fresh_draws(run: Run, q: Gaussian, start: Mode, rho: float, seed: list[i
         q = q._replace(error=error, elbo=q.elbo + (seen.elbo - q.elbo) / taken)
         return q, Ended.CONVERGED if near and error < SDS and count >= 2 * first else None
 
-    q = averaged(run, Directed(), q, FRESH, seed, first, lambda t: FURTHEST, after)
+    q = averaged(run, gradient, moved, q, FRESH, seed, first, lambda t: FURTHEST, after)
     return q if q.ended is Ended.INTERRUPTED else q._replace(ended=_ended(target, q, start, slope, curvature))
 
 

@@ -27,14 +27,11 @@ from vijax.automatic.trust_region import Run
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.inference.estimator.scores import regression
 
-MOST_PARTS, MOST_DIM = 8, 50
-"""Largest number of components; and of variables up to which a mixture is tried unasked."""
+MOST_PARTS, MOST_DIM = 8, 50  # largest number of components; and of variables up to which a mixture is tried unasked
 FEWEST_DRAWS, WANTED = 16, 4
 """Draws of a component at a time, at least; and the multiple of them that it needs, effectively, at every step."""
-RADIUS = 0.4
-"""Nats that a component may move in a step."""
-REPEATS = 2
-"""Steps on the same draws."""
+RADIUS = 0.4  # nats that a component may move in a step
+REPEATS = 2  # steps on the same draws
 PACE = 12
 """Gradients for each variable, at least, between one component and the next: with fewer, fewer components serve
 better."""
@@ -44,12 +41,10 @@ than `LEVEL` nats in a thousand."""
 ENOUGH = 1e-3
 """Nats from the posterior, by the draws so far, below which no further component is added: draws show nothing of where
 there are none."""
-LOWEST = 30.0
-"""Least value of log p - log q, in nats below the median: lower ones, as where p is zero, count as this."""
+LOWEST = 30.0  # least value of log p - log q, in nats below the median: lower ones, as where p is zero, count as this
 BOLD, DECAY = 0.5, 0.02
 """Size of the steps while components are added, and the rate at which they get shorter after that."""
-SMALLEST, NEW = 1e-4, 0.1
-"""Smallest weight of a component, and weight of a new one."""
+SMALLEST, NEW = 1e-4, 0.1  # smallest weight of a component, and weight of a new one
 OUTLOOKS = 3.0, 10.0, 30.0
 """A new component goes where log p - max(log q, peak of log q less so many nats) is largest. The three take turns, so
 that some components are near the mass and some in the tails (Arenz et al. 2023, section 4.3)."""
@@ -57,24 +52,15 @@ that some components are near the mass and some in the tails (Arenz et al. 2023,
 
 # --- mixtures ---------------------------------------------------------------------------------------------------------
 class Mixture(NamedTuple):
-    """sum_k w_k N_k.
+    """sum_k w_k N_k."""
 
-    Attributes:
-      weights: w, (K,).
-      parts: the normals.
-      elbo: on the draws of the fit.
-      ended: why the fit stopped.
-      trace: ELBO after each step taken.
-      error: 0, for that of the means is not known.
-      rise: nats that the ELBO still rose in a thousand gradients; infinite where that is not known.
-    """
-
-    weights: Float[np.ndarray, " K"]
-    parts: tuple[Gaussian, ...]
-    elbo: float = -np.inf
-    ended: Ended = Ended.SPENT
-    trace: tuple[float, ...] = ()
-    error: float = 0.0
+    weights: Float[np.ndarray, " K"]  # w, (K,)
+    parts: tuple[Gaussian, ...]  # the normals
+    elbo: float = -np.inf  # on the draws of the fit
+    ended: Ended = Ended.SPENT  # why the fit stopped
+    trace: tuple[float, ...] = ()  # ELBO after each step taken
+    error: float = 0.0  # 0, for that of the means is not known
+    # Nats that the ELBO still rose in a thousand gradients; infinite where that is not known
     rise: float = float("inf")
 
     @property
@@ -132,23 +118,14 @@ class Mixture(NamedTuple):
 
 
 class Bank(NamedTuple):
-    """All draws so far, with log p and its gradient there, taken as draws of one mixture of the normals that made them.
+    """All draws so far, with log p and its gradient there: draws of one mixture of the normals that made them."""
 
-    Attributes:
-      x: the draws.
-      values: log p, -inf where it is zero.
-      slopes: its gradients, zero there.
-      parts: the normals.
-      counts: number of draws of each.
-      log_mass: log of the sum of counts times densities.
-    """
-
-    x: Float[np.ndarray, "draws D"]
-    values: Float[np.ndarray, " draws"]
-    slopes: Float[np.ndarray, "draws D"]
-    parts: tuple[Gaussian, ...]
-    counts: tuple[int, ...]
-    log_mass: Float[np.ndarray, " draws"]
+    x: Float[np.ndarray, "draws D"]  # the draws
+    values: Float[np.ndarray, " draws"]  # log p, -inf where it is zero
+    slopes: Float[np.ndarray, "draws D"]  # its gradients, zero there
+    parts: tuple[Gaussian, ...]  # the normals
+    counts: tuple[int, ...]  # number of draws of each
+    log_mass: Float[np.ndarray, " draws"]  # log of the sum of counts times densities
 
     @classmethod
     def empty(cls, dim: int) -> Bank:
@@ -183,15 +160,8 @@ def fewest_gradients(dim: int) -> int:
 
 
 def fit(run: Run, start: Gaussian, rivals: list[Gaussian], seed: int) -> Mixture:
-    """Returns the mixture nearest to the target, by the ELBO. About half of the gradients go while components are
-    added.
-
-    Args:
-      run: the limits.
-      start: the best normal.
-      rivals: normals at other modes.
-      seed: of the draws.
-    """
+    """Returns the mixture nearest to the target, by the ELBO, from the best normal and normals at other modes on. About
+    half of the gradients go while components are added."""
     target = run.target
     parts = (start, *rivals[: MOST_PARTS - 1])
     walk = _Walk(run, Mixture(np.full(len(parts), 1 / len(parts)), parts), seed)
@@ -211,11 +181,7 @@ def fit(run: Run, start: Gaussian, rivals: list[Gaussian], seed: int) -> Mixture
 
 
 class _Walk:
-    """A mixture during its fit, with all draws so far.
-
-    Attributes:
-      q: the mixture.
-    """
+    """A mixture (`q`) during its fit, with all draws so far."""
 
     def __init__(self, run: Run, q: Mixture, seed: int):
         self.q, self._run, self._target, self._seed = q, run, run.target, seed

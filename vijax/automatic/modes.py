@@ -13,49 +13,35 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from vijax.automatic.density_checks import Exchange, check_slopes
 from vijax.automatic.gaussian import Gaussian, laplace, noise_of
-from vijax.automatic.label_switching import Exchange
 from vijax.automatic.lbfgs import Mode, Point, Slopes, maximise, never
-from vijax.automatic.target import Target, check_slopes
+from vijax.automatic.target import Target
 from vijax.checks import require
 
 MOST_JUDGED, MANY, DENSE = 8, 50, 300
 """The bound is computed at so many modes, and at half as many beyond `MANY` variables; the full Hessian is used up to
 `DENSE` variables."""
-MOST_LOST = 2
-"""Searches that were cut short away from a mode: the Hessian is computed at the ends of so many."""
-AGAIN, TIMES = 50, 4
-"""Steps of a search that begins again, and how often it may."""
-ARRIVED = 0.5
-"""Nats that Newton's step may still promise at a mode: a search may stop early in a narrow valley."""
+MOST_LOST = 2  # searches that were cut short away from a mode: the Hessian is computed at the ends of so many
+AGAIN, TIMES = 50, 4  # steps of a search that begins again, and how often it may
+ARRIVED = 0.5  # nats that Newton's step may still promise at a mode: a search may stop early in a narrow valley
 
 
 class Found(NamedTuple):
-    """A mode that was found.
+    """A mode that was found."""
 
-    Attributes:
-      mode: the mode.
-      num_starts: number of searches that ended there.
-      elbo: rough bound of the normal with the curvature there; -inf where it was not computed, or it is no mode.
-    """
-
-    mode: Mode
-    num_starts: int
+    mode: Mode  # the mode
+    num_starts: int  # number of searches that ended there
+    # Rough bound of the normal with the curvature there; -inf where it was not computed, or it is no mode
     elbo: float = -np.inf
 
 
 class Searched(NamedTuple):
-    """The result of all searches.
+    """The result of all searches."""
 
-    Attributes:
-      found: modes, best first.
-      labels: exchanges of labels that leave the density as it is.
-      num_starts: number of searches.
-    """
-
-    found: list[Found]
-    labels: list[Exchange]
-    num_starts: int
+    found: list[Found]  # modes, best first
+    labels: list[Exchange]  # exchanges of labels that leave the density as it is
+    num_starts: int  # number of searches
 
 
 def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[], bool] = never) -> list[Found]:
@@ -146,39 +132,29 @@ def rough_bound(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]
 
 
 # --- starts -----------------------------------------------------------------------------------------------------------
-BOX = 2.0
-"""Half the width of the box in which half of all searches begin."""
+BOX = 2.0  # half the width of the box in which half of all searches begin
 LINE = np.concatenate([-(2.0 ** np.arange(34, -4, -1)), [0.0], 2.0 ** np.arange(-3, 35)])
 """Points at which a prior is evaluated: its width is then known to a small factor, up to 1e10."""
 FINE = np.interp(np.arange(8 * len(LINE) - 7) / 8, np.arange(len(LINE)), LINE)
 """Points of the integral over the line; between two of them the logarithm of the prior is taken to be straight."""
-AT_EDGE = 0.02
-"""A prior with more than this share of its mass at the ends of the line counts as unknown."""
+AT_EDGE = 0.02  # a prior with more than this share of its mass at the ends of the line counts as unknown
 OUT = 1.0, 3.0, 9.0
 """Where the prior is unknown starts are so many times as far out as the density itself, or the box, reaches: a third of
 them each."""
 CANDIDATES, TRIED = 16, 4
 """Random points for each start; and the highest of them that are checked, for each start, to be on different hills."""
-BETWEEN = np.array([0.0625, 0.25, 0.5, 0.75])
-"""Points between two others at which a valley is looked for."""
-DIP = 0.1
-"""Least depth of a valley, in nats."""
+BETWEEN = np.array([0.0625, 0.25, 0.5, 0.75])  # points between two others at which a valley is looked for
+DIP = 0.1  # least depth of a valley, in nats
 
 
 class Scales(NamedTuple):
-    """Middle and width of the prior of each coordinate.
+    """Middle and width of the prior of each coordinate."""
 
-    Attributes:
-      middle: (D,).
-      width: (D,), standard deviations.
-      is_known: (D,), false where the prior says nothing: the middle is then 0, the width that of the box.
-      is_prior: whether it is of a prior; false of a density that is one function.
-    """
-
-    middle: Float[np.ndarray, " D"]
-    width: Float[np.ndarray, " D"]
+    middle: Float[np.ndarray, " D"]  # (D,)
+    width: Float[np.ndarray, " D"]  # (D,), standard deviations
+    # (D,), false where the prior says nothing: the middle is then 0, the width that of the box
     is_known: Bool[np.ndarray, " D"]
-    is_prior: bool
+    is_prior: bool  # whether it is of a prior; false of a density that is one function
 
 
 def prior_scales(target: Target) -> Scales:
@@ -220,9 +196,10 @@ def _along_line(values: Float[np.ndarray, " points"]) -> tuple[float, float] | N
 def wide_starts(target: Target, of: Scales, count: int, seed: int) -> Float[np.ndarray, "count D"]:
     """Returns starts from random points as far apart as the prior is wide: high ones on different hills, and others at
     random."""
-    rng = np.random.default_rng([seed, 5])
-    middle, width = _scales(of, CANDIDATES * count, rng)
-    x = middle + width * rng.normal(size=(CANDIDATES * count, target.dim))
+    rng, size = np.random.default_rng([seed, 5]), CANDIDATES * count
+    further = np.asarray(OUT)[rng.permutation(size) % len(OUT)][:, None]
+    width = np.where(of.is_known, of.width, BOX * further) if of.is_prior else np.maximum(of.width, BOX) * further
+    x = of.middle + width * rng.normal(size=(size, target.dim))
     values = target.values(x)
     order = np.argsort(-values, kind="stable")
     order = order[np.isfinite(values[order])]
@@ -237,15 +214,7 @@ def wide_starts(target: Target, of: Scales, count: int, seed: int) -> Float[np.n
     return x[[*chosen, *rest][:count]]
 
 
-def _scales(of: Scales, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Returns middle and width for each point and coordinate."""
-    further = np.asarray(OUT)[rng.permutation(size) % len(OUT)][:, None]
-    if of.is_prior:
-        return np.broadcast_to(of.middle, (size, len(of.middle))), np.where(of.is_known, of.width, BOX * further)
-    return np.broadcast_to(of.middle, (size, len(of.middle))), np.maximum(of.width, BOX) * further
-
-
-def on_one_hill(target: Target, low: Point, high: Point) -> bool:
+def on_one_hill(target: Target, low: Mode | Point, high: Mode | Point) -> bool:
     """Says whether there is no valley on the way from the lower of two points to the higher one (Ursem 1999)."""
     between = low.x + BETWEEN[:, None] * (high.x - low.x)
     rounding = 10 * target.epsilon * abs(high.value)

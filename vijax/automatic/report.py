@@ -1,4 +1,5 @@
-"""What `vijax.auto` and `vijax.dadvi` report of a fit, as numbers; `vijax.automatic.verdict` says it in words."""
+"""Reports on fits by `vijax.auto` and `vijax.dadvi`, as numbers (`vijax.automatic.verdict` has the words), and the fits
+that carry them."""
 
 from __future__ import annotations
 
@@ -7,18 +8,27 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
+from vijax.contract.model import Model
+from vijax.families import Product
+from vijax.fitting.result import Fit
+from vijax.fitting.status import Status
+from vijax.free_algorithms import advi, ngvi
+from vijax.inference import guides
+from vijax.inference.compose import Algorithm, State
+from vijax.inference.guides import Z
+from vijax.models.energies.density import with_guide
 from vijax.trust import psis
-from vijax.trust.khat_words import RELIABLE as RELIABLE_KHAT
+from vijax.trust.psis import RELIABLE as RELIABLE_KHAT
+from vijax.xla import keys
 
-FEWEST_DRAWS = 50.0
-"""Effective draws that are needed to judge moments by importance weights."""
+FEWEST_DRAWS = 50.0  # effective draws that are needed to judge moments by importance weights
 
 
 class Ended(enum.StrEnum):
-    """The reason why a fit stopped."""
+    """Reasons why a fit stopped."""
 
     CONVERGED = "converged"
     LIMITED = "limited by the noise of its draws"
@@ -52,9 +62,9 @@ class FoundMode(NamedTuple):
     """A mode that the starts found.
 
     Attributes:
-      values: of the variables there, by name.
-      log_density: of the free coordinates there.
-      elbo: of the normal with the curvature there, rough; None where another mode is far above it.
+      values: values of the variables, by name.
+      log_density: log density of the free coordinates.
+      elbo: rough bound of the normal with the curvature there; None where another mode is far above it.
       num_starts: number of searches that ended there.
     """
 
@@ -68,8 +78,8 @@ class Off(NamedTuple):
     """The number that is off most among several, and its standard error.
 
     Attributes:
-      value: how far off, with its sign: of a mean in posterior standard deviations; of a standard deviation log q / p.
-      error: its standard error.
+      value: the error with its sign: of a mean in posterior standard deviations, of a standard deviation log q / p.
+      error: standard error of `value`.
       at: the name of the number.
       khat: tail of the weights times the square of the number (Vehtari et al. 2024, section 3.2.1): where it is large
         the posterior's own tail holds more than draws show.
@@ -82,17 +92,17 @@ class Off(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Its size with two standard errors."""
+        """The size of the error with two standard errors."""
         return abs(self.value) + 2 * self.error
 
 
 class Moments(NamedTuple):
-    """How far means and standard deviations of q are off.
+    """Errors of the means and standard deviations of q.
 
     Attributes:
       mean: the worst mean.
       log_sd: the worst standard deviation.
-      khat: of the weights.
+      khat: k-hat of the weights.
       ess: effective number of draws.
       num_draws: number of draws that were weighted.
     """
@@ -105,7 +115,7 @@ class Moments(NamedTuple):
 
     @property
     def is_reliable(self) -> bool:
-        """Says whether the weights are good enough to judge by."""
+        """True where the weights are good enough to judge by."""
         known = np.isfinite(self.mean.most + self.log_sd.most)
         return bool(known and max(self.khat, self.log_sd.khat) < RELIABLE_KHAT and self.ess >= FEWEST_DRAWS)
 
@@ -117,7 +127,7 @@ class Others(NamedTuple):
       num_starts: number of searches; 0 where there were none.
       inside: number of modes that q describes.
       others: number of modes of similar weight that q does not describe.
-      share: of the posterior that the others hold, by their bounds.
+      share: share of the posterior that the others hold, by their bounds.
       mean: error of the means of q beside those of all modes together, in standard deviations, the worst.
       sds: how many times as large the standard deviations of all modes together are, at most.
       labels: names of variables whose entries may be exchanged, one list for each exchange.
@@ -133,10 +143,10 @@ class Others(NamedTuple):
 
 
 class Report(NamedTuple):
-    """How far to trust a fit by `vijax.auto` or `vijax.dadvi`.
+    """Numbers and words on how far to trust a fit by `vijax.auto` or `vijax.dadvi`.
 
     Attributes:
-      elbo: on draws that the fit has not seen, with its standard error.
+      elbo: the bound on draws that the fit has not seen, with its standard error.
       modes: the modes that the starts found, best first.
       gap: a lower bound on KL(q || p), in nats: log of the mean importance ratio, less the mean of its logarithm. Small
         where q is the posterior; an unknown mode is not in it.
@@ -146,17 +156,17 @@ class Report(NamedTuple):
       num_gradients: points at which the gradient was evaluated, starts included.
       log_ratios: log p - log q at draws.
       coordinates: these draws, in free coordinates.
-      noise: of the fixed draws of `vijax.dadvi`.
+      noise: standard normal noise of the fixed draws of `vijax.dadvi`.
       other: bound of the fit that was not kept: of the best normal where q is a mixture, of the mixture where q is the
         normal; None where nothing else was tried.
-      zero: share of the draws of q where the density is zero (or no number): then the bound is minus infinity, and gap
-        and khat are of the other draws.
-      stage: of a fit that Ctrl-C stopped, the place from which `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)`
-        goes on; None where it has not come far enough, or has ended.
+      zero: share of the draws of q where the density is zero (or no number): if there are any, the bound is minus
+        infinity, and gap and khat are of the other draws.
+      stage: the place from which `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on after Ctrl-C; None
+        where the fit has not come far enough, or has ended.
       usable: false where the verdict says "Do not use this fit".
-      off: how far means and sds are off, by importance weights; None where that was not judged.
+      off: errors of means and sds by importance weights; None where they were not judged.
       others: modes that q does not describe, and labels that may be exchanged.
-      rounding: of the log density, in nats, roughly.
+      rounding: rounding of the log density, in nats, roughly.
     """
 
     elbo: Estimate
@@ -179,28 +189,20 @@ class Report(NamedTuple):
 
 
 def bound(log_ratios: Float[np.ndarray, " draws"], sets: int | None = None) -> Estimate:
-    """Returns the ELBO by log p - log q at draws of q; its error by the means of so many sets of draws, None by the
-    draws. It is -inf where p is zero at a draw."""
+    """Returns the ELBO by log p - log q at draws of q; -inf where p is zero at a draw. Its error is by the means of so
+    many sets of draws, or by the draws (None)."""
     if not np.isfinite(log_ratios).all():
         return Estimate(-np.inf, np.inf)
     return Estimate.of(log_ratios.reshape(sets or len(log_ratios), -1).mean(1))
 
 
-ALIKE = 1e-3
-"""Squared coefficient of variation up to which weights are alike."""
+ALIKE = 1e-3  # squared coefficient of variation up to which weights are alike
 
 
 def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> tuple[float, float, float]:
-    """Returns how far q is from p, by log p - log q at draws of q.
-
-    Args:
-      log_ratios: at draws of q.
-      rounding: of the log density, nats.
-
-    Returns:
-      The share of draws where p is zero; of the others a lower bound on KL(q || p) in nats; and k-hat (see `Report`),
-      which is 0 where all weights are alike, to `ALIKE` or to rounding, for they have no tail then.
-    """
+    """Returns the distance of q from p, by log p - log q at draws of q: the share of draws where p is zero; by the rest
+    a lower bound on KL(q || p) in nats; and k-hat (see `Report`), which is 0 where all weights are alike, to `ALIKE` or
+    to rounding (nats), because they have no tail then."""
     known = log_ratios[np.isfinite(log_ratios)]
     zero = 1 - len(known) / len(log_ratios)
     if not len(known):
@@ -208,3 +210,36 @@ def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> 
     mean = float(special.logsumexp(known) - np.log(len(known)))
     is_alike = zero == 0 and float(np.mean(np.expm1(known - mean) ** 2)) < ALIKE + (3 * rounding) ** 2
     return zero, mean - float(known.mean()), 0.0 if is_alike else float(psis(log_ratios).khat)
+
+
+# --- the fit that is returned -----------------------------------------------------------------------------------------
+def as_fit(model: Model, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """Returns q as a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
+    guide = guides.full_rank() if q.is_full else guides.mean_field()
+    directions = 0 if q.stretch is None else len(q.stretch)
+    framed = with_guide(model, guide, is_framed=True, num_directions=directions)
+    return _begun(ngvi(framed), q, q, report, key)
+
+
+def as_mixture(model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """Returns q as a fit by pathwise gradients, in the frame of a normal."""
+    fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
+    return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
+
+
+def of_mixture(model: Model, parts: int) -> Algorithm:
+    """Returns the algorithm of a fit that is a mixture of so many normals."""
+    guide = guides.mixture(parts)
+    return advi(with_guide(model, guide, is_framed=True), guide=guide)
+
+
+def _begun(alg: Algorithm, q: Q, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+    """Returns the fit at N(0, I) of a frame."""
+    key_init, _, _ = keys.of_run(key)
+    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame()})
+    trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
+    status = STATUS.get(q.ended, Status.FINISHED)
+    return Fit(alg, state, trace, status, report)
+
+
+STATUS = {Ended.CONVERGED: Status.CONVERGED, Ended.INTERRUPTED: Status.INTERRUPTED}

@@ -4,60 +4,36 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Float, PyTree
 
-from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.contract.variables import Variables
 from vijax.fitting.loader import all_groups
+from vijax.models.energies.density import LogDensity
+from vijax.models.energies.free_part import GivenOthers
 from vijax.tree import on_device
 from vijax.xla.compiler import kept, step_jit
 
-AT_ONCE = 8
-"""Points in one call: half as many as there are starts, so that these and all draws share a program."""
+AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
 
 
-class OfFree(Protocol):
-    """A function of free coordinates: a density, or the bound of an energy
-    (`vijax.models.energies.free_part.GivenOthers`)."""
-
-    @property
-    def variables(self) -> Variables:
-        """The variables of these coordinates."""
-
-    @property
-    def reads_data(self) -> bool:
-        """False where there are no groups: then it is a prior alone."""
-
-    def log_prior_at(self, x: Float[Array, " D"], *given: PyTree) -> Float[Array, ""]:
-        """Returns the part that does not depend on groups."""
-
-    def log_liks_at(self, x: Float[Array, " D"], data: PyTree, *given: PyTree) -> Float[Array, " groups"]:
-        """Returns the terms of groups, whose sum counts."""
+OfFree = LogDensity | GivenOthers
+"""A function of free coordinates: a density, or the bound of an energy along its free variables."""
 
 
 class Target:
-    """log p of free coordinates; of some of the groups, their likelihood times `scale`; of a density that depends on
-    more than its data, with that fixed (`given`).
-
-    Attributes:
-      dim: D.
-      variables: the variables of these coordinates.
-      groups: the data, groups leading.
-      num_gradients: points at which a gradient was evaluated so far.
-      epsilon: relative rounding of its values.
-    """
+    """log p of free coordinates. The likelihood of the groups counts `scale` times; `given` is all that the density
+    reads beside its data."""
 
     def __init__(self, model: OfFree, data: PyTree, scale: float = 1.0, given: tuple[PyTree, ...] = ()):
         self.dim, self.variables = model.variables.dim, model.variables
-        self.num_gradients = 0
-        self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
-        self.groups = jax.tree.map(on_device, data)
+        self.num_gradients = 0  # points at which a gradient was evaluated so far
+        self.epsilon = float(np.finfo(jnp.result_type(float)).eps)  # relative rounding of values
+        self.groups = jax.tree.map(on_device, data)  # the data, groups leading
         self._model, self._given = model, given
         self._data = np.asarray(scale, jnp.result_type(float)), self.groups, given
 
@@ -72,7 +48,7 @@ class Target:
 
     @property
     def num_groups(self) -> int:
-        """N."""
+        """The number of groups, N."""
         return int(np.shape(jax.tree.leaves(self.groups)[0])[0])
 
     def slopes(
@@ -86,12 +62,11 @@ class Target:
 
     def asked(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
         """Returns values and gradients as they come, not counted."""
-        values, slopes = self._over(_slopes, x)
-        return values, slopes
+        return self._over(jax.value_and_grad, x)
 
     def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """Returns values alone; NaN and +inf become -inf."""
-        (values,) = self._over(_values, x)
+        values = self._over(_itself, x)
         return np.where(values < np.inf, values, -np.inf)
 
     @property
@@ -110,91 +85,47 @@ class Target:
 
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
         """Returns second derivatives."""
-        (found,) = self._over(_hessians, x)
-        return found
+        return self._over(jax.hessian, x)
 
     def products(
         self, x: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
     ) -> Float[np.ndarray, "points D"]:
         """Returns Hessians times vectors, each of which counts as two gradients."""
         self.num_gradients += 2 * len(x)
-        (found,) = self._over(_products, x, v)
-        return found
+        return self._over(_product, x, v)
 
-    def _over(self, ask: Callable, *x: np.ndarray) -> list[np.ndarray]:
-        program = kept(self._model, ask, lambda model: step_jit(ask(model)))
+    def _over(self, ask: Callable, *x: np.ndarray) -> Any:
+        """Returns what is asked of log p at all points, from a program that takes `AT_ONCE` of them."""
+        program = kept(self._model, ask, lambda model: step_jit(_at_points(ask, model)))
         parts = []
         for start in range(0, len(x[0]), AT_ONCE):
             some = [a[start : start + AT_ONCE] for a in x]
             padded = [np.concatenate([a, np.repeat(a[:1], AT_ONCE - len(a), 0)]) for a in some]
-            parts.append(program(*(np.asarray(a, jnp.result_type(float)) for a in padded), self._data))
-        return [
-            np.concatenate([np.asarray(part[i], np.float64) for part in parts])[: len(x[0])]
-            for i in range(len(parts[0]))
-        ]
+            parts.append(program(self._data, *(np.asarray(a, jnp.result_type(float)) for a in padded)))
+        joined = lambda *each: np.concatenate([np.asarray(a, np.float64) for a in each])[: len(x[0])]
+        return jax.tree.map(joined, *parts)
 
 
-def _slopes(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, data: jax.vmap(jax.value_and_grad(lambda z: _total(of, z, data)))(x)
+def _at_points(ask: Callable, of: weakref.ref[OfFree]) -> Callable[..., Any]:
+    def asked(data: tuple[Array, PyTree, tuple[PyTree, ...]], *x: Array) -> Any:
+        model, (scale, groups, given) = _model_of(of), data
+        log_p = lambda z: model.log_prior_at(z, *given) + scale * jnp.sum(model.log_liks_at(z, groups, *given))
+        return jax.vmap(ask(log_p))(*x)
+
+    return asked
 
 
-def _values(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, data: (jax.vmap(lambda z: _total(of, z, data))(x),)
+def _itself(log_p: Callable) -> Callable:
+    return log_p
+
+
+def _product(log_p: Callable) -> Callable:
+    return lambda z, v: jax.jvp(jax.grad(log_p), (z,), (v,))[1]
 
 
 def _priors(of: weakref.ref[OfFree]) -> Callable[..., Any]:
     return lambda x, given: jax.vmap(lambda z: _model_of(of).log_prior_at(z, *given))(x)
 
 
-def _hessians(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, data: (jax.vmap(jax.hessian(lambda z: _total(of, z, data)))(x),)
-
-
-def _products(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    def product(z: Array, v: Array, data: PyTree) -> Array:
-        return jax.jvp(jax.grad(lambda z: _total(of, z, data)), (z,), (v,))[1]
-
-    return lambda x, v, data: (jax.vmap(product, (0, 0, None))(x, v, data),)
-
-
-def _total(of: weakref.ref[OfFree], z: Array, rest: tuple[Array, PyTree, tuple[PyTree, ...]]) -> Float[Array, ""]:
-    model, (scale, data, given) = _model_of(of), rest
-    return model.log_prior_at(z, *given) + scale * jnp.sum(model.log_liks_at(z, data, *given))
-
-
 def _model_of(of: weakref.ref[OfFree]) -> Any:
     return of()
-
-
-# --- densities without gradients --------------------------------------------------------------------------------------
-NOT_FINITE = (
-    "jnp.where with a branch that is no number has none: make its argument safe first. sqrt and norms have none at 0."
-)
-NOT_DIFFERENTIABLE = "jnp.round, jnp.floor, integers and stop_gradient have none. vijax.bbvi needs none."
-
-
-def check_slopes(target: Target, variables: Variables, starts: Float[np.ndarray, "starts D"]) -> None:
-    """Raises ValueError where the density is finite at starts, but its gradient at none of them; or where the density
-    depends on a variable in which its gradient is zero at all of them."""
-    values, slopes = target.asked(starts)
-    usable = np.isfinite(values)
-    if not usable.any():
-        return  # said elsewhere
-    lacking = ~np.isfinite(slopes[usable])
-    if lacking.any(1).all():
-        names = variables.names_at(lacking.any(0))
-        require(False, "log_density", "a finite gradient at any of the starts", f"none in {names}", NOT_FINITE)
-    flat = usable.any() & (slopes[usable] == 0).all(0)
-    moved = _depends(target, starts[usable], values[usable], flat)
-    require(not moved.any(), "log_density", "a gradient", f"none in {variables.names_at(moved)}", NOT_DIFFERENTIABLE)
-
-
-def _depends(target: Target, starts: np.ndarray, values: np.ndarray, flat: np.ndarray) -> Bool[np.ndarray, " D"]:
-    """Returns those coordinates of a zero gradient on which the density depends all the same."""
-    if not flat.any():
-        return flat
-    noise = np.random.default_rng(0).uniform(-2, 2, starts.shape)
-    there = target.values(np.where(flat, noise, starts))
-    known = np.isfinite(there)
-    rounding = 100 * target.epsilon * np.maximum(np.abs(values), 1.0)
-    return flat & bool((np.abs(there - values) > rounding)[known].any())

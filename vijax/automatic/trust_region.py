@@ -1,4 +1,4 @@
-"""The loops that fit a normal to a log density: steps on fixed draws in a trust region, then a running mean of steps.
+"""The loops that fit a normal to a log density, their limits, and the place from which a stopped fit goes on.
 
 No step size is to be chosen. On fixed draws (as in Burroni et al. 2024) natural-gradient steps are taken inside a trust
 region in nats that widens and narrows with the gain of the steps (as in Arenz et al. 2023), until the noise of the
@@ -6,109 +6,114 @@ draws is all that is left; then there are four times as many draws. Once that no
 there may be no more draws, steps on draws that are fresh each time are averaged. A fit is repeatable to the bit.
 
 The steps are those of `vijax.ngvi`, which ends at the same normal after as many gradients where the posterior is near
-normal. It does not know how many draws and steps that takes, nor when no normal will do: the loops here add that.
+normal. `vijax.ngvi` does not know how many draws and steps that takes, nor when no normal will do: the loops here add
+that.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.gaussian import Evaluated, FullCovariance, Gaussian, evaluate, noise_of, step
-from vijax.automatic.improper import ASKED, grows_along
-from vijax.automatic.lbfgs import never
+from vijax.automatic.density_checks import ASKED, grows_along
+from vijax.automatic.gaussian import Evaluated, Gaussian, evaluate, noise_of, step
+from vijax.automatic.lbfgs import Mode, never
+from vijax.automatic.modes import Found
 from vijax.automatic.report import Ended
-from vijax.automatic.stage import Sitting
 from vijax.automatic.target import Target
+from vijax.checks import require
 
 NATS, SDS = 2e-3, 0.015
 """A fit has converged where the noise of its draws makes less of a step: nats, and standard deviations of the mean."""
-WIDEST = 10.0
-"""Largest radius, in nats."""
-SLOW = 0.3
-"""Where a step gains less than this share of the gap, most of the gap is one of shape."""
-FEWEST_STEPS = 4
-"""More fixed draws are taken only if gradients are left for so many evaluations of them."""
-NEAR = 0.3
-"""Nats of noise in a step below which fresh draws are averaged: the steps are then nearly linear in q."""
+WIDEST = 10.0  # largest radius, in nats
+SLOW = 0.3  # where a step gains less than this share of the gap, most of the gap is one of shape
+FEWEST_STEPS = 4  # more fixed draws are taken only if gradients are left for so many evaluations of them
+NEAR = 0.3  # nats of noise in a step below which fresh draws are averaged: the steps are then nearly linear in q
 
 
 class Run(NamedTuple):
-    """The limits of a fit.
+    """The limits of a fit."""
 
-    Attributes:
-      target: the density.
-      max_gradients: of the target, those evaluated before included.
-      stopped: asked before each step; where it says True the fit ends as it stands.
-    """
-
-    target: Target
-    max_gradients: int
-    stopped: Callable[[], bool] = never
+    target: Target  # the density
+    max_gradients: int  # of the target, those evaluated before included
+    stopped: Callable[[], bool] = never  # asked before each step; where it says True the fit ends as it stands
 
     def affords(self, gradients: int) -> bool:
         """Says whether so many gradients are left."""
         return self.target.num_gradients + gradients <= self.max_gradients
 
 
-class Seen(Protocol):
-    """A normal evaluated on draws: its bound there, and whatever else a family's steps need."""
+class Sitting(NamedTuple):
+    """State of the fit of a normal when it takes new draws."""
+
+    mean: Float[np.ndarray, " D"]  # of the normal
+    scale: Float[np.ndarray, "D D"]  # of the normal
+    elbo: float  # on the draws before
+    size: int  # number of draws now
+    level: int  # how often the number of fixed draws was raised
+    # Number of sets of draws, the fixed one included, over which steps are averaged so far; 0 while draws are fixed
+    averaged: int
+    doubt: float  # nats that the noise of the fixed draws made of a step, where steps are averaged
+    error: float  # the same of the means, in standard deviations
+    # Standard deviations of the first normal: q may get so wide beside them that the density may be improper
+    wide: Float[np.ndarray, " D"]
+    origin: Float[np.ndarray, " D"]  # mean of the first normal
+
+    @classmethod
+    def begin(cls, start: Gaussian) -> Sitting:
+        """Returns the state at the first draws."""
+        size = max(32, 4 * len(start.mean))
+        return cls(start.mean, start.scale, start.elbo, size, 0, 0, 0.0, 0.0, start.sds, start.mean)
 
     @property
-    def elbo(self) -> float:
-        """The bound on these draws."""
+    def q(self) -> Gaussian:
+        """The normal."""
+        return Gaussian(self.mean, self.scale, self.elbo)
 
 
-S = TypeVar("S", bound=Seen)
-
-
-class Family(Protocol[S]):
-    """A family of normals, as the loops need it."""
-
-    def look(self, target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"], /) -> S | None:
-        """Evaluates q on draws, one gradient each; None where the draws say nothing."""
-
-    def moved(self, seen: S, radius: float, rho: float, /) -> Gaussian:
-        """Takes a natural-gradient step of size rho, no further than the radius."""
+Seen = TypeVar("Seen")
 
 
 def averaged(
     run: Run,
-    family: Family[S],
+    look: Callable[[Target, Gaussian, np.ndarray], Seen | None],
+    moved: Callable[[Seen, float, float], Gaussian],
     q: Gaussian,
     size: int,
     seed: list[int],
     first: int,
     radius: Callable[[int], float],
-    after: Callable[[Gaussian, S, int], tuple[Gaussian, Ended | None]],
+    after: Callable[[Gaussian, Seen, int], tuple[Gaussian, Ended | None]],
 ) -> Gaussian:
     """Takes steps of size 1 / t, each on fresh draws: the running mean of the steps that all draws ask for, whose noise
     falls with all draws taken, and none is evaluated twice (Robbins and Monro 1951).
 
     Args:
-      run: its limits.
-      family: of q.
-      q: where to begin.
+      run: the limits.
+      look: evaluates a normal of the family of q on draws, one gradient each; None where the draws say nothing.
+      moved: returns q after a natural-gradient step, from the evaluation, a radius in nats and a size.
+      q: the normal to begin at.
       size: draws of a step.
       seed: of the draws.
       first: t of the step before the first.
-      radius: of step t, in nats.
-      after: takes q, what was seen before the step, and t; returns q with what is known of its error, and why the fit
-        ends, or None.
+      radius: t -> radius of the step in nats.
+      after: takes q after a step, the evaluation before it, and t; returns q with its error, and why the fit ends, or
+        None.
     """
     for count in itertools.count(first + 1):
         if run.stopped():
             return q._replace(ended=Ended.INTERRUPTED)
         if not run.affords(size):
             break
-        seen = family.look(run.target, q, noise_of(size, len(q.mean), [*seed, count]))
+        seen = look(run.target, q, noise_of(size, len(q.mean), [*seed, count]))
         if seen is None:
             continue
-        q, ended = after(family.moved(seen, radius(count), 1 / count), seen, count)
+        q, ended = after(moved(seen, radius(count), 1 / count), seen, count)
         if ended is not None:
             return q._replace(ended=ended)
     return q._replace(ended=Ended.LIMITED)
@@ -123,17 +128,12 @@ def fit(
     note: Callable[[Sitting], None] = lambda sitting: None,
     misfits: Callable[[Gaussian, float], bool] = lambda q, gap: False,
 ) -> Gaussian:
-    """Returns the normal nearest to the target, by the ELBO.
+    """Returns the normal nearest to the target, by the ELBO, on at most `max_draws` fixed draws.
 
-    Args:
-      run: the limits; no step is taken, and no set of draws begun, that needs more gradients.
-      begin: where to begin.
-      seed: of the draws.
-      max_draws: largest number of fixed draws.
-      note: called with the place to go on from, at each new set of draws.
-      misfits: called with a normal and its gap, less the part that the noise of draws makes of it; where that noise is
-        all that is left, or a step gains little beside the gap. True says that no normal will do: the fit ends.
-    """
+    No step is taken, and no set of draws begun, that needs more gradients than the run has. `note` is called with the
+    place to go on from, at each new set of draws. `misfits` is called with a normal and its gap, less the part that the
+    noise of draws makes of it, where that noise is all that is left, or a step gains little beside the gap. If it
+    returns True, no normal will do, and the fit ends."""
     trace: list[float] = []
     while not begin.averaged:
         now, begin, ended = _on_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
@@ -155,8 +155,8 @@ def fit(
 def _on_fixed_draws(
     run: Run, begin: Sitting, seed: list[int], trace: list[float], misfits: Callable[[Gaussian, float], bool]
 ) -> tuple[Evaluated, Sitting, Ended | None]:
-    """Takes steps on one set of draws until their noise is all that is left. Returns the last normal, scales of the
-    density as they are known then, and why the fit ends, if it does."""
+    """Takes steps on one set of draws until their noise is all that is left. Returns the last normal, where to begin
+    next, and why the fit ends, if it does."""
     noise = noise_of(begin.size, len(begin.mean), seed)
     begin = begin._replace(size=len(noise))
     now, radius, refused = evaluate(run.target, begin.q, noise), 1.0, 0
@@ -207,8 +207,9 @@ def _on_fresh_draws(
         is_asked = not count & (count - 1)  # seldom: each time is a chance to err
         return q, Ended.LIMITED if is_asked and misfits(q, seen.gap - begin.doubt / count) else None
 
+    moved = lambda seen, radius, rho: step(seen.at, seen.asked.slope, seen.asked.curvature, radius, rho).to
     q = begin.q._replace(error=float(begin.error / np.sqrt(begin.averaged)))
-    return averaged(run, FullCovariance(), q, begin.size, seed, begin.averaged, lambda t: NEAR / t, after)
+    return averaged(run, evaluate, moved, q, begin.size, seed, begin.averaged, lambda t: NEAR / t, after)
 
 
 def _is_far(q: Gaussian, begin: Sitting) -> bool:
@@ -217,3 +218,78 @@ def _is_far(q: Gaussian, begin: Sitting) -> bool:
     scales = np.maximum(begin.wide, 1e-12)
     far, wide = np.abs(q.mean - begin.origin) / scales, q.sds / scales
     return bool(max(far.max(), wide.max()) > 1e6)
+
+
+# --- where a stopped fit goes on --------------------------------------------------------------------------------------
+class Stage(NamedTuple):
+    """The modes that the searches found, padded to the number of starts, and the state of the normal when its present
+    draws were new. Everything after that is done again, to the same numbers."""
+
+    x: Float[np.ndarray, "starts D"]  # the modes, (starts, D)
+    values: Float[np.ndarray, " starts"]  # log density there; NaN in padding
+    sds: Float[np.ndarray, "starts D"]  # rough standard deviations
+    counts: Float[np.ndarray, " starts"]  # number of searches that ended there
+    elbos: Float[np.ndarray, " starts"]  # bounds of the normals at the modes, -inf where there is none
+    # State of a normal of full covariance; None of independent ones, which begin at the best mode again
+    sitting: Sitting | None
+    gradients: int  # evaluated so far
+
+    def found(self) -> list[Found]:
+        """Returns the modes."""
+        known = np.flatnonzero(~np.isnan(self.values))
+        mode = lambda i: Mode(self.x[i], float(self.values[i]), self.sds[i])
+        return [Found(mode(i), int(self.counts[i]), float(self.elbos[i])) for i in known]
+
+
+def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradients: int) -> Stage:
+    """Returns the stage after the searches."""
+
+    def padded(rows: Any) -> np.ndarray:
+        filled = np.full((num_starts, *np.shape(rows[0])), np.nan)
+        filled[: len(rows)] = rows
+        return filled
+
+    rows = [(*one.mode, one.num_starts, one.elbo) for one in found]
+    return Stage(*map(padded, zip(*rows, strict=True)), sitting, gradients)
+
+
+def stage_like(dim: int, num_starts: int, is_full: bool) -> Stage:
+    """Returns a stage of these shapes, to read one from a file."""
+    mode = Mode(np.zeros(dim), 0.0, np.zeros(dim))
+    start = Gaussian(np.zeros(dim), np.eye(dim), 0.0)
+    return stage_of([Found(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0)
+
+
+class Watcher:
+    """Keeps the last stage that was reached before Ctrl-C (`asked`)."""
+
+    def __init__(self, asked: threading.Event, stage: Stage | None):
+        self._asked = asked
+        self.stage = stage  # None before the searches have ended
+        self.begun = stage  # at which the fit of one normal began, in this call
+
+    def searched(self, target: Target, search: Callable[[], list[Found]], num_starts: int) -> list[Found]:
+        """Returns the modes of the stage that was reached, or of a search."""
+        if self.stage is None:
+            found = search()
+            self.stage = None if self._asked.is_set() else stage_of(found, num_starts, None, target.num_gradients)
+            return found
+        target.num_gradients = self.stage.gradients
+        return self.stage.found()
+
+    def note(self, target: Target, sitting: Sitting) -> None:
+        """Keeps a new state of the fit."""
+        assert self.stage is not None
+        self.stage = self.stage._replace(sitting=sitting, gradients=target.num_gradients)
+
+
+def check_stage(stage: Any, dim: int, num_starts: int, is_full: bool) -> None:
+    """Raises ValueError on a stage of another model or number of starts, and on anything else."""
+    if stage is None:
+        return
+    remedy = "Give fit.report.stage of a fit that was stopped, with the same arguments."
+    require(isinstance(stage, Stage), "stage", "what fit.report.stage is", type(stage).__name__, remedy)
+    expected = f"one of {num_starts} starts of {dim} coordinates"
+    got = f"one of {len(stage.x)} starts of {stage.x.shape[1]} coordinates"
+    require(stage.x.shape == (num_starts, dim), "stage", expected, got, remedy)
+    require((stage.sitting is not None) == is_full, "stage", "one of the same method", "one of another", remedy)

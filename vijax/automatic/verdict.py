@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 
 from vijax.automatic.report import Ended, Moments, Others
-from vijax.trust.khat_words import RELIABLE
+from vijax.trust.psis import RELIABLE
 
 CLOSE, FAR = 0.05, 0.3
 """Nats between q and the posterior: a mean that is off by d standard deviations costs d^2 / 2 of them."""
 GOOD, FAIR = 0.1, 0.3
 """Standard deviations, and logarithms of them: means and sds that are off by less can be used, or are near."""
-RARE = 0.01
-"""Largest share of draws with a density of zero at which q may be used all the same."""
-ROUNDED = 0.3
-"""Nats of rounding from which on the ratios of densities say nothing."""
+RARE = 0.01  # largest share of draws with a density of zero at which q may be used all the same
+ROUNDED = 0.3  # nats of rounding from which on the ratios of densities say nothing
 
 
 def listed(names: Sequence[str]) -> str:

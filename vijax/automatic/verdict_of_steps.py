@@ -11,13 +11,12 @@ from vijax.automatic.verdict import CLOSE, FAR, HEAVY, INDEPENDENT, RARE, listed
 from vijax.contract.variables import Variables
 from vijax.families import Normal
 from vijax.families.vector.blocks import Blocks
-from vijax.trust.khat_words import RELIABLE
+from vijax.trust.psis import RELIABLE
 
 ARRIVED, AWAY, SURE = 0.5, 1.0, 5.0
 """Standard deviations of q: where a fit has arrived means begin to move by less than the first; a fit whose means begin
 to move by more than the second is of no use. Both are beyond `SURE` standard errors, for the largest of many counts."""
-STRETCHED, SURE_OF_SDS = 0.15, 3.0
-"""The same of the logarithms of sds where a fit has arrived, and its standard errors."""
+STRETCHED, SURE_OF_SDS = 0.15, 3.0  # the same of the logarithms of sds where a fit has arrived, and its standard errors
 LOST = 2.0
 """Nats a variable beyond which q is far from the posterior: the cost of a mean that is off by two sds, or of an sd that
 is a tenth of the right one, or two and a half times as large."""
@@ -101,8 +100,7 @@ def _names(variables: Variables, chosen: Any) -> str:
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
 
 
-MOST_NAMED = 4
-"""Variables that are named; of more their number is said."""
+MOST_NAMED = 4  # variables that are named; of more their number is said
 
 
 def _of_numbers(said: Any) -> list[str]:

@@ -212,9 +212,9 @@ def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
     stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
     if spec.model.free is None or stopped or all(map(spec.is_point, state.posterior)):
         return fit
-    from vijax.automatic import improper
+    from vijax.automatic.density_checks import report_of_improper
 
-    report = improper.report(spec.model, state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
+    report = report_of_improper(spec.model, state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
     return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
 
 

@@ -1,4 +1,4 @@
-"""What a fit returns."""
+"""The result of a fit, and the questions that it answers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Fit(NamedTuple):
       state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
       trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`, `retractions`, ...
       status: why it stopped.
-      report: how far to trust it, of fits by `vijax.auto` and `vijax.dadvi`; else None.
-      judge: what a fit of free variables by steps is judged on (`judged`); None of others.
+      report: how far to trust a fit by `vijax.auto` or `vijax.dadvi`; else None.
+      judge: data and key by which a fit of free variables by steps is judged (`judged`); else None.
     """
 
     alg: Algorithm
@@ -57,7 +57,7 @@ class Fit(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The status, and how many steps were skipped, if any were; of `vijax.auto` and `vijax.dadvi` how it ended."""
+        """The status, with the number of skipped steps if there are any; by `vijax.auto` and `vijax.dadvi` the end."""
         if self.report is not None:
             return self.report.ended
         skipped = skipped_text(self.num_skipped, int(self.state.step), self.skipped_of)
@@ -70,10 +70,10 @@ class Fit(NamedTuple):
 
     @property
     def average(self) -> Product:
-        """The mean of the posteriors of the steps from `vijax.averaged(alg, after)` on, in natural parameters.
+        """The mean of the posteriors, in natural parameters, since step `after` of `vijax.averaged(alg, after)`.
 
         Raises:
-          ValueError: no average was asked for.
+          ValueError: the algorithm keeps no average.
         """
         remedy = "Fit vijax.averaged(alg, after=...)."
         require("averaged" in self.state.beside, "average", "one that was kept", "none", remedy)
@@ -81,9 +81,9 @@ class Fit(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether to trust it, in plain words. Fits that have a `report` bring it. One of free variables by steps is
-        judged when this is asked for first, on draws of q (`judged`, which says at what cost). Of other fits it says
-        how they ended, what was not checked, and how to check it."""
+        """A few plain sentences on whether to trust the fit. They stand in the `report`, if there is one. A fit of free
+        variables by steps is judged on draws of q when this is first asked for (`judged` says at what cost). For other
+        fits they say how they ended, what was not checked, and how to check it."""
         return judge.verdict_of(self)
 
     @property
@@ -93,7 +93,7 @@ class Fit(NamedTuple):
 
     @property
     def elbo(self) -> Any:
-        """The bound with its standard error, of fits that have a `report`; of others the objective at the last step."""
+        """The bound with its standard error where there is a `report`, else the objective at the last step."""
         return float(self.trace["elbo"][-1]) if self.report is None else self.report.elbo
 
     @property
@@ -107,13 +107,13 @@ class Fit(NamedTuple):
 
         It costs one evaluation of the log density, without its gradient, for each draw: 512 of them, or down to 128
         where draws times groups are more than 2^26. Beyond 2 million groups it is not done unless `num_draws` is given.
-        The programs are compiled once for equal models. What was found without arguments is kept with the fit:
+        The programs are compiled once for equal models. The judgement without arguments is kept with the fit, and
         `fit.verdict`, `fit.khat` and `repr(fit)` show it.
 
         Args:
-          data: to judge it on, as `vijax.fit` takes them; None are those of the fit.
-          key: of the draws; None is one of the run's own. Needed where a fit was read from a file.
-          num_draws: how many.
+          data: data to judge it on, as `vijax.fit` takes them; None takes those of the fit.
+          key: random key of the draws; None takes one of the run's own. Needed for a fit that was read from a file.
+          num_draws: number of draws.
 
         Returns:
           A `vijax.automatic.judged.Judgement`: `elbo` with its standard error, `gap` (a lower bound on KL(q || p)),
@@ -121,8 +121,8 @@ class Fit(NamedTuple):
           `verdict`, `usable`. Other modes are not looked for.
 
         Raises:
-          ValueError: a fit without free variables, or whose E-step draws; data or key missing; data so large that the
-            number of draws has to be said.
+          ValueError: a fit without free variables, or whose E-step draws; data or key missing; data so large that
+            `num_draws` has to be given.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
@@ -139,26 +139,25 @@ class Fit(NamedTuple):
 
     @property
     def estimates(self) -> dict[str, Family | Point]:
-        """What was found of the globals, by name: q, or a `Point` where the algorithm finds no more (`em`, `map`,
-        `points`). `fit.estimates[name].mean()` is what to report in either case.
-        """
+        """Estimates of the globals by name: q, or a `Point` where the algorithm finds no more (`em`, `map`, `points`).
+        `fit.estimates[name].mean()` is the number to report in either case."""
         is_point = self.alg.spec.is_point
         return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
 
     def sample(self, key: PRNGKeyArray, num_draws: int, *, locals_of: Any = None) -> dict[str, Any]:
-        """Independent draws from what was fitted.
+        """Independent draws of the posterior.
 
         Args:
-          key: of the draws.
-          num_draws: how many.
-          locals_of: data, as `fit.locals` takes them, whose local variables are to be drawn too.
+          key: random key of the draws.
+          num_draws: number of draws.
+          locals_of: data, as `fit.locals` takes them, whose local variables are drawn too.
 
         Returns:
-          Values by name, in their support: arrays of leading axis `num_draws`, of locals followed by the groups. Of
-          globals of which only a point was found, that point each time.
+          Values by name, in their support: arrays with a leading axis of draws, locals with one of groups after it. A
+          global of which only a point was found is that point each time.
 
         Raises:
-          ValueError: no draw is asked for, or `locals_of` of a model whose locals are no families.
+          ValueError: no draw is asked for; `locals_of` for a model whose locals are no families.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
@@ -176,24 +175,24 @@ class Fit(NamedTuple):
     def predictive(
         self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"
     ) -> PyTree:
-        """Data drawn from what was fitted: the posterior predictive distribution. For each draw, globals are drawn from
-        their posterior (of points, the point), then locals, then observations.
+        """Draws of data from the posterior predictive distribution. For each draw, globals are drawn from their
+        posterior (or are their points), then locals, then observations.
 
         Args:
-          key: of the draws.
-          num_draws: how many data sets.
-          like: what to draw. Data as `vijax.fit` takes them, whose inputs, lengths and sizes are kept; or sizes alone:
-            a number of rows (mixtures, factor analysis, NMF, autoencoders), a list of lengths (documents, sequences) or
-            of numbers of nodes (graphs). Of Gaussian processes and GLMs inputs, a pair (inputs, y), or `model.data`.
-          groups: "new", of groups not seen, whose locals are drawn from their prior given the globals; or "same", the
-            groups of `like` once more, whose locals are drawn from q given `like`: replicated data, as posterior
+          key: random key of the draws.
+          num_draws: number of data sets.
+          like: data as `vijax.fit` takes them, whose inputs, lengths and sizes are kept; or sizes alone: a number of
+            rows (mixtures, factor analysis, NMF, autoencoders), a list of lengths (documents, sequences) or of numbers
+            of nodes (graphs). For Gaussian processes and GLMs: inputs, a pair (inputs, y), or `model.data`.
+          groups: "new" for groups not seen, whose locals are drawn from their prior given the globals; or "same" for
+            the groups of `like` once more, whose locals are drawn from q given `like`: replicated data, which posterior
             predictive checks compare with the data.
 
         Returns:
-          What is random of the data, draws leading: of rows (num_draws, N, D), of regressions the responses, of
-          sequences (num_draws, N, T, D), of groups (num_draws, J, n), NaN where padding says that there is nothing; of
-          documents tables of counts, (num_draws, documents, words), of graphs (num_draws, graphs, N, N); of models of
-          your own what `sample` returns. Missing entries are drawn too. What follows sequences: `forecast`.
+          The random part of the data, draws leading: rows (num_draws, N, D), responses of regressions, sequences
+          (num_draws, N, T, D), groups (num_draws, J, n), with NaN in padding; tables of counts of documents,
+          (num_draws, documents, words); graphs (num_draws, graphs, N, N); for models of your own the result of
+          `sample`. Missing entries are drawn too. `forecast` continues sequences.
 
         Raises:
           ValueError: no draw is asked for; `like` that is neither data nor sizes; draws that do not fit in memory; a
@@ -208,24 +207,25 @@ class Fit(NamedTuple):
         return predictive.drawn(self, key, num_draws, like, groups)
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
-        """Draws of what follows sequences: the predictive distribution of the next observations of each.
+        """Draws of the next observations of sequences, from their predictive distribution.
 
-        For each draw, globals are drawn from their posterior (of points, the point), the state at the end of a sequence
+        For each draw, globals are drawn from their posterior (or are their points), the state at the end of a sequence
         from q given the sequence, then state after state and observation after observation.
 
         Args:
-          key: of the draws.
-          num_draws: how many.
-          data: sequences (y, mask), as `vijax.fit` takes them; seen in training or not. One of no steps is begun anew.
-          num_steps: how many observations of each.
+          key: random key of the draws.
+          num_draws: number of draws.
+          data: sequences (y, mask), as `vijax.fit` takes them; seen in training or not. One without steps is begun
+            anew.
+          num_steps: number of observations that follow each sequence.
 
         Returns:
-          (num_draws, N, num_steps, D). Means, quantiles and shares of them are forecasts with their uncertainty:
+          (num_draws, N, num_steps, D). Their means, quantiles and shares are forecasts with their uncertainty:
           `jnp.quantile(draws, jnp.array([0.05, 0.95]), axis=0)`. Counts with totals (`emission.categorical`) have the
           total of the last step.
 
         Raises:
-          ValueError: a model that is not of sequences; `data` that are none; draws that do not fit in memory.
+          ValueError: a model or data without sequences; draws that do not fit in memory.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> y = jnp.tile(jnp.array([[0.0], [9.0]]), (20, 1))  # it alternates, and ends at 9
@@ -247,17 +247,14 @@ class Fit(NamedTuple):
         num_draws: int = 1000,
         groups: Literal["new", "same"] = "new",
     ) -> tuple[PyTree, PyTree]:
-        """Central intervals of each observation, from draws of `predictive`.
+        """Central intervals of each observation, from draws of `predictive`: low and high ends, each like one draw.
 
         Args:
-          key: of the draws.
-          like: see `predictive`.
+          key: random key of the draws.
+          like, groups: see `predictive`.
           level: probability of the intervals.
-          num_draws: how many. The ends are quantiles of them: of 1,000, those of a 90 % interval miss 5 % by 0.7.
-          groups: see `predictive`.
-
-        Returns:
-          Low and high ends, each as one draw.
+          num_draws: number of draws, whose quantiles the ends are. With 1,000, those of a 90 % interval have 5 ± 0.7 %
+            beyond them.
 
         Raises:
           ValueError: see `predictive`; a level that is no probability.
@@ -276,24 +273,23 @@ class Fit(NamedTuple):
         return jax.tree.map(lambda x: x[0], both), jax.tree.map(lambda x: x[1], both)
 
     def to_arviz(self, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
-        """Independent draws from what was fitted, for ArviZ: plots, summaries, files (Kumar et al. 2019).
+        """Independent draws of the posterior for ArviZ: plots, summaries, files (Kumar et al. 2019).
 
-        They are draws of q, so that diagnostics of Markov chains (R-hat, effective sample sizes) are always good, and
-        say nothing of q.
+        They are draws of q, so diagnostics of Markov chains (R-hat, effective sample sizes) are always good, and say
+        nothing of q.
 
         Args:
-          key: of the draws.
-          num_draws: how many, as one chain.
-          data: that a density was fitted to, where it reads any: without them its `lp` is not known.
-          predictive_of: data to replicate (`predictive` with groups="same"): there are then the groups
-            `posterior_predictive`, as many draws of data, and `observed_data`, for ArviZ's posterior predictive checks.
+          key: random key of the draws.
+          num_draws: number of draws, as one chain.
+          data: data that a density was fitted to, if it reads any: without them its `lp` is not known.
+          predictive_of: data to replicate (`predictive` with groups="same"), for ArviZ's posterior predictive checks:
+            they add the groups `posterior_predictive`, with as many draws of data, and `observed_data`.
 
         Returns:
           `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
-          (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. Of a density there is a
-          group `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's
-          `lp__`). Attributes name version and algorithm, and of fits that have a `report` bound, gap, k-hat
-          and verdict.
+          (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. A density has a group
+          `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's `lp__`).
+          Attributes name version and algorithm, and the bound, gap, k-hat and verdict of a `report`.
 
         Raises:
           ValueError: no draw is asked for; data for a model that is no density.
@@ -314,11 +310,11 @@ class Fit(NamedTuple):
         """The most probable words of each topic, best first.
 
         Raises:
-          ValueError: the model has no topics, or the vocabulary is not of their length.
+          ValueError: the model has no topics, or the vocabulary has another length.
         """
         probabilities = np.asarray(self._topics().mean())
-        if len(vocabulary) != probabilities.shape[1]:
-            raise ValueError(f"vocabulary: expected {probabilities.shape[1]} words, got {len(vocabulary)}.")
+        num_known = probabilities.shape[1]
+        require(len(vocabulary) == num_known, "vocabulary", f"{num_known} words", len(vocabulary))
         best = np.argsort(-probabilities, axis=1)[:, :num_words]
         return [[vocabulary[v] for v in row] for row in best]
 
@@ -334,9 +330,9 @@ class Fit(NamedTuple):
 
         Args:
           documents: anything `vijax.data.read` reads, over the training vocabulary.
-          key: of the E-step's draws, where it samples.
+          key: random key of an E-step that draws.
           batch_size: documents at a time.
-          progress: is called after each batch with the number of documents that are done.
+          progress: called after each batch with the number of documents that are done.
 
         Raises:
           ValueError: the model has no topics, or the documents are over another vocabulary.
@@ -345,24 +341,21 @@ class Fit(NamedTuple):
 
         spec = self.alg.spec
         spec.model.answer("transform")
-        expected = self._topics().concentration.shape[1]
-        corpus = read(documents)
-        if corpus.vocab_size != expected:
-            raise ValueError(
-                f"documents: expected the {expected} words of the training vocabulary, got {corpus.vocab_size}. "
-                "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
-            )
+        num_words, corpus = self._topics().concentration.shape[1], read(documents)
+        expected = f"the {num_words} words of the training vocabulary"
+        remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
+        require(corpus.vocab_size == num_words, "documents", expected, corpus.vocab_size, remedy)
         at = self.state.hyper, self.posterior
         return inferred_of_documents(shares_of, spec, *at, corpus, key, batch_size, progress)
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
         """The optimised locals of data at the posterior: for models made by `energy_model` their factors by name, one
-        for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's responsibilities). Under a Gibbs E-step of
-        locals that depend on each other they are the conditionals of its last sweep, not marginals.
+        for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's responsibilities). Under a Gibbs E-step,
+        locals that depend on each other are the conditionals of its last sweep, not marginals.
 
         Args:
-          data: as `vijax.fit` takes it (arrays with one leading axis of groups).
-          key: of the E-step's draws, where it samples.
+          data: data as `vijax.fit` takes them (arrays with one leading axis of groups).
+          key: random key of an E-step that draws.
 
         Raises:
           ValueError: the model has no locals: the predictors of a GP or GLM are its globals.
@@ -374,7 +367,7 @@ class Fit(NamedTuple):
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
-        """Held-out score with its standard error, by the measure the model's field uses: document completion for LDA.
+        """Held-out score with its standard error, by the usual measure of such models: document completion for LDA.
 
         Raises:
           ValueError: the model has no such measure.
@@ -386,10 +379,10 @@ class Fit(NamedTuple):
         return score(self.state.hyper, self.estimates, data, key)
 
     def predict(self, inputs: Any) -> tuple[Array, Array]:
-        """Mean and variance of the predictors of new inputs, (T,) each, of a Gaussian process or a GLM.
+        """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new inputs.
 
         Args:
-          inputs: T of them. Densities of observations there are `model.predictive(fit.posterior, inputs, y)`.
+          inputs: T inputs. Densities of observations there are `model.predictive(fit.posterior, inputs, y)`.
 
         Raises:
           ValueError: the model has no predictors.

@@ -15,11 +15,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.checks import require_integers
-from vijax.data.reading.checks import fail
+from vijax.checks import require, require_integers
+from vijax.data.corpora.corpus import Corpus
 from vijax.evaluate.sampler import draw_index
 from vijax.evaluate.tokens import as_corpus, check_alpha
-from vijax.reference.lanes import Lanes, deal_lanes
 
 
 class Counts(NamedTuple):
@@ -42,7 +41,7 @@ class CollapsedGibbs(NamedTuple):
     """The result of `collapsed_gibbs_lda`.
 
     Attributes:
-      topics: mean over the sweeps kept of the posterior mean given the assignments, (eta + n_kw) / (sum eta + n_k).
+      topics: mean, over the sweeps kept, of the posterior mean given the assignments, (eta + n_kw) / (sum eta + n_k).
       counts: the last state.
       log_joint: log p(w, z | alpha, eta) after each sweep.
     """
@@ -86,7 +85,7 @@ def collapsed_gibbs_lda(
       alpha: concentration of theta, positive: a scalar or one per topic.
       eta: concentration of the topics, positive: a scalar or one per word.
       num_sweeps: number of times that each token is drawn.
-      key: fixes the draws, the random start among them.
+      key: random key of the start and of all draws.
       burn_in: sweeps that the mean of the topics leaves out; all but the last by default. A mean over sweeps assumes
         that topics keep their numbers, as they do unless they are few and hardly differ.
       num_lanes: L, documents visited at a time.
@@ -105,7 +104,10 @@ def collapsed_gibbs_lda(
     """
     corpus = as_corpus(documents)
     burn_in = num_sweeps - 1 if burn_in is None else burn_in
-    _check_sizes(num_topics, num_sweeps, burn_in, num_lanes)
+    require_integers(num_topics=num_topics, num_sweeps=num_sweeps, num_lanes=num_lanes)
+    require_integers(0, burn_in=burn_in)
+    remedy = f"Pass burn_in={num_sweeps // 2}."
+    require(burn_in < num_sweeps, "burn_in", f"fewer than the {num_sweeps} sweeps", burn_in, remedy)
     concentrations = check_alpha(alpha, num_topics), check_alpha(eta, len(corpus.word_counts()), "eta")
     prior = Prior(*map(jnp.asarray, concentrations))
     _check_countable(corpus.num_tokens, prior.alpha.dtype)
@@ -121,19 +123,11 @@ def collapsed_gibbs_lda(
     return CollapsedGibbs(np.asarray(topics / (num_sweeps - burn_in)), jax.device_get(counts), np.array(log_joints))
 
 
-def _check_sizes(num_topics: int, num_sweeps: int, burn_in: int, num_lanes: int) -> None:
-    require_integers(num_topics=num_topics, num_sweeps=num_sweeps, num_lanes=num_lanes)
-    require_integers(0, burn_in=burn_in)
-    if burn_in >= num_sweeps:
-        raise fail("burn_in", f"fewer than the {num_sweeps} sweeps", str(burn_in), f"pass burn_in={num_sweeps // 2}")
-
-
 def _check_countable(num_tokens: int, dtype: Any) -> None:
     """Checks that counts fit into floats: above 2^24 float32 does not tell n from n + 1."""
     most = 2 ** (jnp.finfo(dtype).nmant + 1)
-    if num_tokens > most:
-        remedy = "enable float64 by jax.config.update('jax_enable_x64', True), or pass a part of the corpus"
-        raise fail("documents", f"at most {most:,} tokens in {dtype}", f"{num_tokens:,}", remedy)
+    remedy = "Enable float64 by jax.config.update('jax_enable_x64', True), or pass a part of the corpus."
+    require(num_tokens <= most, "documents", f"at most {most:,} tokens in {dtype}", f"{num_tokens:,}", remedy)
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -195,3 +189,37 @@ def _dirichlet_multinomial(counts: Float[Array, "rows n"], concentration: Float[
 def posterior_mean(counts: Counts, prior: Prior) -> Float[Array, "K V"]:
     """E[topics | w, z]."""
     return (prior.eta + counts.by_word.T) / (jnp.sum(prior.eta) + counts.by_topic)[:, None]
+
+
+# --- lanes of tokens --------------------------------------------------------------------------------------------------
+class Lanes(NamedTuple):
+    """Tokens by step and lane. Each document lies in one lane: tokens visited together are of different documents."""
+
+    words: Int[Array | np.ndarray, "steps lanes"]  # word of each token; 0 in padding
+    # Document of each token; D, which is no document, in padding. Padding is at the ends of lanes.
+    documents: Int[Array | np.ndarray, "steps lanes"]
+
+
+def deal_lanes(corpus: Corpus, num_lanes: int) -> Lanes:
+    """Makes lanes of nearly equal length: documents are dealt to and fro, the longest first; a lane keeps their order.
+
+    >>> from vijax.data import Corpus
+    >>> lanes = deal_lanes(Corpus.from_counts([[1, 0], [2, 1], [0, 2]]), 2)
+    >>> lanes.words.tolist(), lanes.documents.tolist()
+    ([[0, 0], [0, 1], [1, 1]], [[1, 0], [1, 2], [1, 2]])
+    """
+    order = np.argsort(-corpus.tokens, kind="stable") if num_lanes > 1 else np.arange(corpus.num_documents)
+    turn, seat = np.divmod(np.arange(corpus.num_documents), num_lanes)
+    lane_of = np.empty(corpus.num_documents, np.int64)
+    lane_of[order] = np.where(turn % 2 == 0, seat, num_lanes - 1 - seat)
+    documents = np.repeat(np.arange(corpus.num_documents), corpus.tokens)
+    words = np.repeat(corpus.indices, corpus.counts)
+    by_lane = np.argsort(lane_of[documents], kind="stable")
+    lane = lane_of[documents][by_lane]
+    length = np.bincount(lane, minlength=num_lanes)
+    step = np.arange(len(lane)) - (np.cumsum(length) - length)[lane]
+    shape = (int(length.max()), num_lanes)
+    lanes = Lanes(np.zeros(shape, np.int32), np.full(shape, corpus.num_documents, np.int32))
+    lanes.words[step, lane] = words[by_lane]
+    lanes.documents[step, lane] = documents[by_lane]
+    return lanes

@@ -51,10 +51,10 @@ def collapsed_gibbs_mixture(
       y: observations, (N, D).
       concentration: concentration of the Dirichlet prior of the weights, positive: a scalar or one per component.
       num_sweeps: number of times that each label is drawn.
-      key: fixes the draws.
+      key: random key of the draws.
 
     Raises:
-      ValueError: a concentration or a number of sweeps out of range, data that cannot be, or an emission whose
+      ValueError: a concentration or a number of sweeps out of range, data outside the support, or an emission whose
         components share parameters.
 
     >>> from vijax.models.emission import bernoulli

@@ -26,8 +26,8 @@ class Draws(NamedTuple):
     """Draws of a chain.
 
     Attributes:
-      globals: values of the globals by name, stacked along a leading axis of draws.
-      locals: values of the locals of each group, where asked for; else None.
+      globals: values of the globals by name, with a leading axis of draws.
+      locals: values of the locals of each group, where they are kept; else None.
     """
 
     globals: dict[str, Array]
@@ -47,13 +47,13 @@ def gibbs(
     """Runs one chain of Gibbs sampling; `jax.vmap` over keys runs several.
 
     Args:
-      model: a model from `vijax.energy_model` (as the ready models that say so are).
+      model: a model from `vijax.energy_model`, as some ready models are.
       data: arrays with one leading axis of groups.
-      key: the chain's randomness.
+      key: random key of the chain.
       num_samples: draws that are kept.
-      burn_in: sweeps before the first of them.
-      thin: sweeps between them.
-      keep_locals: keep the draws of the locals too.
+      burn_in: sweeps before the first draw that is kept.
+      thin: sweeps from one kept draw to the next.
+      keep_locals: True keeps the draws of the locals too.
 
     Raises:
       ValueError: the model is no energy, a local of it is a plate of coupled entries, or a count is out of range.
@@ -103,18 +103,8 @@ def _chain(
 
 
 def sweep(spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray) -> tuple[Any, dict, dict]:
-    """Draws every global, then every local, from its complete conditional.
-
-    Args:
-      spec: the model's energy.
-      hyper: hyperparameters of the energy.
-      data: all groups.
-      state: statistics of the globals, and of the locals of each group, by name.
-      key: random key of the draws.
-
-    Returns:
-      The new state; and the values drawn, of the globals and of the locals.
-    """
+    """Draws every global, then every local, from its complete conditional. Takes the statistics of globals and locals
+    (`state`); returns new ones, and the values of the globals and of the locals."""
     key_globals, key_locals = jax.random.split(key)
     stats, local = state
     stats, values = _draw_globals(spec, hyper, data, stats, local, key_globals)

@@ -22,7 +22,7 @@ Values = dict[str, Any]
 def log_joint(
     model: Model, data: PyTree, sampled: Sequence[str] = (), hyper: Hyper | None = None
 ) -> Callable[[Values, Values], Float[Array, ""]]:
-    """(values of the globals, values of the sampled locals of each group) -> log p(data, values).
+    """Returns the function (values of the globals, values of the sampled locals of each group) -> log p(data, values).
 
     The other locals are integrated out, which is exact where they form one block given the sampled ones: with l their
     natural parameters, log sum exp(<l, t(z)>) h(z) = A(l).

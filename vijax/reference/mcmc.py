@@ -25,7 +25,7 @@ class Chains(NamedTuple):
 
     Attributes:
       globals: values by name, leading axes (chains, draws).
-      locals: values of the sampled locals, groups after these axes.
+      locals: values of the sampled locals, leading axes (chains, draws, groups).
       acceptance: mean acceptance probability of each draw, (chains, draws).
       divergent: True where a draw diverged; never with Metropolis-Hastings.
     """
@@ -49,13 +49,13 @@ def nuts(
     """Runs the No-U-Turn sampler with blackjax's window adaptation.
 
     Args:
-      model: from `vijax.energy_model` (as the ready models that say so are), or a log density (`vijax.density`).
+      model: a model from `vijax.energy_model`, as some ready models are, or a log density (`vijax.density`).
       data: arrays with one leading axis of groups; for a log density as `vijax.auto` takes them.
       key: random key of starts and draws.
       num_samples: draws of each chain that are kept.
-      warmup: steps of adaptation before them.
+      warmup: steps of adaptation before the first draw.
       chains: number of chains, all started near the start of the model's posterior.
-      sampled: locals that are sampled too; it must be possible to integrate out the others.
+      sampled: names of locals that are sampled too; it must be possible to integrate out the others.
 
     Raises:
       ValueError: a count below 1, or see `vijax.reference.log_joint`.
@@ -103,15 +103,10 @@ def metropolis_hastings(
     """Runs random-walk Metropolis-Hastings with normal proposals of standard deviation `scale` in each coordinate.
 
     Args:
-      model: see `nuts`.
-      data: see `nuts`.
-      key: random key of starts and draws.
-      num_samples: draws of each chain that are kept.
+      model, data, key, num_samples, chains, sampled: see `nuts`.
       scale: standard deviation of the proposals; an acceptance of about a quarter is best.
-      burn_in: steps before the first of them.
-      thin: steps from one to the next.
-      chains: see `nuts`.
-      sampled: see `nuts`.
+      burn_in: steps before the first draw that is kept.
+      thin: steps from one kept draw to the next.
 
     Raises:
       ValueError, ImportError: as `nuts`; a scale that is not positive.

@@ -1,4 +1,4 @@
-"""Short chains from q: the posterior stays where it is, and the moves of another q are lower bounds of its errors."""
+"""Short chains that begin at draws of q: they stay if q is the posterior, and else their moves bound its errors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ LEAPS = 5
 """Leapfrog steps of a transition: a quarter to a third of a turn of a normal, which leave least of where it began."""
 LONGEST, SHORTEST = 0.4, 1e-3
 """Sizes of leapfrog steps that are tried, in standard deviations of q: each half of the one before."""
-WANTED = 0.7
-"""Mean acceptance of the first transition from which a size is accepted."""
-BY_CHANCE = 0.003
-"""The probability that a q without error is said to have one, for any number of means and deviations."""
+WANTED = 0.7  # mean acceptance of the first transition from which a size is accepted
+BY_CHANCE = 0.003  # the probability that a q without error is said to have one, for any number of means and deviations
 
 
 class Moved(NamedTuple):
@@ -34,9 +32,9 @@ class Moved(NamedTuple):
 
     Attributes:
       mean: move of the mean, in standard deviations of q.
-      mean_error: its standard error.
-      log_sd: log of the ratio of the standard deviation at the end to q's: above zero where q is too narrow.
-      log_sd_error: its standard error.
+      mean_error: standard error of `mean`.
+      log_sd: log of the ratio of the standard deviation at the end to that of q: above zero where q is too narrow.
+      log_sd_error: standard error of `log_sd`.
       acceptance: mean acceptance probability of the transitions. Rejected chains stay, and tell nothing.
     """
 
@@ -54,7 +52,7 @@ class Moved(NamedTuple):
         return [name for name in self.mean if self._farthest(name)[0] > most]
 
     def __str__(self) -> str:
-        """The result in words."""
+        """Describes the result in words."""
         if not self.acceptance >= 0.3:
             return f"The chains hardly moved (acceptance {self.acceptance:.2f}), so that nothing is known of q."
         if not self.clear:
@@ -63,7 +61,7 @@ class Moved(NamedTuple):
         return f"q is not the posterior. Moved by more than noise does: {', '.join(said)}."
 
     def _farthest(self, name: str) -> tuple[float, str]:
-        """The largest move in standard errors, and in words."""
+        """The largest move, in standard errors and in words."""
         found = []
         for move, error, words in (
             (self.mean[name], self.mean_error[name], "a mean by {:+.2f} standard deviations"),

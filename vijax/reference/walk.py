@@ -10,53 +10,41 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax import tree
+from vijax import families, tree
 from vijax.checks import require
+from vijax.constrain import positive, positive_definite, real, simplex, unit_interval
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import taken
 from vijax.contract.model import Hyper, Model
+from vijax.families import CoefficientsPrecision, Family, MeanPrecision
 from vijax.fitting.loader import all_groups
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.energy import energy_of
 from vijax.reference.log_joint import log_joint
-from vijax.reference.unconstrained import coordinates, from_free, to_free
 
 
 class Walk(NamedTuple):
-    """The log density of a model in free coordinates.
+    """The log density of a model in free coordinates."""
 
-    Attributes:
-      density: log density of free coordinates, up to a constant.
-      values: (globals, sampled locals) at free coordinates.
-      free: the free coordinates of globals, where no locals are sampled.
-      origin: start of the chains,
-      spread: and the spread of starts about it.
-    """
-
-    density: Callable[[Array], Float[Array, ""]]
-    values: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]
-    free: Callable[[dict[str, Any]], Float[Array, " D"]]
-    origin: Float[Array, " D"]
-    spread: float
+    density: Callable[[Array], Float[Array, ""]]  # log density of free coordinates, up to a constant
+    values: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]  # (globals, sampled locals) at free coordinates
+    free: Callable[[dict[str, Any]], Float[Array, " D"]]  # the free coordinates of globals, where no locals are sampled
+    origin: Float[Array, " D"]  # start of the chains
+    spread: float  # and the spread of starts about it
 
 
 def groups_of(model: Model, data: PyTree) -> PyTree:
-    """Data as `walk_of` takes them, their numbers checked."""
+    """Checks data, and returns them as `walk_of` takes them."""
     if model.log_density is not None:
         return all_groups(data, model)
     return jax.tree.map(jnp.asarray, taken(model, data))
 
 
 def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper | None = None) -> Walk:
-    """The walk of a log density, or of an energy whose locals are integrated out except those that are sampled.
+    """Returns the walk of a log density, or of an energy whose locals are integrated out except those that are sampled.
 
-    Args:
-      model: see `vijax.reference.nuts`.
-      data: from `groups_of`; they may be traced, as may the hyperparameters.
-      sampled: names of locals.
-      key: random key of the start of the model's posterior.
-      hyper: hyperparameters; the model's own if None.
-    """
+    The data are from `groups_of`; they may be traced, as may the hyperparameters (None for the model's own). The key is
+    of the start of the model's posterior."""
     if model.log_density is not None:
         return _of_density(model.log_density, data, sampled)
     return _of_energy(model, data, sampled, key, tree.as_arrays(model.hyper if hyper is None else hyper))
@@ -91,3 +79,53 @@ def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyA
         return ravel_pytree(to_free(free, {name: values[name] for name in posterior}))[0]
 
     return Walk(free_density, values_of, free_of, origin, 0.1)
+
+
+# --- values of families as free coordinates ---------------------------------------------------------------------------
+_REAL: Any = real()
+_POSITIVE: Any = positive()
+_MATRIX: Any = positive_definite()
+
+CONSTRAINTS: dict[type[Family], Any] = {
+    families.Normal: _REAL,
+    families.MultivariateNormal: _REAL,
+    families.Gamma: _POSITIVE,
+    families.InverseGamma: _POSITIVE,
+    families.TruncatedNormal: _POSITIVE,
+    families.Beta: unit_interval(),
+    families.Dirichlet: simplex(),
+    families.Wishart: _MATRIX,
+    families.InverseWishart: _MATRIX,
+    families.NormalGamma: MeanPrecision(_REAL, _POSITIVE),
+    families.NormalWishart: MeanPrecision(_REAL, _MATRIX),
+    families.NormalsWishart: MeanPrecision(_REAL, _MATRIX),
+    families.MultivariateNormalGamma: CoefficientsPrecision(_REAL, _POSITIVE),
+}
+"""Supports of families, in the structure of a value."""
+
+
+def coordinates(q: Family) -> Any:
+    """Returns the constraints of the values of a family, in the structure of a value.
+
+    Raises:
+      ValueError: the values are discrete, or no map is known for them.
+
+    >>> from vijax.families import Gamma
+    >>> coordinates(Gamma.from_shape_rate(1.0, 1.0))
+    positive()
+    """
+    known = ", ".join(sorted(f.__name__ for f in CONSTRAINTS))
+    require(type(q) in CONSTRAINTS, "model", f"continuous variables to sample ({known})", type(q).__name__)
+    return CONSTRAINTS[type(q)]
+
+
+def to_free(coordinates: Any, values: Any) -> Any:
+    """Returns the free coordinates of values."""
+    return jax.tree.map(lambda constraint, x: constraint.free(x), coordinates, values)
+
+
+def from_free(coordinates: Any, free: Any) -> tuple[Any, Float[Array, ""]]:
+    """Returns the values at free coordinates, and the log determinant of the map."""
+    values = jax.tree.map(lambda constraint, x: constraint.point(x), coordinates, free)
+    log_dets = jax.tree.map(lambda constraint, x: constraint.log_det(x), coordinates, free)
+    return values, sum(jax.tree.leaves(log_dets), jnp.zeros(()))

@@ -4,16 +4,16 @@ All are in NumPy, in float64 for any working precision.
 """
 
 from vijax.trust.calibration import Calibration as Calibration
+from vijax.trust.calibration import Coverage as Coverage
+from vijax.trust.calibration import coverage as coverage
 from vijax.trust.calibration import sbc as sbc
+from vijax.trust.calibration import symmetry as symmetry
+from vijax.trust.calibration import uniformity as uniformity
 from vijax.trust.chains import bulk_ess as bulk_ess
 from vijax.trust.chains import rhat as rhat
-from vijax.trust.coverage import Coverage as Coverage
-from vijax.trust.coverage import coverage as coverage
-from vijax.trust.khat_words import in_words as in_words
 from vijax.trust.loo import Elpd as Elpd
 from vijax.trust.loo import loo as loo
 from vijax.trust.loo import waic as waic
 from vijax.trust.psis import Smoothed as Smoothed
+from vijax.trust.psis import in_words as in_words
 from vijax.trust.psis import psis as psis
-from vijax.trust.ranks import symmetry as symmetry
-from vijax.trust.ranks import uniformity as uniformity

@@ -1,17 +1,19 @@
-"""Simulation-based calibration: data simulated from the prior are fitted, and the parameters ranked among the draws."""
+"""Calibration: ranks of true parameters among draws (simulation-based calibration), and coverage of intervals.
+
+The ranks are uniform where the posterior is right, and symmetric where its centre is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Float, Int, PRNGKeyArray, PyTree
+from scipy import special
 
-from vijax.checks import require, require_integers
-from vijax.trust.numbers import finite_array
-from vijax.trust.ranks import symmetry, uniformity
+from vijax.checks import finite_array, require, require_integers
 from vijax.xla.compiler import quick_jit
 
 _split = quick_jit(jax.random.split, static_argnums=1)
@@ -52,7 +54,7 @@ def sbc(
       draw_prior: key -> parameters, an array or a pytree of arrays.
       simulate: (key, parameters) -> data.
       fit_and_sample: (key, data) -> draws of the posterior, parameters with a leading axis of L draws.
-      key: random key of all of this.
+      key: random key of all draws.
       num_simulations: number of simulations n.
 
     Raises:
@@ -86,7 +88,7 @@ def sbc(
 
 
 def _keys(key: PRNGKeyArray, num: int) -> list[PRNGKeyArray]:
-    """This many keys, split without a program for each place."""
+    """Splits a key without a program for each place."""
     data = np.asarray(jax.random.key_data(_split(key, num)))
     return [jax.random.wrap_key_data(x, impl=jax.random.key_impl(key)) for x in data]
 
@@ -111,3 +113,144 @@ def _num_draws(wanted: list[tuple[int, ...]], shapes: list[tuple[int, ...]]) -> 
 
 def _rank(truth: np.ndarray, draws: np.ndarray, ties: np.random.Generator) -> np.ndarray:
     return np.sum(draws < truth, 0) + ties.integers(0, np.sum(draws == truth, 0), endpoint=True)
+
+
+# --- tests of the ranks -----------------------------------------------------------------------------------------------
+PER_BIN = 10
+MOST_BINS = 20
+
+
+def uniformity(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
+    """Chi-square p-values of the hypothesis that the ranks are uniform.
+
+    Args:
+      ranks: ranks from n simulations, integers 0..L, (n, *shape).
+      num_draws: L.
+
+    Returns:
+      p-values, (*shape): n / 10 bins, but 20 at most.
+
+    Raises:
+      ValueError: fewer than 20 simulations; ranks beyond 0..L.
+
+    Source: Talts, Betancourt, Simpson, Vehtari and Gelman 2018, theorem 1 and section 4.1.
+
+    >>> print(uniformity(np.arange(100), 99))
+    1.0
+    """
+    ranks = _checked(ranks, num_draws)
+    num = len(ranks)
+    bins = np.array_split(np.arange(num_draws + 1), min(num // PER_BIN, MOST_BINS, num_draws + 1))
+    observed = np.stack([np.sum((ranks >= b[0]) & (ranks <= b[-1]), 0) for b in bins])
+    expected = num * np.array([b.size for b in bins]) / (num_draws + 1)
+    expected = expected.reshape(-1, *[1] * (ranks.ndim - 1))
+    return special.chdtrc(len(bins) - 1, np.sum((observed - expected) ** 2 / expected, 0))
+
+
+def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
+    """Kolmogorov-Smirnov p-values of the hypothesis that the ranks are symmetric about L / 2.
+
+    The largest |F(x) - (1 - F(-x))| of the centred ranks is compared with its law under symmetry: that of the largest
+    distance of a random walk of n steps (Butler 1969), here of Brownian motion. Yao et al. compare p with 1 - p as if
+    they were two independent samples, which rejects a right centre more than twice as often as it says.
+
+    Args:
+      ranks: ranks from n simulations, integers 0..L, (n, *shape).
+      num_draws: L.
+
+    Returns:
+      p-values, (*shape).
+
+    Raises:
+      ValueError: as `uniformity`.
+
+    Source: Yao, Vehtari, Simpson and Gelman 2018, algorithm 2.
+
+    >>> print(symmetry(np.repeat([0, 99], 50), 99), symmetry(np.arange(100) // 2, 99).round(6))
+    1.0 0.0
+    """
+    ranks = _checked(ranks, num_draws)
+    centred = (2 * ranks - num_draws).reshape(len(ranks), -1)
+    found = [_beyond(_largest_distance(column)) for column in centred.T]
+    return np.reshape(found, ranks.shape[1:])
+
+
+def _largest_distance(x: Int[np.ndarray, " n"]) -> float:
+    """Largest distance from zero of the walk of the signs, largest |x| first, over sqrt(n); ties are one step."""
+    x = x[x != 0]
+    sizes, places = np.unique(-np.abs(x), return_inverse=True)
+    steps = np.bincount(places, np.sign(x), len(sizes))
+    return float(np.max(np.abs(np.cumsum(steps)), initial=0.0) / np.sqrt(max(x.size, 1)))
+
+
+def _beyond(distance: float) -> float:
+    """The probability that Brownian motion reaches this distance from zero before time 1 (Feller 1971, X.5)."""
+    if distance < 0.1:  # where the series would need more terms, it is 1 to rounding
+        return 1.0
+    odd = 2 * np.arange(50) + 1
+    within = 4 / np.pi * np.sum((-1.0) ** np.arange(50) / odd * np.exp(-((np.pi * odd / distance) ** 2) / 8))
+    return float(np.clip(1 - within, 0.0, 1.0))
+
+
+def _checked(ranks: Any, num_draws: int) -> Int[np.ndarray, " n *shape"]:
+    require_integers(num_draws=num_draws)
+    ranks = np.asarray(ranks)
+    require(ranks.dtype.kind in "iu", "ranks", "integers", f"numbers of type {ranks.dtype}")
+    enough = ranks.ndim > 0 and len(ranks) >= 2 * PER_BIN
+    require(enough, "ranks", f"{2 * PER_BIN} simulations or more", f"shape {ranks.shape}")
+    require((ranks >= 0) & (ranks <= num_draws), "ranks", f"integers from 0 to {num_draws}", ranks)
+    return ranks.astype(np.int64)
+
+
+# --- predictive intervals ---------------------------------------------------------------------------------------------
+class Coverage(NamedTuple):
+    """Shares of observations within central predictive intervals.
+
+    Attributes:
+      levels: the expected shares, (levels,).
+      share: the observed shares, (levels,).
+      standard_error: standard error of a share whose true value is its level, for independent observations, (levels,).
+    """
+
+    levels: Float[np.ndarray, " levels"]
+    share: Float[np.ndarray, " levels"]
+    standard_error: Float[np.ndarray, " levels"]
+
+    def __str__(self) -> str:
+        rows = zip(self.levels, self.share, self.standard_error, strict=True)
+        return ", ".join(f"{share:.3f} of {level:g} (± {error:.3f})" for level, share, error in rows)
+
+
+def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 0.95)) -> Coverage:
+    """The share of observations within central intervals of predictive draws.
+
+    Intervals are closed, between quantiles at p (S + 1): they hold exactly their share of continuous data, however few
+    the draws, and more of counts. Observations that were fitted lie inside too often: hold some out.
+
+    Args:
+      draws: S predictive draws of the observations, (S, *shape).
+      observed: the observations, (*shape).
+      levels: probabilities of the intervals, between 0 and 1.
+
+    Raises:
+      ValueError: shapes that do not fit, numbers that are not finite, a level for which there are too few draws.
+
+    Source: Gelman et al. 2013, Bayesian Data Analysis, section 6.3; the quantiles by Weibull's rule (Hyndman and Fan
+    1996, type 6).
+
+    >>> rng = np.random.default_rng(0)
+    >>> print(coverage(rng.normal(size=(999, 1000)), rng.normal(size=1000)))
+    0.522 of 0.5 (± 0.016), 0.796 of 0.8 (± 0.013), 0.949 of 0.95 (± 0.007)
+    """
+    draws, observed = finite_array("draws", draws), finite_array("observed", observed)
+    fits = draws.ndim > 0 and draws.shape[1:] == observed.shape and observed.size
+    require(fits, "draws", f"an axis of draws before {observed.shape}, not empty", f"shape {draws.shape}")
+    wanted = np.asarray(levels, np.float64)
+    require((wanted > 0) & (wanted < 1) & (wanted.ndim == 1), "levels", "numbers between 0 and 1", levels)
+    fewest = 2 / (1 - wanted.max()) - 1
+    enough = len(draws) >= fewest - 1e-6
+    require(enough, "draws", f"{fewest:.0f} draws or more for level {wanted.max():g}", len(draws), "Draw more.")
+    low, high = (np.quantile(draws, p, axis=0, method="weibull") for p in ((1 - wanted) / 2, (1 + wanted) / 2))
+    inside = (low <= observed) & (observed <= high)
+    share = inside.reshape(wanted.size, -1).mean(1)
+    return Coverage(wanted, share, np.sqrt(wanted * (1 - wanted) / observed.size))

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from vijax.checks import require
-from vijax.trust.numbers import finite_array
+from vijax.checks import finite_array, require
 
 
 def rhat(draws: Any) -> Float[np.ndarray, "*shape"]:

@@ -9,8 +9,7 @@ from jaxtyping import Float
 from scipy import special
 
 from vijax.checks import require
-from vijax.trust.numbers import log_weights_of
-from vijax.trust.psis import psis
+from vijax.trust.psis import log_weights_of, psis
 
 
 class Elpd(NamedTuple):
@@ -63,7 +62,7 @@ def loo(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
     smoothed = [psis(log_ratios - column) for column in log_lik.T]
     log_weights = np.stack([s.log_weights for s in smoothed], 1)
     pointwise = special.logsumexp(log_weights + log_lik, axis=0)
-    excess = _log_density(log_lik, _weights(log_ratios)) - pointwise
+    excess = _log_density(log_lik, psis(log_ratios).log_weights) - pointwise
     return _summed(pointwise, excess, np.array([s.khat for s in smoothed]))
 
 
@@ -71,8 +70,7 @@ def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
     """The widely applicable information criterion, as an elpd (times -2 for the deviance scale).
 
     Args:
-      log_lik: see `loo`.
-      log_ratios: see `loo`.
+      log_lik, log_ratios: see `loo`.
 
     Raises:
       ValueError: as `loo`.
@@ -84,7 +82,7 @@ def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
     [-1.4685 -0.6931]
     """
     log_lik, log_ratios = _checked(log_lik, log_ratios)
-    log_weights = _weights(log_ratios)
+    log_weights = psis(log_ratios).log_weights
     weights = np.exp(log_weights)
     mean = weights @ log_lik
     p_eff = weights @ (log_lik - mean) ** 2 / (1 - weights @ weights)
@@ -92,7 +90,7 @@ def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
 
 
 def _checked(log_lik: Any, log_ratios: Any) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, " S"]]:
-    """The arguments as float64; draws of no weight, whose likelihood does not matter, are left out."""
+    """Returns the arguments as float64, without draws of no weight, whose likelihood does not matter."""
     log_lik = np.asarray(log_lik, np.float64)
     some = log_lik.ndim == 2 and log_lik.shape[0] > 1 and log_lik.shape[1] > 0
     require(some, "log_lik", "an array (draws, groups) of two draws or more", f"shape {log_lik.shape}")
@@ -107,11 +105,6 @@ def _checked(log_lik: Any, log_ratios: Any) -> tuple[Float[np.ndarray, "S N"], F
     remedy = "No draw of a posterior gives an observation the likelihood zero."
     require(finite.all(), "log_lik", "finite numbers", got, remedy)
     return log_lik, ratios
-
-
-def _weights(log_ratios: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
-    """Log weights of the draws themselves, equal for draws of the posterior."""
-    return psis(log_ratios).log_weights
 
 
 def _log_density(log_lik: Float[np.ndarray, "S N"], log_weights: Float[np.ndarray, " S"]) -> Float[np.ndarray, " N"]:

@@ -1,19 +1,25 @@
 """Pareto-smoothed importance sampling: the largest weights are replaced by quantiles of a distribution fitted to them,
-whose shape tells how reliable the weights are."""
+whose shape, k-hat, tells how reliable the weights are.
+
+The distribution is a generalised Pareto distribution of the excesses over a cutoff,
+
+    p(x > t) = (1 + k t / sigma)^(-1 / k).
+
+All computations are in logarithms: importance ratios may differ by a factor of exp(1000).
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from vijax.trust.generalised_pareto import GeneralisedPareto, fit
-from vijax.trust.numbers import log_weights_of
+from vijax.checks import require
 
-_FEWEST = 5
-"""Distinct values in a tail that can be judged."""
+FEWEST = 5  # distinct values in a tail that can be judged
 
 
 class Smoothed(NamedTuple):
@@ -77,8 +83,124 @@ def _cutoff(raw: Float[np.ndarray, " S"]) -> float:
 
 def _law(tail: Float[np.ndarray, " n"], cutoff: float) -> GeneralisedPareto | None:
     """The distribution of the excesses over the cutoff; None where it cannot be judged."""
-    if len(np.unique(tail)) < _FEWEST:
+    if len(np.unique(tail)) < FEWEST:
         return None
     tail = np.sort(tail)
-    law = fit(tail + np.log(-np.expm1(cutoff - tail)))
+    law = fit_pareto(tail + np.log(-np.expm1(cutoff - tail)))
     return law if np.all(np.isfinite(law)) else None
+
+
+def log_weights_of(argument: str, x: Any) -> np.ndarray:
+    """Log ratios (S,): numbers or -inf, not all of them -inf; ValueError naming the argument otherwise.
+
+    >>> print(log_weights_of("log_ratios", [0, -np.inf]))
+    [  0. -inf]
+    """
+    x = np.asarray(x, np.float64)
+    require(x.ndim == 1 and x.size, argument, "one number for each draw, shape (S,)", f"shape {x.shape}")
+    strange = np.isnan(x) | (x == np.inf)
+    remedy = "+inf is a draw that the approximation could not have made, NaN a density that was not computed."
+    got = f"{strange.sum()} that are NaN or +inf, of {x.size}"
+    require(not strange.any(), argument, "numbers, or -inf where the posterior is zero", got, remedy)
+    require(np.isfinite(x).any(), argument, "a draw at which the posterior is not zero", f"-inf at all {x.size}")
+    return x
+
+
+# --- k-hat in words ---------------------------------------------------------------------------------------------------
+RELIABLE = 0.7  # k-hat up to which importance weights are reliable (Vehtari et al. 2024).
+NOT_OF_MEANS = (
+    "It does not say that means are wrong: fits with such a k-hat often have means and standard deviations that are "
+    "right to a few hundredths of a posterior standard deviation."
+)
+
+
+def in_words(khat: float) -> str:
+    """Says in a sentence or two how good a k-hat of `psis` or `loo` is.
+
+    The bounds are those of Vehtari, Simpson, Gelman, Yao and Gabry 2024, section 3.2.
+
+    Raises:
+      ValueError: NaN.
+
+    >>> print(in_words(0.31))
+    k-hat 0.31: good. Importance weights are reliable, and so is what they correct.
+    """
+    require(not math.isnan(khat), "khat", "a number, or inf", khat)
+    if khat == math.inf:
+        return (
+            "k-hat inf: importance weights cannot be judged, for their tail has fewer than five distinct values. "
+            "Take more draws, or judge by other means."
+        )
+    if khat < 0.5:
+        said = "good. Importance weights are reliable, and so is what they correct."
+    elif khat <= RELIABLE:
+        said = "usable. Importance weights are reliable enough, but what they correct converges slowly."
+    elif khat <= 1:
+        said = f"importance weights are unreliable: do not correct by them. {NOT_OF_MEANS}"
+    else:
+        said = (
+            f"importance weights are useless: a few draws have all the weight, however many are drawn. {NOT_OF_MEANS}"
+        )
+    return f"k-hat {khat:.2f}: {said}"
+
+
+# --- the generalised Pareto distribution ------------------------------------------------------------------------------
+PRIOR_OF_K = 10.0, 0.5  # weight, in observations, and centre of the prior of k
+
+
+class GeneralisedPareto(NamedTuple):
+    """A generalised Pareto distribution.
+
+    Attributes:
+      k: the shape; moments of order below 1 / k exist.
+      log_sigma: logarithm of the scale.
+    """
+
+    k: float
+    log_sigma: float
+
+    def log_quantile(self, p: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """log sigma ((1 - p)^-k - 1) / k, shape of p.
+
+        >>> print(np.exp(GeneralisedPareto(1.0, 0.0).log_quantile(np.array([0.5, 0.75]))).round(6))
+        [1. 3.]
+        """
+        exponential = -np.log1p(-p)
+        y = self.k * exponential
+        size = np.where(y == 0, 1.0, np.abs(y))
+        ratio = np.where(y == 0, 1.0, -np.expm1(-size) / size)  # of (exp(y) - 1) / y without exp(max(y, 0))
+        return self.log_sigma + np.log(exponential) + np.maximum(y, 0.0) + np.log(ratio)
+
+
+def fit_pareto(log_excess: Float[np.ndarray, " n"]) -> GeneralisedPareto:
+    """The empirical Bayes estimate of Zhang and Stephens 2009, and a weak prior of k = .5 (Vehtari et al. 2024).
+
+    Args:
+      log_excess: logarithms of n >= 5 positive excesses, in increasing order.
+
+    Zhang and Stephens average over b = -k / sigma, 1/max - a / (3 quartile) for a grid of a > 0. Here 1 - b x is
+    written (1 - x/max) + a x / (3 quartile), a sum of positive terms.
+
+    >>> law = fit_pareto(np.log(np.arange(1.0, 101.0)))  # uniform: k is -1 without the prior
+    >>> round(law.k, 2)
+    -0.83
+    """
+    n = len(log_excess)
+    size = 30 + int(np.sqrt(n))
+    a = np.sqrt(size / (np.arange(1, size + 1) - 0.5)) - 1
+    k, log_scale = _profile(log_excess, a)
+    log_likelihood = -n * (log_scale + k + 1)
+    weights = special.softmax(np.where(np.isfinite(log_likelihood), log_likelihood, -np.inf))
+    (k,), (log_sigma,) = _profile(log_excess, np.array([weights @ a]))
+    count, centre = PRIOR_OF_K
+    return GeneralisedPareto(float((n * k + count * centre) / (n + count)), float(log_sigma))
+
+
+def _profile(log_x: Float[np.ndarray, " n"], a: Float[np.ndarray, " grid"]) -> tuple[np.ndarray, np.ndarray]:
+    """The most probable shape at each b, mean of log(1 - b x), and the logarithm of its scale -k / b."""
+    log_quartile = log_x[int(len(log_x) / 4 + 0.5) - 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_rest = np.log(-np.expm1(log_x - log_x[-1]))
+        k = np.logaddexp(log_rest, np.log(a / 3)[:, None] + log_x - log_quartile).mean(1)
+        b_in_quartiles = np.exp(log_quartile - log_x[-1]) - a / 3
+        return k, np.log(-k / b_in_quartiles) + log_quartile

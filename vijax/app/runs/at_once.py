@@ -1,5 +1,5 @@
 """Fits that run to their own end, `vijax.auto` and `vijax.dadvi`, and their files in a run's folder: a fit that Ctrl-C
-stops leaves its stage (`vijax.automatic.stage`), from which it goes on."""
+stops leaves its stage (`vijax.automatic.trust_region.Stage`), from which it goes on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from vijax.app.kinds.density_algorithm import METHODS, is_at_once
 from vijax.app.runs.run_folder import latest_checkpoint, read_json, write_json
 from vijax.app.settings.options import settings_taken
 from vijax.app.settings.typed_toml import DamagedError, flatten
-from vijax.automatic.assessment import of_mixture
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
-from vijax.automatic.stage import Stage, stage_like
+from vijax.automatic.report import of_mixture
+from vijax.automatic.trust_region import Stage, stage_like
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.fitting import checkpoint
 from vijax.fitting.fit import Progress

@@ -1,46 +1,57 @@
-"""`vijax.auto` of models that are no log density: in conjugate form, and energies with free variables beside it.
+"""Fits of `vijax.auto` that the algorithms of `vijax.fit` make: of models in conjugate form, of energies with free
+variables, and of log densities of many groups.
 
-In conjugate form the exact rows are chosen by the size of the data. An energy with free variables takes stochastic
-steps until its bound drifts no more.
+In conjugate form the size of the data chooses the algorithm. An energy with free variables takes stochastic steps until
+its bound drifts no more.
+
+For a log density of many groups, a fit to some of them, their likelihood scaled to all, gives a frame in which the
+posterior is near N(0, I), but for the error of that sample. Natural-gradient steps need no tuning there. Those of a
+pass over B batches have the sizes 1 / (c B + 1), ..., 1 / (c B + B), after which
+
+    lambda  =  (c lambda_before + mean of the pass's messages) / (c + 1):
+
+every batch counts alike, and the differences between batches cancel, but for the little that q moves within a pass.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.algorithms import cavi, memoized, pg_svi, svi
 from vijax.automatic import verdict_of_steps
-from vijax.automatic.report import Estimate, Report
+from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.report import Ended, Estimate, Report
 from vijax.automatic.verdict import INDEPENDENT, JOINED, of_end, of_starts
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.fitting.fit import DivergedError, fit
+from vijax.families import MultivariateNormal
+from vijax.fitting.fit import DivergedError, Progress, fit
 from vijax.fitting.judge import not_judged
 from vijax.fitting.loader import Loader, as_loader
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status, skipped_text
+from vijax.free_algorithms import ngvi
+from vijax.inference import guides
 from vijax.inference.guides import Z
 from vijax.inference.wrappers.sized import takes_all
+from vijax.models.energies.density import with_guide
+from vijax.xla import keys
 
 SMALL, LARGE = 5_000, 200_000
 """Groups up to which coordinate ascent takes all of them at every step, and beyond which steps are stochastic."""
-SMALL_CORPUS = 200
-"""The same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds."""
-STARTS, OF_CORPUS = 8, 4
-"""Number of starts of small data, and of documents up to `SMALL`; larger data have one."""
-PART = 500
-"""Groups of a part whose message is remembered, about."""
-REMEMBERED = 1 << 26
-"""Largest number of numbers in the messages of all parts together: a quarter of a gigabyte."""
-BATCH = 256
-"""Groups of a minibatch."""
-SAME = 1e-4
-"""Starts have the same end where their bounds differ by less than this share."""
+SMALL_CORPUS = 200  # the same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds
+STARTS, OF_CORPUS = 8, 4  # number of starts of small data, and of documents up to `SMALL`; larger data have one
+PART = 500  # groups of a part whose message is remembered, about
+REMEMBERED = 1 << 26  # largest number of numbers in the messages of all parts together: a quarter of a gigabyte
+BATCH = 256  # groups of a minibatch
+SAME = 1e-4  # starts have the same end where their bounds differ by less than this share
 FREE_STARTS, FIRST, MOST = 4, 500, 8_000
 """Starts side by side for the first steps, of which the best goes on; the number of these steps; and of all steps."""
 DRIFT = 0.05
@@ -188,3 +199,121 @@ def _of_free(done: Fit, starts: int) -> Fit:
     report = _on_draws(done, said)
     status = Status.CONVERGED if settled and done.status is Status.FINISHED else done.status
     return done._replace(status=status, report=report)
+
+
+# --- log densities of many groups -------------------------------------------------------------------------------------
+MANY_GROUPS = 50_000  # groups from which on minibatches are taken unasked
+BATCH_OF_MANY = 500  # groups of a minibatch
+SAMPLE, PER_VARIABLE = 2_000, 20  # groups of the sample: at least so many, and so many a variable
+MOST_PASSES = 60  # largest number of passes over all groups
+FEWEST_AT_ONCE, MOST_AT_ONCE = 16, 64  # steps between two checks of whether a pass has ended, at least and at most
+LEAST_PASSES, FIRST_PASSES = 2, 12
+"""The posterior before a pass counts for `LEAST_PASSES` passes (c above) during the first `FIRST_PASSES` passes, then
+for one more a pass."""
+LEFT = 0.02  # a fit has converged where less is left, in nats, of up to ten variables; in proportion for more
+
+
+class Sample(NamedTuple):
+    """Some groups, and the ratio of the number of all groups to theirs."""
+
+    data: PyTree
+    scale: float
+
+
+def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
+    """Returns random groups to begin with."""
+    total = int(np.shape(jax.tree.leaves(data)[0])[0])
+    size = min(total, max(SAMPLE, PER_VARIABLE * dim))
+    rows = np.sort(np.random.default_rng([seed, 3]).permutation(total)[:size])
+    return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
+
+
+def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
+    """Fits all groups from a fit to a sample on, in passes, until a pass changes q by next to nothing."""
+    dim = model.log_density.variables.dim
+    framed = with_guide(model, guides.full_rank(), is_framed=True)
+    groups = int(np.shape(jax.tree.leaves(data)[0])[0])
+    size, steps, chunk = even_batches(groups, batch_size)
+    schedule = by_passes(steps)
+    alg: Algorithm = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
+    key_init, _, _ = keys.of_run(key)
+    begin = alg.init(key_init)._replace(hyper={"frame": start.frame()})
+    watch = _Watch()
+    done = fit(
+        alg,
+        data,
+        key=key,
+        state=begin,
+        num_epochs=MOST_PASSES,
+        batch_size=size,
+        steps_per_chunk=chunk,
+        callbacks=[watch],
+    )
+    q: Any = done.posterior[Z]
+    mean, cov = np.asarray(q.mean(), np.float64), np.asarray(q.cov, np.float64)
+    ended = Ended.CONVERGED if watch.settled else Ended.PASSES
+    ended = Ended.INTERRUPTED if done.status is Status.INTERRUPTED else ended
+    moved = Gaussian(start.mean + start.scale @ mean, start.scale @ np.linalg.cholesky(cov), np.nan, ended)
+    return moved._replace(trace=tuple(float(x) for x in done.trace["elbo"]))
+
+
+def even_batches(groups: int, most: int) -> tuple[int, int, int]:
+    """Returns the size of batches (`vijax.fit` makes them even), their number, and a divisor of it: in chunks of so
+    many steps a run can be watched at the ends of passes.
+
+    >>> even_batches(1605, 100), even_batches(1_000_000, 500)
+    ((95, 17, 17), (500, 2000, 50))
+    """
+    least = -(-groups // most)
+    for more in range(least, 2 * least + 64):
+        size = -(-groups // more)
+        steps = -(-groups // size)
+        chunk = max(d for d in range(1, min(steps, MOST_AT_ONCE) + 1) if steps % d == 0)
+        if chunk >= min(steps, FEWEST_AT_ONCE):
+            return size, steps, chunk
+    return most, least, 1
+
+
+@dataclasses.dataclass(frozen=True)
+class by_passes:
+    """The step size rho_t = 1 / (c B + 1 + t mod B), see above. c is `LEAST_PASSES` for `FIRST_PASSES` passes, in which
+    the error of the start falls by 1 + 1 / c each, and then grows by one a pass, which averages the noise that is left.
+
+    Args:
+      steps: B, in a pass.
+
+    >>> [round(1 / float(by_passes(3)(t))) for t in (0, 1, 2, 3)]
+    [7, 8, 9, 7]
+    """
+
+    steps: int
+
+    def __call__(self, t: Any) -> Float[Array, ""]:
+        """Returns rho_t."""
+        passes, place = jnp.divmod(t, self.steps)
+        return 1.0 / (counts_for(passes) * self.steps + place + 1)
+
+
+def counts_for(passes: Any) -> Any:
+    """Returns c, the number of passes for which the posterior before a pass counts."""
+    return LEAST_PASSES + jnp.maximum(passes - FIRST_PASSES, 0)
+
+
+class _Watch:
+    """Stops a fit after a pass whose change, carried on, leads no further than `LEFT`."""
+
+    def __init__(self) -> None:
+        self.settled = False
+        self._last: MultivariateNormal | None = None
+        self._passes = 0
+
+    def __call__(self, progress: Progress) -> bool:
+        passes, inside = divmod(progress.step, progress.steps_per_epoch)
+        if inside or passes == self._passes:
+            return False
+        q: Any = jax.tree.map(jnp.copy, progress.state.posterior[Z])
+        if self._last is not None:
+            left = float(q.kl(self._last)) * float(1 + counts_for(passes)) ** 2
+            self.settled = passes >= FIRST_PASSES and left < LEFT * max(1.0, q.dim / 10)
+        self._last, self._passes = q, passes
+        return self.settled

@@ -1,0 +1,311 @@
+"""Checks of a log density: whether it has a gradient, whether it is proper, and which labels may be exchanged.
+
+*Improper densities.* Along some direction the bound grows without limit however far draws of q are moved. With draws s
+times as far from a point that stays, along a unit vector, the bound changes by
+
+    E[log p(x_s)] - E[log p(x)] + log s,
+
+which falls for s large enough if the density is proper along that vector, however wide its prior is, and wherever it
+lies. Along a direction that is no coordinate, rounding lets this be seen up to a distance of a million only. A bound
+that is not finite before s = 10,000 (an exponential that overflows) says nothing, unless q is 1e15 out already. Of an
+energy with free variables beside conjugate ones, only the free ones are looked at: q of the others stays, and locals
+are found anew by their E-step.
+
+*Label switching.* A mixture is the same under any order of its components. Its posterior has then as many copies of
+each mode as there are orders, and the mean of an entry over all of them is that of every other: q describes one
+labelling. Two entries are exchanged in all variables that have an axis of that length, or in some of them, and the
+density is compared at random points. If it differs at one of them, the entries may not be exchanged.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from vijax.automatic.report import Ended, Estimate, Report
+from vijax.automatic.target import OfFree, Target
+from vijax.automatic.verdict import IMPROPER, listed
+from vijax.checks import require
+from vijax.constrain import correlation_cholesky, ordered, positive_definite, simplex, unit_interval
+from vijax.contract.batch import Minibatch
+from vijax.contract.model import Hyper, Model
+from vijax.contract.variables import Free, Variables
+from vijax.families import Point, Product
+from vijax.inference.guides import Z
+
+NOT_FINITE = (
+    "jnp.where with a branch that is no number has none: make its argument safe first. sqrt and norms have none at 0."
+)
+NOT_DIFFERENTIABLE = "jnp.round, jnp.floor, integers and stop_gradient have none. vijax.bbvi needs none."
+
+
+def check_slopes(target: Target, variables: Variables, starts: Float[np.ndarray, "starts D"]) -> None:
+    """Raises ValueError where the density is finite at starts, but its gradient at none of them; or where the density
+    depends on a variable in which its gradient is zero at all of them."""
+    values, slopes = target.asked(starts)
+    usable = np.isfinite(values)
+    if not usable.any():
+        return  # said elsewhere
+    lacking = ~np.isfinite(slopes[usable])
+    if lacking.any(1).all():
+        names = variables.names_at(lacking.any(0))
+        require(False, "log_density", "a finite gradient at any of the starts", f"none in {names}", NOT_FINITE)
+    flat = usable.any() & (slopes[usable] == 0).all(0)
+    moved = _depends(target, starts[usable], values[usable], flat)
+    require(not moved.any(), "log_density", "a gradient", f"none in {variables.names_at(moved)}", NOT_DIFFERENTIABLE)
+
+
+def _depends(target: Target, starts: np.ndarray, values: np.ndarray, flat: np.ndarray) -> Bool[np.ndarray, " D"]:
+    """Returns those coordinates of a zero gradient on which the density depends all the same."""
+    if not flat.any():
+        return flat
+    noise = np.random.default_rng(0).uniform(-2, 2, starts.shape)
+    there = target.values(np.where(flat, noise, starts))
+    known = np.isfinite(there)
+    rounding = 100 * target.epsilon * np.maximum(np.abs(values), 1.0)
+    return flat & bool((np.abs(there - values) > rounding)[known].any())
+
+
+# --- improper densities -----------------------------------------------------------------------------------------------
+WIDE = 10.0
+"""q is looked at where a standard deviation or a mean of a free coordinate is larger: fits begin at less than 2."""
+DRAWS, ASKED, MOST = 16, 256, 8
+"""Draws that are moved; draws that measure q; and coordinates or directions that are tried at most, the widest
+first."""
+FURTHER = 10.0 ** np.array([1, 2, 4, 6, 8, 10, 12, 14])
+FARTHEST = 1e6
+"""Values of s along coordinates; and the largest distance along other directions, where float32 still resolves sums."""
+FEWEST, OUT = 3, 1e15
+"""Values of s at which the bound must be known; and the distance from which on squares of ten times as much are too
+large for float32."""
+FAR, MOST_DIM, ALONE = 100.0, 300, 0.999
+"""Directions that are no coordinate: standard deviations along them, at least; variables up to which they are looked
+for; and their largest entry, beyond which they count as a coordinate."""
+
+
+def grows_along(target: Target, x: Float[np.ndarray, "draws D"]) -> Bool[np.ndarray, " D"]:
+    """Returns the coordinates along which, or along directions of which, the bound is seen to grow without limit, from
+    `ASKED` draws of q or more."""
+    found = np.zeros(target.dim, bool)
+    if not np.isfinite(x).all() or max(x.std(0).max(), np.abs(x.mean(0)).max()) < WIDE:
+        return found
+    values = target.values(x[:DRAWS])
+    if not np.isfinite(values).all():
+        return found
+    for along, still, further in (*_coordinates(x), *_flat(target, x)):
+        if _grows(target, x[:DRAWS], values.mean(), along, still, further):
+            found |= np.abs(along) > 0.3 * np.abs(along).max()
+    return found
+
+
+Way = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""A unit vector along which q is wide or far, a point that stays as draws move along it, and the values of s."""
+
+
+def _coordinates(x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
+    mean, sds = x.mean(0), x.std(0)
+    eye = np.eye(len(mean))
+    for sizes, still in ((sds, mean), (np.abs(mean), np.zeros_like(mean))):
+        for i in np.argsort(-sizes)[:MOST]:
+            if sizes[i] >= WIDE:
+                yield eye[i], still, FURTHER
+
+
+def _flat(target: Target, x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
+    """Yields the direction to the mean, and directions of no curvature at the mean along which draws of q are wide."""
+    mean = x.mean(0)
+    if np.linalg.norm(mean) >= WIDE:
+        yield mean / np.linalg.norm(mean), np.zeros_like(mean), FURTHER
+    if target.dim > MOST_DIM:
+        return
+    hessian = target.hessians(mean[None])[0]
+    if not np.isfinite(hessian).all():
+        return
+    curvatures, ways = np.linalg.eigh(hessian)
+    for i in np.argsort(np.abs(curvatures))[:MOST]:
+        size = float((x @ ways[:, i]).std())
+        if FAR <= size <= FARTHEST / 10 and np.abs(ways[:, i]).max() < ALONE:
+            yield ways[:, i], mean, np.geomspace(10, FARTHEST / size, FEWEST + 1)
+
+
+def _grows(
+    target: Target, x: np.ndarray, value: float, along: np.ndarray, still: np.ndarray, further: np.ndarray
+) -> bool:
+    """Says whether the bound rises however far the draws move, as far as it is finite. Where they are so far out that
+    it is finite no further, it says whether it has risen on all the way there."""
+    gains = _gains(target, x, value, along, still, further)
+    known = gains[np.isfinite(gains).cumprod().astype(bool)]
+    if len(known) >= FEWEST:
+        return bool(np.all(known > 0))
+    if len(known) > 0 or np.abs((x - still) @ along).mean() < OUT:
+        return False
+    return bool(np.all(np.diff(_gains(target, x, value, along, still, 1 / further[::-1])) > 0))
+
+
+def _gains(
+    target: Target, x: np.ndarray, value: float, along: np.ndarray, still: np.ndarray, times: np.ndarray
+) -> Float[np.ndarray, " times"]:
+    """Returns the changes of the bound, with draws so many times as far."""
+    way = ((x - still) @ along)[:, None] * along
+    moved = np.concatenate([x + (s - 1) * way for s in times])
+    return target.values(moved).reshape(len(times), -1).mean(1) - value + np.log(times)
+
+
+# --- improper densities of fits by steps ------------------------------------------------------------------------------
+def report_of_improper(
+    model: Model, hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray
+) -> Report | None:
+    """Returns a report that the bound of a fit by steps grows without limit, and along which variables, by groups of a
+    batch; None where it does not."""
+    free, q = model.free, posterior[Z]
+    found = None if free is None else free.given_others(model, hyper, posterior, key)
+    if free is None or found is None or isinstance(q, Point):
+        return None
+    function, given = found
+    names = runs_away(function, jax.vmap(lambda z: free.point(hyper, z))(q.sample(key, (ASKED,))), batch, *given)
+    if not names:
+        return None
+    bound, words = Estimate(np.inf, np.nan), IMPROPER.format(along=f"along {listed(names)}")
+    return Report(bound, (), np.nan, np.nan, str(Ended.UNBOUNDED), words, usable=False)
+
+
+def runs_away(function: OfFree, x: Float[Array, "draws D"], batch: Minibatch, *given: PyTree) -> list[str]:
+    """Returns the names of the variables along which a bound is seen to grow without limit, from draws of q on."""
+    return function.variables.names_at(grows_along(target_of(function, batch, *given), np.asarray(x, np.float64)))
+
+
+def target_of(model: OfFree, batch: Minibatch, *given: PyTree) -> Target:
+    """Returns the density of the groups of a batch, scaled to all."""
+    leaves = jax.tree.leaves(batch.data)
+    kept: Bool[np.ndarray, " groups"] = (
+        np.ones(len(leaves[0]), bool) if batch.weights is None else np.asarray(batch.weights) > 0
+    )
+    groups = jax.tree.map(lambda a: np.asarray(a)[kept], batch.data)
+    scale = 1.0 if batch.num_groups is None else float(batch.num_groups) / int(kept.sum())
+    return Target(model, groups, scale, given)
+
+
+# --- label switching --------------------------------------------------------------------------------------------------
+MOST_LABELS, MOST_SETS, MOST_ORDERS = 12, 64, 120
+"""Longest axis whose entries are taken for labels; number of sets of variables that are tried, the largest ones first;
+and of orders under which copies of a mode are looked for."""
+POINTS = 4  # number of points at which the density is compared
+SAME = 100.0  # values that differ by less than so many times their rounding are the same
+ELSEWHERE = 1.0  # standard deviations by which an exchange must move some coordinate of a mode, to be one of labels
+
+
+class Axes(NamedTuple):
+    """Axes of a variable, the `leaf`-th one, along which entries are exchanged."""
+
+    leaf: int
+    axes: tuple[int, ...]
+
+
+class Exchange(NamedTuple):
+    """Entries that may be exchanged."""
+
+    names: tuple[str, ...]  # of the variables
+    along: tuple[Axes, ...]  # their axes
+    size: int  # number of entries
+    pairs: tuple[tuple[int, int], ...]  # of entries that may be exchanged
+
+    def copies(self, variables: Variables, x: Float[np.ndarray, "points D"]) -> list[Float[np.ndarray, "points D"]]:
+        """Returns points under all other orders that exchanges lead to; at most `MOST_ORDERS`."""
+        orders = [tuple(range(self.size))]
+        for order in orders:
+            for i, j in self.pairs:
+                if len(orders) >= MOST_ORDERS:
+                    break
+                new = list(order)
+                new[i], new[j] = new[j], new[i]
+                if tuple(new) not in orders:
+                    orders.append(tuple(new))
+        return [_reordered(variables, self.along, np.array(order), x) for order in orders[1:]]
+
+
+def exchanges(
+    target: Target, mode: Float[np.ndarray, " D"], sds: Float[np.ndarray, " D"], seed: int = 0
+) -> list[Exchange]:
+    """Finds the labels that may be exchanged. Entries whose exchange moves the mode by less than `ELSEWHERE` standard
+    deviations of q (`sds`) are no labels."""
+    variables, found = target.variables, []
+    points = mode + 2 * sds * np.random.default_rng([seed, 13]).normal(size=(POINTS, target.dim))
+    before = target.values(points)
+    if not np.isfinite(before).all():
+        return []
+    rounding = SAME * target.epsilon * np.maximum(np.abs(before), 1.0)
+    for size in sorted({n for leaf in variables.leaves for n in (*leaf.shape, 2) if 2 <= n <= MOST_LABELS}):
+        for along in _sets(variables, size):
+            same = []
+            for pair in itertools.pairwise(range(size)):
+                order = np.arange(size)
+                order[list(pair)] = pair[::-1]
+                moved = np.abs(_reordered(variables, along, order, mode[None])[0] - mode) / sds
+                if moved.max() <= ELSEWHERE:
+                    continue
+                gaps = np.abs(target.values(_reordered(variables, along, order, points)) - before)
+                if np.all(gaps <= rounding):
+                    same.append(pair)
+            if same:
+                names = variables.names_at(_coordinates_of(variables, along))
+                found.append(Exchange(tuple(names), along, size, tuple(same)))
+                break
+    return found
+
+
+def _sets(variables: Variables, size: int) -> Iterator[tuple[Axes, ...]]:
+    """Yields sets of variables with axes of this length: the largest ones first, with all such axes or the first
+    alone."""
+    able = [(i, axes) for i, leaf in enumerate(variables.leaves) if (axes := _axes(leaf, size))]
+    sets = (some for n in range(len(able), 0, -1) for some in itertools.combinations(able, n))
+    for some in itertools.islice(sets, MOST_SETS):
+        yield tuple(Axes(i, axes) for i, axes in some)
+        if any(len(axes) > 1 for _, axes in some):
+            yield tuple(Axes(i, axes[:1]) for i, axes in some)
+
+
+def _axes(leaf: Free, size: int) -> tuple[int, ...]:
+    """Returns axes along which entries can be exchanged; -1 of a share, whose two entries are itself and the rest."""
+    inside = {simplex: 0, ordered: 1, positive_definite: 2, correlation_cholesky: 2}.get(type(leaf.support), 0)
+    axes = tuple(axis for axis, n in enumerate(leaf.shape[: len(leaf.shape) - inside]) if n == size)
+    return axes or (-1,) * (size == 2 and leaf.support == unit_interval())
+
+
+def _reordered(
+    variables: Variables, along: tuple[Axes, ...], order: np.ndarray, x: Float[np.ndarray, "points D"]
+) -> Float[np.ndarray, "points D"]:
+    """Returns the coordinates of points with their entries in another order."""
+    x = x.copy()
+    for (i, axes), (begin, end) in zip(along, _spans(variables, along), strict=True):
+        leaf = variables.leaves[i]
+        part = x[:, begin:end].reshape(len(x), *leaf.free_shape)
+        for axis in axes:
+            if axis < 0:
+                part = -part
+            elif isinstance(leaf.support, simplex) and axis == len(leaf.shape) - 1:
+                logits = np.concatenate([part, np.zeros((*part.shape[:-1], 1))], -1)[..., order]
+                part = (logits - logits[..., -1:])[..., :-1]
+            else:
+                part = np.take(part, order, axis + 1)
+        x[:, begin:end] = part.reshape(len(x), -1)
+    return x
+
+
+def _spans(variables: Variables, along: tuple[Axes, ...]) -> list[tuple[int, int]]:
+    """Returns where the coordinates of these variables begin and end."""
+    ends = np.cumsum([0, *(math.prod(leaf.free_shape) for leaf in variables.leaves)])
+    return [(int(ends[i]), int(ends[i + 1])) for i, _ in along]
+
+
+def _coordinates_of(variables: Variables, along: tuple[Axes, ...]) -> np.ndarray:
+    """Returns which coordinates are of these variables."""
+    chosen = np.zeros(variables.dim, bool)
+    for begin, end in _spans(variables, along):
+        chosen[begin:end] = True
+    return chosen
