@@ -21,7 +21,6 @@ STILL_TO_DO = [
     "app/settings/*.py",
     "automatic/*.py",
     "contract/*.py",
-    "data/**/*.py",
     "fitting/result.py",
     "inference/*.py",
     "predict/*.py",

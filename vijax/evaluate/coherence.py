@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 
 from vijax.checks import require_integers
 from vijax.data.corpora.corpus import Corpus
+from vijax.data.corpora.select import select_words
 from vijax.data.reading.checks import fail
-from vijax.data.texts.vocabulary import select_words
 from vijax.evaluate.inputs import as_corpus, check_topics
 from vijax.evaluate.score import Coherence
 

@@ -16,7 +16,7 @@ from vijax.app.looks.look import Look
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.read import guess_format
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.guards import kind_of
+from vijax.data.reading.files import kind_of
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.fitting.loader import USUAL
 

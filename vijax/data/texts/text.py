@@ -1,4 +1,4 @@
-"""Text to bags of words: scikit-learn's tokeniser, and a choice of vocabulary that gives readable topics.
+"""From text to bags of words: scikit-learn's tokeniser, stop words, and a vocabulary that gives readable topics.
 
 The texts are read once. Their words are counted under provisional ids, in memory or in files; then the vocabulary is
 chosen from the counts, and the bags are written again with its ids. Memory holds the words seen, never the documents.
@@ -14,18 +14,14 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.reading.checks import fail
-from vijax.data.reading.notes import Notes
-from vijax.data.reading.temporary import working_folder
-from vijax.data.texts.stop_words import stop_words_of
-from vijax.data.texts.surrogates import whole_letters
-from vijax.data.texts.vocabulary import ids_in, relabel_into
+from vijax.data.corpora.select import ids_in, relabel
+from vijax.data.reading.cache import working_folder
+from vijax.data.reading.checks import Notes, fail, whole_letters
 from vijax.extras import require_extra
 
 BLOCK_DOCUMENTS = 4096
@@ -37,7 +33,7 @@ SMALL_COLLECTION = 10  # a fractional max_df never drops a word of so few docume
 
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
-    """How text becomes words.
+    """Settings by which text becomes words.
 
     Attributes:
       lowercase: whether to ignore case.
@@ -46,10 +42,10 @@ class TextSettings:
         each line, your own words, or None to keep all.
       ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of neighbours ("new york"),
         stop words left out.
-      min_df: the documents a word must be in, as a number or a fraction; None means 5, or 1 % of the documents if
+      min_df: least number of documents with a word, or a fraction of them; None means 5, or 1 % of the documents if
         that is fewer.
-      max_df: the documents a word may be in, as a number or a fraction (which never drops a word of 10 or fewer).
-      max_vocabulary: the most frequent so many words are kept; None keeps all.
+      max_df: most documents with a word, as a number or a fraction (which never drops a word of 10 or fewer).
+      max_vocabulary: number of words to keep, the most frequent ones; None keeps all.
     """
 
     lowercase: bool = True
@@ -75,13 +71,13 @@ def corpus_from_texts(
     """A corpus from (title, text) pairs, read once.
 
     Args:
-      documents: may be a generator over files larger than memory.
-      settings: how text becomes words.
-      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Where it has phrases, these
-        are counted, whatever `settings.ngrams` is.
-      folder: where to write the corpus as memory-mapped files; None makes it in memory.
-      where: what errors call the documents.
-      notes: what is noticed while `documents` are read; the corpus gets them.
+      documents: the pairs; a generator may give more than memory holds.
+      settings: settings by which text becomes words.
+      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Its phrases are counted,
+        whatever `settings.ngrams` is.
+      folder: folder to write the corpus to as memory-mapped files; None makes it in memory.
+      where: name of the documents in errors.
+      notes: remarks made while `documents` are read; the corpus gets them.
 
     Raises:
       ValueError: there are no documents, or no words are left, or a text is no string, or a setting is wrong.
@@ -92,7 +88,8 @@ def corpus_from_texts(
     (('cat', 'dog', 'sat'), [[1, 0, 1], [1, 1, 0]])
     """
     if vocabulary is not None:
-        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest_phrase(vocabulary)))
+        longest = 1 + max((word.count(" ") for word in vocabulary), default=0)
+        settings = dataclasses.replace(settings, ngrams=max(settings.ngrams, longest))
     analyze = analyzer(settings)
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
@@ -102,13 +99,14 @@ def corpus_from_texts(
         raw = counting.finish(words)
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
-        return relabel_into(corpus, raw, ids_in(words, vocabulary)).finish(tuple(vocabulary))
+        return relabel(raw, ids_in(words, vocabulary), corpus).finish(tuple(vocabulary))
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     """The function from a text to its words (and phrases), stop words left out."""
-    check_ngrams(settings.ngrams)
-    text = require_extra("sklearn.feature_extraction.text")
+    ngrams, text = settings.ngrams, require_extra("sklearn.feature_extraction.text")
+    if not (isinstance(ngrams, int) and 1 <= ngrams <= MOST_WORDS):
+        raise fail("ngrams", f"a whole number from 1 to {MOST_WORDS}", repr(ngrams), "2 counts pairs of words too")
     try:
         re.compile(settings.token_pattern)
     except re.error as error:
@@ -118,22 +116,11 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     # Stop words go through the same tokeniser, so that "don't" stops the token "don".
     tokens = make().build_analyzer()
     stop = sorted({token for word in stop_words_of(settings.stop_words) for token in tokens(word)})
-    return make(stop_words=stop, ngram_range=(1, settings.ngrams)).build_analyzer()
-
-
-def longest_phrase(vocabulary: Sequence[str]) -> int:
-    """In words."""
-    return 1 + max((word.count(" ") for word in vocabulary), default=0)
-
-
-def check_ngrams(ngrams: Any) -> None:
-    """Raises ValueError unless it is a small whole number."""
-    if not (isinstance(ngrams, int) and 1 <= ngrams <= MOST_WORDS):
-        raise fail("ngrams", f"a whole number from 1 to {MOST_WORDS}", repr(ngrams), "2 counts pairs of words too")
+    return make(stop_words=stop, ngram_range=(1, ngrams)).build_analyzer()
 
 
 def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, where: str) -> tuple[str, ...]:
-    """Counts every word under a provisional id; the words in the order of those ids."""
+    """Counts every word under a provisional id, and returns the words in the order of these ids."""
     ids: collections.defaultdict[str, int] = collections.defaultdict()
     ids.default_factory = ids.__len__
     for block in _blocks(documents, where, corpus.notes):
@@ -148,7 +135,7 @@ def _count(documents, analyze, counting: CorpusBuilder, corpus: CorpusBuilder, w
 
 
 def _blocks(documents: Iterable[tuple[str, str]], where: str, notes: Notes) -> Iterator[list[tuple[str, str]]]:
-    """The documents about a megabyte of text at a time, or one document if it is longer."""
+    """The documents in blocks of about a megabyte of text, or of one document if it is longer."""
     block, size = [], 0
     for title, text in documents:
         if not isinstance(text, str):
@@ -173,7 +160,7 @@ def snippet(text: str) -> str:
 
 
 def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings) -> tuple[str, ...]:
-    """The words of `raw`, whose ids are places in `words`, that the settings keep, in alphabetical order.
+    """The words that the settings keep, in alphabetical order; the word ids of `raw` are places in `words`.
 
     Raises:
       ValueError: a setting is out of range, or no word is kept.
@@ -192,7 +179,7 @@ def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings)
 
 
 def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float, float]:
-    """In how many documents a word must be at least, and may be at most."""
+    """The least and the most documents in which a word that is kept may be."""
     for name in ("min_df", "max_df", "max_vocabulary"):
         value = getattr(settings, name)
         whole = isinstance(value, int) and value >= 1
@@ -203,3 +190,51 @@ def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float,
     low = low * num_documents if isinstance(low, float) else low
     high = num_documents if settings.max_df is None else settings.max_df
     return low, max(high * num_documents, SMALL_COLLECTION) if isinstance(high, float) else high
+
+
+# Beginnings and ends of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's list lacks.
+CONTRACTIONS = (
+    *("ain", "aren", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn", "mustn", "needn", "shan"),
+    *("shouldn", "wasn", "weren", "wouldn", "ll", "ve"),
+)
+
+
+def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
+    """The stop words that a setting names.
+
+    Args:
+      stop_words: "english" (scikit-learn's list and contractions), another language ("german": the list of the package
+        stop-words), the path of a file with a word on each line, the words themselves, or None.
+
+    Raises:
+      ValueError: a string that is neither a language nor a file; a file without words.
+
+    >>> "und" in stop_words_of("german"), stop_words_of(["the"]), stop_words_of(None)
+    (True, ('the',), ())
+    """
+    if stop_words == "english":
+        return (*require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS, *CONTRACTIONS)
+    if isinstance(stop_words, str | Path):
+        path = Path(stop_words).expanduser()
+        return _in_file(path) if path.is_file() else _of_language(str(stop_words))
+    return tuple(stop_words or ())
+
+
+def _in_file(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise fail(f"stop_words: {path}", "text in UTF-8", f"other bytes ({error})", "save it as UTF-8") from error
+    words = tuple(word for line in lines if (word := line.strip()))
+    if not words:
+        raise fail(f"stop_words: {path}", "a word on each line", "an empty file", "write the words, or pass None")
+    return words
+
+
+def _of_language(name: str) -> tuple[str, ...]:
+    package = require_extra("stop_words")
+    if name not in package.AVAILABLE_LANGUAGES:
+        known = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
+        expected = "a language, a file of words, a list of words or None"
+        raise fail("stop_words", expected, repr(name), f"pass a list of words; known languages: {known}")
+    return tuple(package.get_stop_words(name))
