@@ -39,7 +39,8 @@ class CorpusBuilder:
         self, lengths: Int[np.ndarray, " docs"], indices: Int[np.ndarray, " pairs"], counts: Int[np.ndarray, " pairs"]
     ) -> None:
         """Appends whole documents: pairs per document, and their word ids and counts (any order, repeats summed)."""
-        self._append(len(lengths), np.repeat(np.arange(len(lengths)), lengths), indices, counts)
+        rows = self._num_documents + np.arange(len(lengths))
+        self._append(len(lengths), np.repeat(rows, lengths), indices, counts)
 
     def add_pairs(
         self,
@@ -53,7 +54,7 @@ class CorpusBuilder:
         if len(pairs[0]):
             last = int(pairs[0][-1])
             whole = int(np.searchsorted(pairs[0], last))
-            self._append(last - self._num_documents, *(part[:whole] for part in pairs), self._num_documents)
+            self._append(last - self._num_documents, *(part[:whole] for part in pairs))
             self._pending = [part[whole:] for part in pairs]
 
     def add_strings(self, name: str, strings: Iterable[str]) -> None:
@@ -67,7 +68,7 @@ class CorpusBuilder:
         last = int(self._pending[0][-1]) + 1 if len(self._pending[0]) else 0
         check_num_documents(max(last, num_documents), "corpus")
         if (number := max(last, num_documents) - self._num_documents) > 0:
-            self._append(number, *self._pending, self._num_documents)
+            self._append(number, *self._pending)
         if vocab_size is None:
             vocab_size = len(vocabulary) if vocabulary is not None else self._largest + 1
         indptr = np.concatenate([[0], np.concatenate(self._lengths)]).cumsum()
@@ -81,12 +82,12 @@ class CorpusBuilder:
         storage.finish(self._folder, len(indptr) - 1, vocab_size, vocabulary, notes)
         return Corpus(**storage.load(self._folder, trusted=True))
 
-    def _append(self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray, first: int = 0) -> None:
-        """Appends `number` documents, whose rows count from `first`."""
+    def _append(self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> None:
+        """Appends `number` documents, numbered after those that are there."""
         self._largest = max(self._largest, int(indices.max(initial=-1)))
         check_vocab_size(self._largest + 1, "word ids")
         counts = integer_counts(counts, "counts")
-        lengths, indices, counts = canonical(rows - first, indices, counts, (number, max(self._largest + 1, 1)))
+        lengths, indices, counts = canonical(rows - self._num_documents, indices, counts, (number, max(self._largest + 1, 1)))
         self._lengths.append(lengths)
         self._num_documents += number
         self._indices.append(indices.astype(np.int32))

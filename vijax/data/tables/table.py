@@ -174,7 +174,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice.missing, where, at)
     target = None if choice.target is None else _target(found[choice.target], choice, where, at)
-    names, groups = (), None
+    names, groups = np.array([]), None
     if choice.group is not None:
         check_present(found[choice.group], "a group in every row", f"{where}, group {choice.group!r}", at)
         names, groups = _codes(found[choice.group])
