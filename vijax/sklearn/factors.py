@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em
 from vijax.arguments import NotNegative, Positive, Size
 from vijax.families.vector.low_rank_normal import LowRankNormal
 from vijax.models.factors.factor_analysis import factor_analysis
-from vijax.sklearn.parts.base import Transformer, estimator, key_of, warn_unless_converged
+from vijax.sklearn.parts.base import Transformer, estimator, key_of
 from vijax.sklearn.parts.rows import by_row, fit_rows
 from vijax.xla.compiler import quick_jit
 
@@ -87,8 +87,7 @@ class FactorAnalysis(Transformer):
             self.components_ = np.array(estimates["loadings"].mean()).T * self._scale
             self.noise_variance_ = np.broadcast_to(self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:])
         self.loglike_ = list(found.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
-        self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
-        warn_unless_converged(self)
+        self._keep(found.fit, found.converged, found.n_iter)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
@@ -129,14 +128,6 @@ class FactorAnalysis(Transformer):
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
-
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []
-        return tags
 
 
 _log_prob = quick_jit(lambda law, gap: law.log_prob(gap))

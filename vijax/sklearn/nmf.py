@@ -15,13 +15,12 @@ from vijax.arguments import NotNegative, Positive, Size
 from vijax.checks import require
 from vijax.inference import estep
 from vijax.models.factors.gap_nmf import gap_nmf
-from vijax.sklearn.parts.base import Transformer, estimator, key_of, warn_unless_converged
-from vijax.sklearn.parts.counts import dense_counts
-from vijax.sklearn.parts.rows import by_row, fit_rows
+from vijax.sklearn.parts.base import Transformer, estimator, key_of
+from vijax.sklearn.parts.rows import OfCounts, by_row, fit_rows
 
 
 @estimator
-class GammaPoissonNMF(Transformer):
+class GammaPoissonNMF(OfCounts, Transformer):
     """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian Kullback-Leibler
     NMF, in which parts that are not needed tend to lose their weight (Hoffman and Blei 2015, section 4.3).
 
@@ -89,9 +88,8 @@ class GammaPoissonNMF(Transformer):
             q = found.fit.posterior
             self.gains_ = np.array(q["gains"].mean())
             self.components_ = np.array(q["dictionary"].mean()).T * self.gains_[:, None]
-        self.fit_, self.converged_, self.n_iter_ = found.fit, found.converged, found.n_iter
         self.lower_bound_ = float(found.bounds[-1])
-        warn_unless_converged(self)
+        self._keep(found.fit, found.converged, found.n_iter)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
@@ -105,13 +103,3 @@ class GammaPoissonNMF(Transformer):
         """The rates W H of given activations."""
         check_is_fitted(self)
         return np.asarray(X) @ self.components_
-
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        return dense_counts(self, X, reset)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = []
-        return tags

@@ -18,8 +18,8 @@ from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.data.tables.table import TargetKind
 from vijax.inference import likelihood
 from vijax.inference.likelihood import Likelihood
+from vijax.models.regressions.predictor_draws import response
 from vijax.models.regressions.predictors import stats_of
-from vijax.models.regressions.response import response
 
 LikelihoodConfig = chooser(
     "[model.likelihood]: the law of the target given its predictor z.",
