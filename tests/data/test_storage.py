@@ -135,7 +135,7 @@ def test_a_corpus_is_read_through_once(corpus, tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_to_is_opened(corpus, tmp_path, monkeypatch):
     folder = aged(corpus.save(tmp_path / "corpus"))
-    monkeypatch.setattr("tempfile.mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError("read-only")))
+    monkeypatch.setattr("vijax.files._create", lambda path: (_ for _ in ()).throw(PermissionError("read-only")))
     assert Corpus.open(folder).num_documents == 30
     assert not (folder / "checked.json").exists()
 

@@ -35,14 +35,9 @@ def length_buckets(
     num_parts: int = 1,
     price: float = PRICE,
 ) -> tuple[Bucket, ...]:
-    """The buckets of the smallest padded batch, short documents first.
+    """The buckets of the smallest padded batch, short documents first; each is dealt to `num_parts` batches.
 
-    Args:
-      lengths: different words of each document.
-      tokens: tokens of each document.
-      num_buckets: the most buckets; None: as many as save more than they cost to compile.
-      num_parts: number of batches to which the documents of a bucket are dealt.
-      price: cost of compiling a bucket, in slots of a batch; of no account where `num_buckets` is given.
+    Without `num_buckets` there are as many as save more slots of a batch than they cost to compile, their `price`.
 
     >>> [(b.rows.tolist(), b.slots) for b in length_buckets(np.array([3, 90, 2, 3]), np.array([5, 99, 2, 4]), 2)]
     [([0, 2, 3], 3), ([1], 90)]

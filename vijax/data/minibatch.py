@@ -50,7 +50,7 @@ class Minibatches:
             epoch, place = divmod(step, self.per_epoch)
             if place == 0 or step == self.start:
                 hands = self.deal(epoch)
-            yield _minibatch(self.corpus, self.buckets, [hand[place] for hand in hands])
+            yield self.gather([hand[place] for hand in hands])
 
     def __len__(self) -> int:
         if self.num_steps is None:
@@ -60,7 +60,7 @@ class Minibatches:
     def at(self, step: int) -> Minibatch:
         """The minibatch of global step `step` in the stream that began at 0."""
         epoch, place = divmod(step, self.per_epoch)
-        return _minibatch(self.corpus, self.buckets, [hand[place] for hand in self.deal(epoch)])
+        return self.gather([hand[place] for hand in self.deal(epoch)])
 
     def deal(self, epoch: int) -> list[Int[np.ndarray, "steps rows"]]:
         """The documents of an epoch: for each bucket, a row of document numbers per step, padded by -1."""
@@ -72,6 +72,10 @@ class Minibatches:
         """The rows by quarter of the lengths, and in the order given within each: every batch gets its share of each
         quarter, also where one bucket has them all."""
         return rows[np.argsort(self._quarters[rows], kind="stable")]
+
+    def gather(self, hands: list[np.ndarray]) -> Minibatch:
+        """The minibatch of these documents, a row of numbers for each bucket."""
+        return _minibatch(self.corpus, self.buckets, hands)
 
     @functools.cached_property
     def _quarters(self) -> Int[np.ndarray, " docs"]:
@@ -94,7 +98,7 @@ def minibatches(
       batch_size: documents per batch S. An epoch has T = round(N / S) batches of N / T documents, up to one; give N / T
         for exactly T batches.
       seed: 0 or more; the same seed gives the same batches.
-      start: the global step to begin at; the batches from there on are those of a stream that began at 0.
+      start: the global step to begin at; a stream that began at 0 has the same batches from there on.
       num_steps: number of batches; None for an endless stream.
       num_buckets: the most length buckets, each a padded shape to compile; None: up to six, as long as each saves more
         than it costs to compile.

@@ -226,7 +226,7 @@ def load_bag_of_words(name: str) -> Corpus:
     return count_files.read_npz(folder / f"{name}.npz", None)
 
 
-# --- what stands beside the texts ------------------------------------------------------------------------------------
+# --- columns beside the texts ----------------------------------------------------------------------------------------
 Beside = Mapping[str, Sequence[Any]]
 """Columns by name: a value for each document, as it is written."""
 
@@ -234,14 +234,7 @@ Beside = Mapping[str, Sequence[Any]]
 def columns_beside(source: Any, column: str | None, format: str | None = None, encoding: str = "utf-8") -> Beside:
     """The columns of a source of documents that hold neither their text nor their titles.
 
-    Args:
-      source: a source that `read` has read before; its mistakes are not looked for again.
-      column: the column of the text, as for `read`.
-      format: the format of a file, as for `read`.
-      encoding: encoding of text files.
-
-    Returns:
-      Columns by name in the order of the documents; none where the source has no columns.
+    The arguments are those with which `read` has read it before; its mistakes are not looked for again.
     """
     if not isinstance(source, str | Path):
         names = column_names(source)

@@ -87,7 +87,9 @@ class CorpusBuilder:
         self._largest = max(self._largest, int(indices.max(initial=-1)))
         check_vocab_size(self._largest + 1, "word ids")
         counts = integer_counts(counts, "counts")
-        lengths, indices, counts = canonical(rows - self._num_documents, indices, counts, (number, max(self._largest + 1, 1)))
+        lengths, indices, counts = canonical(
+            rows - self._num_documents, indices, counts, (number, max(self._largest + 1, 1))
+        )
         self._lengths.append(lengths)
         self._num_documents += number
         self._indices.append(indices.astype(np.int32))

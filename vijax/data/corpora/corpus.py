@@ -89,10 +89,12 @@ class Corpus:
         """A corpus from a (documents, words) matrix of counts, dense or SciPy sparse; `where` names it in errors."""
         import scipy.sparse
 
-        if not scipy.sparse.issparse(counts):
-            counts = _dense(counts, where)
+        is_sparse = scipy.sparse.issparse(counts)
+        counts = counts if is_sparse else np.asarray(counts)
         if len(counts.shape) != 2:
             raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
+        if not is_sparse:  # checked now, since a missing value would be stored
+            counts = scipy.sparse.coo_matrix(integer_counts(counts, where))
         num_documents, vocab_size = counts.shape
         check_num_documents(num_documents, where)
         check_vocab_size(vocab_size, where)
@@ -240,16 +242,6 @@ def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Cor
 
 def _is_mapped(array: np.ndarray) -> bool:
     return isinstance(array, np.memmap)
-
-
-def _dense(counts: Any, where: str):
-    """A dense matrix of counts as a sparse one; it is checked before, since a missing value would be stored."""
-    import scipy.sparse
-
-    counts = np.asarray(counts)
-    if counts.ndim != 2:
-        raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
-    return scipy.sparse.coo_matrix(integer_counts(counts, where))
 
 
 def _check(corpus: Corpus) -> None:

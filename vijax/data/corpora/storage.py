@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ import numpy as np
 from vijax.data.corpora.csr import BLOCK_ENTRIES
 from vijax.data.reading.checks import check_offsets, fail
 from vijax.data.reading.files import check_regular, parsing, read_text
+from vijax.files import write_text
 
 if TYPE_CHECKING:
     from vijax.data.corpora.corpus import Corpus
@@ -211,7 +210,8 @@ def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) 
     _check_range(arrays["counts"], 1, 2**31 - 1, "counts", folder / "counts.npy")
     newest = max(times[1] for times in now["files"].values())
     if time.time_ns() - newest > SETTLED_SECONDS * 1e9:
-        _write_stamp(folder, now)
+        with contextlib.suppress(OSError):  # a folder that cannot be written to is read through every time
+            write_text(folder / STAMP, json.dumps(now))
 
 
 def _check_range(values: np.ndarray, low: int, high: int, what: str, where: Path) -> None:
@@ -236,12 +236,3 @@ def _read_stamp(folder: Path) -> Any:
         return json.loads((folder / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-
-
-def _write_stamp(folder: Path, stamp: dict[str, Any]) -> None:
-    """Writes the stamp in one piece, or not at all: then the folder is read through every time."""
-    with contextlib.suppress(OSError):
-        descriptor, name = tempfile.mkstemp(dir=folder, prefix=STAMP)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(stamp, file)
-        Path(name).replace(folder / STAMP)

@@ -30,11 +30,7 @@ def cache_folder() -> Path:
 def cached_corpus(name: str, key: object, build: Callable[[Path], Corpus], root: Path | None = None) -> Corpus:
     """The corpus that `build` writes into an empty folder, or the one it wrote before for an equal key.
 
-    Args:
-      name: name of the corpus in the cache.
-      key: everything that the corpus depends on; its `repr` tells one corpus from another.
-      build: function that writes the corpus into the folder it is given; called when the cache does not have it yet.
-      root: the cache, by default `cache_folder()`.
+    The key has everything that the corpus depends on; its `repr` tells one corpus from another.
     """
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     final = (root or cache_folder()) / "corpora" / f"{name}-{digest}"

@@ -26,8 +26,8 @@ BLOCK_BYTES = 1 << 14
 class Limits:
     """Limits of a download: its size, its time, and the time in which nothing comes."""
 
-    num_bytes: float = 20e9
-    seconds: float = 7200.0
+    num_bytes: float = dataclasses.field(default_factory=lambda: 1e9 * _from_environment("VIJAX_DOWNLOAD_GB", 20.0))
+    seconds: float = dataclasses.field(default_factory=lambda: 60 * _from_environment("VIJAX_DOWNLOAD_MINUTES", 120.0))
     stall_seconds: float = 30.0
 
 
@@ -54,7 +54,7 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
       DataError: the file cannot be had, is beyond the limits, or is not the one expected.
       ImportError: pooch is missing; the message has the remedy.
     """
-    pooch, limits = require_extra("pooch"), limits or _limits()
+    pooch, limits = require_extra("pooch"), limits or Limits()
     folder, name = (root or cache_folder()) / "downloads", local_name(url)
     record = folder / f"{name}.sha256"
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
@@ -137,14 +137,6 @@ def local_name(url: str) -> str:
     except ValueError as error:
         raise fail(url, "an http or https address", str(error), "correct the address") from error
     return f"{digest}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[-MAX_NAME:] or 'index'}"
-
-
-def _limits() -> Limits:
-    gigabytes, minutes = (
-        _from_environment("VIJAX_DOWNLOAD_GB", 20.0),
-        _from_environment("VIJAX_DOWNLOAD_MINUTES", 120.0),
-    )
-    return Limits(num_bytes=gigabytes * 1e9, seconds=minutes * 60)
 
 
 def _from_environment(name: str, default: float) -> float:

@@ -102,7 +102,7 @@ def _undecodable(error: UnicodeError, path: Path, encoding: str, offset: int, li
     where = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
     remedy = _OTHER_ENCODINGS
     if offset == 0 and error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        remedy = "pass encoding='utf-16', the mark of which the file begins with"
+        remedy = "pass encoding='utf-16': the file begins with its mark"
     return fail(where, f"{encoding} text", f"the bytes {bad!r} at byte offset {offset + error.start}", remedy)
 
 
@@ -159,7 +159,7 @@ def check_regular(path: Path) -> None:
     if kind == "none":
         raise fail(path, "a readable file", "No such file", "check the path and that you may read it")
     if kind != "a file":
-        raise fail(path, "a file", kind, "write what it gives to a file, and name that")
+        raise fail(path, "a file", kind, "write its contents to a file, and name the file")
 
 
 @contextlib.contextmanager

@@ -177,14 +177,7 @@ def column_values(column: Any) -> list:
 
 
 def columns_of(source: Any, names: Sequence[str] = ()) -> Columns:
-    """Every column of a table in memory by name.
-
-    Args:
-      source: a table of pandas, Arrow or polars; a mapping of vectors of one length; or a matrix.
-      names: names of the columns of a matrix.
-
-    Raises:
-      DataError: it is none of these; a matrix of another width; columns that are not of one length.
+    """Every column of a table in memory by name; `names` are those of the columns of a matrix.
 
     >>> columns_of([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
     [2.0, 4.0]

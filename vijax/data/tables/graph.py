@@ -77,12 +77,6 @@ def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | Non
     In an edge list a weight of 0 says that a pair has no edge, as a pair that is not listed; a missing weight says that
     it was not observed. Edges of an undirected graph may be listed once or in both directions.
 
-    Args:
-      found: all columns by name.
-      choice: the columns to use, and how.
-      where: the file, for messages.
-      notes: remarks made while it was read; the graph gets them.
-
     Raises:
       DataError: neither an edge list nor a square matrix; weights that are no edges or counts; a matrix that is not
         symmetric, for an undirected graph; too many nodes, or other nodes than the known ones.

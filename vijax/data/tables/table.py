@@ -146,13 +146,7 @@ class Choice(NamedTuple):
 
 
 def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
-    """The table of the chosen columns.
-
-    Args:
-      found: all columns by name, arrays of numbers or of strings.
-      choice: the columns to use.
-      where: the file, for messages.
-      notes: remarks made while it was read; the table gets them, and more on columns of text that are left out.
+    """The table of the chosen ones of all columns; `where` names the file in errors.
 
     Raises:
       DataError: a column that is missing or has no numbers, a missing value, a target of the wrong kind, a row without
@@ -288,17 +282,10 @@ def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
 
 # --- in two parts ----------------------------------------------------------------------------------------------------
 def split_table(table: Table, held_out: float, seed: int, what: Literal["groups", "entries"]) -> tuple[Table, Table]:
-    """Training and held-out parts.
+    """Training and held-out parts; DataError where there is too little to hold any of it out.
 
-    Args:
-      table: all of it.
-      held_out: share to hold out.
-      seed: seed of the choice.
-      what: "groups" holds out whole groups (rows, where there is no column of groups); "entries" single values: both
-        parts then have all rows, each with NaN where the other has the value.
-
-    Raises:
-      DataError: too few groups or values to hold any out.
+    "groups" holds out whole groups (rows, where there is no column of groups); "entries" single values: both parts then
+    have all rows, each with NaN where the other has the value.
     """
     rng = np.random.default_rng(seed)
     if what == "entries":

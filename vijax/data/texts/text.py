@@ -200,14 +200,8 @@ CONTRACTIONS = (
 
 
 def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
-    """The stop words that a setting names.
-
-    Args:
-      stop_words: "english" (scikit-learn's list and contractions), another language ("german": the list of the package
-        stop-words), the path of a file with a word on each line, the words themselves, or None.
-
-    Raises:
-      ValueError: a string that is neither a language nor a file; a file without words.
+    """The stop words that a setting names (`TextSettings.stop_words`); DataError where it is neither a language nor a
+    file, or a file without words. Lists of languages but English are those of the package stop-words.
 
     >>> "und" in stop_words_of("german"), stop_words_of(["the"]), stop_words_of(None)
     (True, ('the',), ())
