@@ -73,7 +73,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
 def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:
     """The log density of a model without discrete unknowns. There is no random key: a site left out raises an error."""
     log_density = require_extra("numpyro.infer.util", "numpyro").log_density
-    return lambda values: _one_number(log_density(model, (), {}, dict(values))[0])
+    return lambda values: jnp.asarray(log_density(model, (), {}, dict(values))[0], float)
 
 
 def _summed(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
@@ -81,11 +81,7 @@ def _summed(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
     require_extra("funsor", "numpyro")
     theirs = require_extra("numpyro.contrib.funsor", "numpyro")
     each = theirs.enum(theirs.config_enumerate(model), first_axis(sites))
-    return lambda values: _one_number(theirs.log_density(each, (), {}, dict(values))[0])
-
-
-def _one_number(total: Any) -> Any:
-    return jnp.asarray(total, jnp.result_type(float))
+    return lambda values: jnp.asarray(theirs.log_density(each, (), {}, dict(values))[0], float)
 
 
 def _derived(model: Callable[[], Any], names: list[str]) -> Callable[[Values], dict[str, Any]] | None:
@@ -125,12 +121,12 @@ def latent(sites: Sites) -> dict[str, Mapping[str, Any]]:
 
 def continuous(sites: Sites) -> dict[str, Found]:
     """The facts that a run shows of the continuous unknowns."""
-    return {name: _found(site) for name, site in latent(sites).items() if not _is_discrete(site)}
+    return {name: _found(site) for name, site in latent(sites).items() if not site["fn"].support.is_discrete}
 
 
 def discrete(sites: Sites) -> list[str]:
     """Names of the discrete unknowns."""
-    return [name for name, site in latent(sites).items() if _is_discrete(site)]
+    return [name for name, site in latent(sites).items() if site["fn"].support.is_discrete]
 
 
 def deterministic(sites: Sites) -> list[str]:
@@ -173,17 +169,10 @@ def _check_plates(name: str, site: Mapping[str, Any]) -> None:
     require(not free, f"model: site {name!r}", "plates for its batch", f"a batch of shape {shape} without", remedy)
 
 
-def _is_discrete(site: Mapping[str, Any]) -> bool:
-    return bool(site["fn"].support.is_discrete)
-
-
 def _found(site: Mapping[str, Any]) -> Found:
     of = site["fn"].support
-    return Found(jnp.shape(site["value"]), jnp.result_type(site["value"]), support(of), f"{of} of {_kind(site['fn'])}")
-
-
-def _kind(fn: Any) -> str:
-    return type(getattr(fn, "base_dist", fn)).__name__
+    kind = type(getattr(site["fn"], "base_dist", site["fn"])).__name__
+    return Found(jnp.shape(site["value"]), jnp.result_type(site["value"]), support(of), f"{of} of {kind}")
 
 
 def first_axis(sites: Sites) -> int:

@@ -60,7 +60,7 @@ class TopicEstimator(Transformer, abc.ABC):
         """
         del y
         self._check_settings()
-        X = self._checked(X, "fit", reset=True)
+        X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
         with precision_of(X):
             alg, size = self._plan(X.shape[1])
@@ -81,7 +81,7 @@ class TopicEstimator(Transformer, abc.ABC):
           ValueError: negative or missing numbers, or another number of words than in `fit`.
         """
         check_is_fitted(self)
-        X = self._checked(X, "transform", reset=False)
+        X = self._counts(X, "transform", reset=False)
         with precision_of(X):
             shares = self._per_document(X, shares_of)
         return shares if normalize else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
@@ -91,13 +91,13 @@ class TopicEstimator(Transformer, abc.ABC):
         bound's term of the topics themselves, which does not depend on X.)"""
         del y
         check_is_fitted(self)
-        X = self._checked(X, "score", reset=False)
+        X = self._counts(X, "score", reset=False)
         return self._bound(X)
 
     def perplexity(self, X: Any) -> float:
         """exp(-score per word): lower is better; a model that knows nothing has the size of the vocabulary."""
         check_is_fitted(self)
-        X = self._checked(X, "perplexity", reset=False)
+        X = self._counts(X, "perplexity", reset=False)
         return self._perplexity(X)
 
     def _perplexity(self, X: Any) -> float:
@@ -136,7 +136,7 @@ class TopicEstimator(Transformer, abc.ABC):
                 before = self.bound_
         self.n_batch_iter_ = self.n_iter_ * loader.steps_per_epoch
 
-    def _checked(self, X: Any, whom: str, reset: bool) -> Any:
+    def _counts(self, X: Any, whom: str, reset: bool) -> Any:
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__}.{whom}")
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
@@ -221,7 +221,7 @@ class LatentDirichletAllocation(TopicEstimator):
         del y
         self._check_settings()
         first = not hasattr(self, "components_")
-        X = self._checked(X, "partial_fit", reset=first)
+        X = self._counts(X, "partial_fit", reset=first)
         method = "online" if self.learning_method == "batch" else self.learning_method
         with precision_of(X):
             alg = self._algorithm(method, X.shape[1])
